@@ -1,0 +1,1 @@
+"""What every room shares: ids, error codes. Imports nothing of Ottla."""

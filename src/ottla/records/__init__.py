@@ -1,0 +1,1 @@
+"""Record batches: layout, building, reading, columns, compression, control records."""

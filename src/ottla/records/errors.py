@@ -1,0 +1,62 @@
+"""What can be wrong with record bytes that came from outside. Every reader in this room raises these and nothing else.
+
+Each error says which batch (its base offset when that much could be read, and its position in the buffer), what is
+wrong with it, and the offending value.
+"""
+
+from __future__ import annotations
+
+
+class RecordError(ValueError):
+    """Bytes that are not a valid record batch. `position` is the byte in the buffer where the batch begins."""
+
+    def __init__(self, reason: str, *, position: int | None = None, base_offset: int | None = None) -> None:
+        self.reason = reason
+        self.position = position
+        self.base_offset = base_offset
+        where = []
+        if base_offset is not None:
+            where.append(f"with base offset {base_offset}")
+        if position is not None:
+            where.append(f"at byte {position}")
+        super().__init__(f"record batch {' '.join(where)}: {reason}" if where else reason)
+
+
+class TruncatedBatchError(RecordError):
+    """The batch, or a record in it, claims more bytes than there are."""
+
+
+class BatchLengthError(RecordError):
+    """A length that no batch can have: negative, or too small for its own header."""
+
+
+class CorruptBatchError(RecordError):
+    """The CRC does not match the bytes."""
+
+
+class RecordCountError(RecordError):
+    """The header's record count is not the number of records found."""
+
+
+class OffsetDeltaError(RecordError):
+    """The header's last offset delta, or a record's own, does not fit the records found."""
+
+
+class MalformedRecordError(RecordError):
+    """A record inside a batch is broken: a negative length, a bad varint, bytes left over."""
+
+
+class UnknownMagicError(RecordError):
+    """A magic byte that is not 0, 1 or 2."""
+
+
+class UnknownCompressionError(RecordError):
+    """Compression bits that name no codec, or a codec the format does not allow there."""
+
+
+class DecompressionError(RecordError):
+    """Compressed bytes that the codec refuses."""
+
+
+class DecompressionLimitError(DecompressionError):
+    """Compressed bytes that would grow beyond the limit: refused before they are expanded."""
