@@ -1,0 +1,205 @@
+"""Brings Apache Kafka's jars from Maven Central into `.build/kafka/<version>/`.
+
+Two sets can be asked for. `definitions` is the few small jars that hold Kafka's message definitions; `tools` is a whole
+broker with its command line tools and everything they depend on. Maven does the resolving and the fetching. A stamp
+beside the jars holds what was asked and what came, so a second run only looks at names.
+
+Nothing of Ottla is imported here: the tool has to run on a machine that has only Python, Java and a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+VERSIONS = ("3.9.1", "4.3.1")
+"""The last Kafka with ZooKeeper, and the newest one whose client APIs are spoken."""
+
+HOME = Path(__file__).resolve().parent.parent / ".build" / "kafka"
+
+_COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_ATTEMPTS = 3
+
+
+class ArtifactsMissingError(RuntimeError):
+    """The jars are not there and could not be brought; the message says what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactSet:
+    """Artifacts of the group `org.apache.kafka` that are fetched together."""
+
+    name: str
+    artifacts: tuple[str, ...]
+    transitive: bool
+
+
+SETS = {
+    "definitions": ArtifactSet(
+        "definitions", ("kafka-clients", "kafka-group-coordinator", "kafka-transaction-coordinator"), transitive=False
+    ),
+    "tools": ArtifactSet("tools", ("kafka_2.13", "kafka-tools"), transitive=True),
+}
+
+
+def jar(version: str, artifact: str) -> Path:
+    """The jar of one of Kafka's artifacts, whichever set brought it."""
+    path = HOME / version / f"{artifact}-{version}.jar"
+    if not path.is_file():
+        raise ArtifactsMissingError(f"{path} is not there: run `python tools/kafka_artifacts.py` first")
+    return path
+
+
+def classpath(version: str) -> str:
+    """All jars of the `tools` set, as `java -cp` takes them."""
+    names = _present(SETS["tools"], version)
+    if names is None:
+        raise ArtifactsMissingError(
+            f"Kafka {version}'s tools are not there: run `python tools/kafka_artifacts.py` first"
+        )
+    return os.pathsep.join(str(HOME / version / name) for name in names)
+
+
+def fetch(wanted: ArtifactSet, version: str) -> int:
+    """Makes sure the set is there; the number of its jars is returned."""
+    names = _present(wanted, version)
+    if names is not None:
+        return len(names)
+    maven = _maven()
+    target = HOME / version
+    target.mkdir(parents=True, exist_ok=True)
+    _say(f"Kafka {version}, {wanted.name}: fetching {', '.join(wanted.artifacts)} ...")
+    started = time.monotonic()
+    # Jars are moved into place one by one when all have come, so that an interrupted run leaves no half of a jar.
+    with tempfile.TemporaryDirectory(dir=target, prefix="fetch-") as place:
+        arriving = Path(place)
+        pom = arriving / "pom.xml"
+        pom.write_text(_pom(wanted, version), encoding="utf-8")
+        _run_maven(maven, pom, arriving / "jars", wanted)
+        names = sorted(path.name for path in (arriving / "jars").glob("*.jar"))
+        for name in names:
+            (arriving / "jars" / name).replace(target / name)
+    _stamp(wanted, version).write_text(
+        json.dumps({"asked": _asked(wanted, version), "jars": names}, indent=1), encoding="utf-8"
+    )
+    size_mb = sum((target / name).stat().st_size for name in names) / 1e6
+    _say(f"  {len(names)} jars, {size_mb:.0f} MB, {time.monotonic() - started:.0f} s")
+    return len(names)
+
+
+def _asked(wanted: ArtifactSet, version: str) -> dict[str, object]:
+    asked: dict[str, object] = json.loads(json.dumps({**asdict(wanted), "version": version, "goal": _COPY_GOAL}))
+    return asked
+
+
+def _stamp(wanted: ArtifactSet, version: str) -> Path:
+    return HOME / version / f"{wanted.name}.stamp.json"
+
+
+def _present(wanted: ArtifactSet, version: str) -> list[str] | None:
+    """The names of the set's jars if the stamp fits what is asked and none has gone since."""
+    try:
+        stamp = json.loads(_stamp(wanted, version).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if stamp.get("asked") != _asked(wanted, version):
+        return None
+    names: list[str] = stamp["jars"]
+    return names if all((HOME / version / name).is_file() for name in names) else None
+
+
+def _pom(wanted: ArtifactSet, version: str) -> str:
+    dependencies = "\n".join(
+        f"    <dependency><groupId>org.apache.kafka</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for artifact in wanted.artifacts
+    )
+    return f"""<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>ottla.build</groupId>
+  <artifactId>kafka-{wanted.name}</artifactId>
+  <version>{version}</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+
+
+def _run_maven(maven: str, pom: Path, jars: Path, wanted: ArtifactSet) -> None:
+    command = [
+        maven,
+        "--batch-mode",
+        "--quiet",
+        f"--file={pom}",
+        _COPY_GOAL,
+        f"-DoutputDirectory={jars}",
+        "-DincludeScope=runtime",
+        f"-DexcludeTransitive={str(not wanted.transitive).lower()}",
+    ]
+    for attempt in range(1, _ATTEMPTS + 1):
+        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if result.returncode == 0:
+            return
+        _say(f"  Maven failed (attempt {attempt} of {_ATTEMPTS})")
+    raise ArtifactsMissingError(
+        f"Maven could not bring {', '.join(wanted.artifacts)}; its last words:\n{result.stdout}"
+    )
+
+
+def _maven() -> str:
+    found = shutil.which("mvn")
+    if found is not None:
+        return found
+    apt = shutil.which("apt-get")
+    if apt is None or not Path("/etc/debian_version").exists() or os.geteuid() != 0:
+        raise ArtifactsMissingError(
+            "Maven (`mvn`) is needed to bring Apache Kafka's jars and is not installed. "
+            "On Debian or Ubuntu: `sudo apt-get install maven`; elsewhere install the package `maven` of your system."
+        )
+    _say("Maven is not installed: installing it with apt-get ...")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update"], ["install", "-y", "--no-install-recommends", "maven"]):
+        result = subprocess.run(
+            [apt, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if result.returncode != 0:
+            raise ArtifactsMissingError(f"`apt-get {' '.join(arguments)}` failed; its last words:\n{result.stdout}")
+    found = shutil.which("mvn")
+    if found is None:
+        raise ArtifactsMissingError("apt-get installed Maven, but there is no `mvn` on the PATH")
+    return found
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description="Bring Apache Kafka's jars from Maven Central into .build/kafka.")
+    parser.add_argument("--set", dest="sets", choices=sorted(SETS), action="append", help="only this set (repeatable)")
+    parser.add_argument("--version", dest="versions", choices=VERSIONS, action="append", help="only this version")
+    chosen = parser.parse_args(arguments)
+    try:
+        for version in chosen.versions or VERSIONS:
+            for name in chosen.sets or SETS:
+                count = fetch(SETS[name], version)
+                _say(f"Kafka {version}, {name}: {count} jars in place")
+    except ArtifactsMissingError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
