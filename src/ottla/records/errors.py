@@ -6,6 +6,8 @@ wrong with it, and the offending value.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class RecordError(ValueError):
     """Bytes that are not a valid record batch. `position` is the byte in the buffer where the batch begins."""
@@ -20,6 +22,10 @@ class RecordError(ValueError):
         if position is not None:
             where.append(f"at byte {position}")
         super().__init__(f"record batch {' '.join(where)}: {reason}" if where else reason)
+
+    def located(self, *, position: int, base_offset: int) -> Self:
+        """The same error, now saying which batch it is about: what parses a record's bytes does not know."""
+        return type(self)(self.reason, position=position, base_offset=base_offset)
 
 
 class TruncatedBatchError(RecordError):

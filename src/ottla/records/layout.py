@@ -17,7 +17,10 @@ leader epoch can be assigned by a broker without touching it; the max timestamp 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeAlias
+
+ByteBuffer: TypeAlias = bytes | bytearray | memoryview
+"""What readers take: anything of bytes that can be indexed and sliced. A memoryview must be of single bytes ("B")."""
 
 BASE_OFFSET_AT: Final = 0
 LENGTH_AT: Final = 8
@@ -38,7 +41,15 @@ HEADER_SIZE: Final = RECORDS_AT
 LENGTH_PREFIX_SIZE: Final = 12
 """Base offset and length: what the length field does not count."""
 
+MAGIC_V0: Final = 0
+MAGIC_V1: Final = 1
 MAGIC_V2: Final = 2
+
+MINIMUM_RECORD_SIZE: Final = 7
+"""Length, attributes, timestamp delta, offset delta, null key, null value, no headers: one byte each."""
+
+MAX_INT32: Final = 2**31 - 1
+MAX_INT64: Final = 2**63 - 1
 
 COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08

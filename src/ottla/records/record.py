@@ -1,0 +1,17 @@
+"""One record as people see it: what a batch holds, with the offset and timestamp written out in full."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class Record(NamedTuple):
+    """An event of a partition. A null value is a tombstone. Header keys may repeat and are never null."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
