@@ -1,0 +1,45 @@
+"""Identifiers that must not be mixed with other numbers, strings or bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from typing import Final, NewType
+
+Uuid = NewType("Uuid", bytes)
+"""Sixteen raw bytes, as Kafka's topic ids travel: hashing and comparing them costs nothing, a `uuid.UUID` does."""
+
+ZERO_UUID: Final = Uuid(bytes(16))
+"""No id."""
+METADATA_TOPIC_UUID: Final = Uuid(bytes(15) + b"\x01")
+"""Reserved by Kafka for its metadata topic, so never given to another."""
+
+
+def random_uuid() -> Uuid:
+    """A new version-4 id whose text does not begin with a dash, so that it can stand on a command line."""
+    while True:
+        raw = bytearray(secrets.token_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        candidate = Uuid(bytes(raw))
+        if not format_uuid(candidate).startswith("-"):
+            return candidate
+
+
+def format_uuid(value: Uuid) -> str:
+    """The 22 characters that Kafka's tools and znodes show."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
+
+
+def parse_uuid(text: str) -> Uuid:
+    """The id behind the 22 characters that `format_uuid` gives."""
+    try:
+        raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ValueError(
+            f"{text!r} is no id: {error}; an id is 22 characters of letters, digits, '-' and '_'"
+        ) from None
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is no id: it holds {len(raw)} bytes instead of 16")
+    return Uuid(raw)
