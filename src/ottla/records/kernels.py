@@ -1,0 +1,590 @@
+"""Compiled loops over record bytes: what runs once a record, and nothing else.
+
+Importing this module loads every kernel from numba's cache, or compiles it where the cache is cold: seconds, once.
+Nothing imports it but the columns and `ottla.records.warm`, so a broker never pays for it. All that is compiled stands
+in this one file, because numba tells a stale cache by the age of the file a kernel is in.
+
+Bytes are reached by address, so that records in the caller's buffer and records that were just decompressed are both
+read where they lie. Compiled code checks no bounds; what keeps it safe is this. A reader is given the end of what it
+may read and compares before it loads. After a failure its position is `BEYOND`, past every end, so that whatever reads
+on fails as well and one comparison after the last field finds all of it. `parse_records` checks everything there is to
+check about records and notes where keys, values and headers lie; the kernels that copy use its notes only. The caller
+keeps every buffer alive and unchanged until the last kernel returned: they run without the interpreter's lock.
+
+Kernels say which batch is wrong, not why: the plain codec then reads that batch and finds the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]  # It ships no types.
+from numba import njit, types
+from numba.extending import intrinsic, register_jitable
+from numpy.typing import NDArray
+
+from ottla.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    BASE_TIMESTAMP_AT,
+    CRC_AT,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_AT,
+    MAGIC_V2,
+    MAX_TIMESTAMP_AT,
+    RECORD_COUNT_AT,
+    TIMESTAMP_TYPE_BIT,
+)
+
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Bits = NDArray[np.uint8]
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+KERNELS: Final[list[str]] = []
+"""The names of all kernels, in the order they were compiled or loaded."""
+
+BEYOND: Final = 1 << 62
+"""A position past the end of everything: where a reader stands that has failed."""
+
+
+def _kernel(signature: str) -> Callable[[_F], _F]:
+    def compiled(function: _F) -> _F:
+        KERNELS.append(function.__name__)
+        return cast("_F", njit(signature, cache=True, nogil=True, error_model="numpy")(function))
+
+    return compiled
+
+
+def _inlined(function: _F) -> _F:
+    inlined: _F = register_jitable(function)
+    return inlined
+
+
+def _primitive(function: Callable[..., Any]) -> Callable[..., Any]:
+    return cast("Callable[..., Any]", intrinsic(function))
+
+
+# Memory: loads, stores and copies at addresses of any alignment. Every number is a 64-bit integer.
+
+_WORD = ir.IntType(64)
+
+
+def _pointer(builder: Any, address: Any, bits: int) -> Any:
+    return builder.inttoptr(address, ir.IntType(bits).as_pointer())
+
+
+@_primitive
+def load_byte(_typing: Any, _address: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.zext(builder.load(_pointer(builder, arguments[0], 8), align=1), _WORD)
+
+    return types.int64(types.int64), emit
+
+
+@_primitive
+def load_int32(_typing: Any, _address: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.sext(builder.load(_pointer(builder, arguments[0], 32), align=1), _WORD)
+
+    return types.int64(types.int64), emit
+
+
+@_primitive
+def load_int64(_typing: Any, _address: Any) -> Any:
+    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.load(_pointer(builder, arguments[0], 64), align=1)
+
+    return types.int64(types.int64), emit
+
+
+@_primitive
+def store_byte(_typing: Any, _address: Any, _value: Any) -> Any:
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        narrowed = builder.trunc(arguments[1], ir.IntType(8))
+        builder.store(narrowed, _pointer(builder, arguments[0], 8), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@_primitive
+def copy_bytes(_typing: Any, _target: Any, _source: Any, _size: Any) -> Any:
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        target, source = (_pointer(builder, address, 8) for address in arguments[:2])
+        memcpy = builder.module.declare_intrinsic("llvm.memcpy", [target.type, source.type, _WORD])
+        builder.call(memcpy, [target, source, arguments[2], ir.Constant(ir.IntType(1), 0)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), emit
+
+
+# Batch headers.
+
+POSITION, SIZE, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, RECORD_COUNT, ATTRIBUTES, CRC = range(9)
+"""The columns of a table of batches. Position and size are those of the whole batch."""
+BATCH_FIELDS: Final = 9
+
+
+@_inlined
+def read_uint32(at: int) -> int:
+    return int(load_byte(at) << 24 | load_byte(at + 1) << 16 | load_byte(at + 2) << 8 | load_byte(at + 3))
+
+
+@_inlined
+def read_int32(at: int) -> int:
+    unsigned = read_uint32(at)
+    return unsigned - ((unsigned >> 31) << 32)
+
+
+@_inlined
+def read_int64(at: int) -> int:
+    return (read_int32(at) << 32) | read_uint32(at + 4)
+
+
+@_kernel("int64(int64, int64)")
+def count_batches(address: int, size: int) -> int:
+    """How many batches `scan_batches` will find: whole ones of magic 2 that follow each other."""
+    position = batches = 0
+    while size - position >= HEADER_SIZE:
+        length = read_int32(address + position + LENGTH_AT) + LENGTH_PREFIX_SIZE
+        magic = load_byte(address + position + MAGIC_AT)
+        if magic != MAGIC_V2 or length < HEADER_SIZE or length > size - position:
+            break
+        position += length
+        batches += 1
+    return batches
+
+
+@_kernel("int64(int64, int64[:,::1])")
+def scan_batches(address: int, table: Int64s) -> int:
+    """Fill the table with the headers of that many batches. Returns the position after the last."""
+    position = 0
+    for batch in range(len(table)):
+        at = address + position
+        size = read_int32(at + LENGTH_AT) + LENGTH_PREFIX_SIZE
+        table[batch, POSITION] = position
+        table[batch, SIZE] = size
+        table[batch, BASE_OFFSET] = read_int64(at + BASE_OFFSET_AT)
+        table[batch, LAST_OFFSET_DELTA] = read_int32(at + LAST_OFFSET_DELTA_AT)
+        table[batch, BASE_TIMESTAMP] = read_int64(at + BASE_TIMESTAMP_AT)
+        table[batch, MAX_TIMESTAMP] = read_int64(at + MAX_TIMESTAMP_AT)
+        table[batch, RECORD_COUNT] = read_int32(at + RECORD_COUNT_AT)
+        table[batch, ATTRIBUTES] = read_uint32(at + ATTRIBUTES_AT) >> 16
+        table[batch, CRC] = read_uint32(at + CRC_AT)
+        position += size
+    return position
+
+
+# Records to columns.
+
+NULL: Final = -1
+"""The length that says there is nothing, which is not the same as nothing inside."""
+
+MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
+
+KEY_BYTES, KEY_NULLS, VALUE_BYTES, VALUE_NULLS, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(7)
+"""What `parse_records` totals."""
+TOTALS: Final = 7
+
+
+@_inlined
+def read_varint(at: int, end: int) -> tuple[int, int]:
+    """A signed 32-bit varint and the position after it, or `BEYOND`."""
+    if at >= end:
+        return 0, BEYOND
+    byte = load_byte(at)
+    at += 1
+    folded = byte & 0x7F
+    shift = 7
+    while byte >= 0x80:
+        if at >= end or shift > 28:
+            return 0, BEYOND
+        byte = load_byte(at)
+        at += 1
+        folded |= (byte & 0x7F) << shift
+        shift += 7
+    if folded > 0xFFFF_FFFF:
+        return 0, BEYOND
+    return (folded >> 1) ^ -(folded & 1), at
+
+
+@_inlined
+def read_varlong(at: int, end: int) -> tuple[int, int]:
+    """A signed 64-bit varint and the position after it, or `BEYOND`."""
+    if at >= end:
+        return 0, BEYOND
+    byte = load_byte(at)
+    at += 1
+    folded = byte & 0x7F
+    shift = 7
+    while byte >= 0x80:
+        if at >= end or shift > 63:
+            return 0, BEYOND
+        byte = load_byte(at)
+        at += 1
+        if shift == 63 and byte > 1:
+            return 0, BEYOND
+        folded |= (byte & 0x7F) << shift
+        shift += 7
+    return ((folded >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(folded & 1), at
+
+
+@_inlined
+def skip_headers(at: int, end: int, count: int) -> tuple[int, int, int]:
+    """The position after that many headers, or `BEYOND`; and how many bytes their keys and values have."""
+    key_bytes = value_bytes = 0
+    if count < 0 or count > end - at:
+        return BEYOND, 0, 0
+    for _ in range(count):
+        size, at = read_varint(at, end)
+        if size < 0 or size > end - at:
+            return BEYOND, 0, 0
+        at += size
+        key_bytes += size
+        size, at = read_varint(at, end)
+        if size < NULL or size > end - at:
+            return BEYOND, 0, 0
+        if size > 0:
+            at += size
+            value_bytes += size
+    return at, key_bytes, value_bytes
+
+
+@_inlined
+def to_micros(timestamp_ms: int) -> int:
+    """Microseconds, held at the ends of what 64 bits can say."""
+    return min(max(timestamp_ms, -MAX_TIMESTAMP_MS), MAX_TIMESTAMP_MS) * 1000
+
+
+@_inlined
+def clear_bit(bits: Bits, row: int) -> None:
+    bits[row >> 3] &= 0xFF ^ (1 << (row & 7))
+
+
+@_kernel(
+    "int64(int64[:,::1], int64, int64, int64[::1], int64[::1], int32[::1], int64[::1], uint8[::1],"
+    " int32[::1], int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1])"
+)
+def parse_records(
+    sections: Int64s,
+    first_offset: int,
+    until_offset: int,
+    offsets: Int64s,
+    timestamps_us: Int64s,
+    key_ends: Int32s,
+    key_at: Int64s,
+    key_bits: Bits,
+    value_ends: Int32s,
+    value_at: Int64s,
+    value_bits: Bits,
+    header_ends: Int32s,
+    header_at: Int64s,
+    totals: Int64s,
+) -> int:
+    """Check the records of every section; for those with an offset in the range, note what the columns need.
+
+    A section is a row of the table of batches whose position is the address, and whose size is that, of its records
+    uncompressed. The arrays have room for all records. `*_ends` begin with 0; the bits of a null are cleared.
+    Returns the number of rows, or -1 - n where section n is wrong.
+    """
+    row = key_end = value_end = header_end = key_nulls = value_nulls = header_key_bytes = header_value_bytes = 0
+    for section in range(len(sections)):
+        at = sections[section, POSITION]
+        end = at + sections[section, SIZE]
+        base_offset = sections[section, BASE_OFFSET]
+        last_offset_delta = sections[section, LAST_OFFSET_DELTA]
+        base_timestamp = sections[section, BASE_TIMESTAMP]
+        appended_us = to_micros(sections[section, MAX_TIMESTAMP])
+        append_time = sections[section, ATTRIBUTES] & TIMESTAMP_TYPE_BIT
+        previous = -1
+        for _ in range(sections[section, RECORD_COUNT]):
+            size, at = read_varint(at, end)
+            if size < 0 or size > end - at:
+                return -1 - section
+            record_end = at + size
+            at += 1  # The attributes of a record mean nothing yet.
+            timestamp_delta, at = read_varlong(at, record_end)
+            offset_delta, at = read_varint(at, record_end)
+            key_size, at = read_varint(at, record_end)
+            key = at
+            if key_size > 0:
+                at += key_size
+            value_size, at = read_varint(at, record_end)
+            value = at
+            if value_size > 0:
+                at += value_size
+            header_count, at = read_varint(at, record_end)
+            header = at
+            header_keys = header_values = 0
+            if header_count != 0:
+                at, header_keys, header_values = skip_headers(at, record_end, header_count)
+            if (
+                at != record_end
+                or offset_delta <= previous
+                or offset_delta > last_offset_delta
+                or key_size < NULL
+                or value_size < NULL
+            ):
+                return -1 - section
+            previous = offset_delta
+            offset = base_offset + offset_delta
+            if offset < first_offset or offset >= until_offset:
+                continue
+            offsets[row] = offset
+            timestamps_us[row] = appended_us if append_time else to_micros(base_timestamp + timestamp_delta)
+            if key_size >= 0:
+                key_end += key_size
+            else:
+                clear_bit(key_bits, row)
+                key_nulls += 1
+            if value_size >= 0:
+                value_end += value_size
+            else:
+                clear_bit(value_bits, row)
+                value_nulls += 1
+            header_end += header_count
+            header_key_bytes += header_keys
+            header_value_bytes += header_values
+            key_at[row] = key
+            value_at[row] = value
+            header_at[row] = header
+            row += 1
+            key_ends[row] = key_end
+            value_ends[row] = value_end
+            header_ends[row] = header_end
+        if at != end:
+            return -1 - section
+    totals[KEY_BYTES] = key_end
+    totals[KEY_NULLS] = key_nulls
+    totals[VALUE_BYTES] = value_end
+    totals[VALUE_NULLS] = value_nulls
+    totals[HEADERS] = header_end
+    totals[HEADER_KEY_BYTES] = header_key_bytes
+    totals[HEADER_VALUE_BYTES] = header_value_bytes
+    return row
+
+
+@_kernel("void(int64, int32[::1], int64[::1], int64)")
+def copy_cells(rows: int, ends: Int32s, at: Int64s, target: int) -> None:
+    """Bring the bytes of one column together."""
+    end = ends[0]
+    for row in range(rows):
+        begin = end
+        end = ends[row + 1]
+        if end > begin:
+            copy_bytes(target + begin, at[row], end - begin)
+
+
+@_kernel("int64(int64, int32[::1], int64[::1], int32[::1], int64, int32[::1], int64, uint8[::1])")
+def copy_headers(
+    rows: int,
+    header_ends: Int32s,
+    header_at: Int64s,
+    key_ends: Int32s,
+    keys: int,
+    value_ends: Int32s,
+    values: int,
+    value_bits: Bits,
+) -> int:
+    """Bring keys and values of all headers together. Returns how many values are null."""
+    key_end = value_end = nulls = 0
+    for row in range(rows):
+        at = header_at[row]
+        for header in range(header_ends[row], header_ends[row + 1]):
+            size, at = read_varint(at, BEYOND)
+            copy_bytes(keys + key_end, at, size)
+            at += size
+            key_end += size
+            size, at = read_varint(at, BEYOND)
+            if size >= 0:
+                copy_bytes(values + value_end, at, size)
+                at += size
+                value_end += size
+            else:
+                clear_bit(value_bits, header)
+                nulls += 1
+            key_ends[header + 1] = key_end
+            value_ends[header + 1] = value_end
+    return nulls
+
+
+# Columns to records.
+
+VALUE, KEY, HEADER_KEY, HEADER_VALUE = range(4)
+"""The rows of a table of columns."""
+ENDS, WIDTH, DATA, VALIDITY, FIRST_BIT = range(5)
+"""What the table says of each: address of the offsets, their width in bytes, address of the bytes, address of the
+validity bits (0 for none), and the bit of row 0. A column whose offsets have address 0 is null in every row."""
+COLUMN_FIELDS: Final = 5
+
+
+@_inlined
+def find_cell(columns: Int64s, column: int, row: int) -> tuple[int, int]:
+    """Where a cell is and how many bytes it has, or `NULL`."""
+    ends = columns[column, ENDS]
+    if ends == 0:
+        return 0, NULL
+    validity = columns[column, VALIDITY]
+    if validity != 0:
+        bit = row + columns[column, FIRST_BIT]
+        if (load_byte(validity + (bit >> 3)) >> (bit & 7)) & 1 == 0:
+            return 0, NULL
+    if columns[column, WIDTH] == 4:
+        begin = load_int32(ends + 4 * row)
+        end = load_int32(ends + 4 * row + 4)
+    else:
+        begin = load_int64(ends + 8 * row)
+        end = load_int64(ends + 8 * row + 8)
+    return columns[column, DATA] + begin, end - begin
+
+
+@_inlined
+def fold(number: int) -> int:
+    return (number << 1) ^ (number >> 63)
+
+
+@_inlined
+def size_of_varint(number: int) -> int:
+    if -64 <= number < 64:
+        return 1
+    folded = fold(number)
+    size = 1
+    rest = (folded >> 7) & 0x01FF_FFFF_FFFF_FFFF
+    while rest != 0:
+        rest >>= 7
+        size += 1
+    return size
+
+
+@_inlined
+def write_varint(at: int, number: int) -> int:
+    folded = fold(number)
+    if 0 <= folded < 0x80:
+        store_byte(at, folded)
+        return at + 1
+    store_byte(at, folded | 0x80)
+    at += 1
+    rest = (folded >> 7) & 0x01FF_FFFF_FFFF_FFFF
+    while rest >= 0x80:
+        store_byte(at, rest | 0x80)
+        at += 1
+        rest >>= 7
+    store_byte(at, rest)
+    return at + 1
+
+
+@_inlined
+def write_cell(at: int, source: int, size: int) -> int:
+    at = write_varint(at, size)
+    if size > 0:
+        copy_bytes(at, source, size)
+        at += size
+    return at
+
+
+@_inlined
+def size_of_cell(size: int) -> int:
+    return size_of_varint(size) + max(size, 0)
+
+
+@_inlined
+def size_of_record(columns: Int64s, header_ends: Int64s, row: int, timestamp_delta: int, offset_delta: int) -> int:
+    """Bytes of a record after its length."""
+    _, key_size = find_cell(columns, KEY, row)
+    _, value_size = find_cell(columns, VALUE, row)
+    size = 1 + size_of_varint(timestamp_delta) + size_of_varint(offset_delta)
+    size += size_of_cell(key_size) + size_of_cell(value_size)
+    if len(header_ends) == 0:
+        return size + 1
+    size += size_of_varint(header_ends[row + 1] - header_ends[row])
+    for header in range(header_ends[row], header_ends[row + 1]):
+        _, key_size = find_cell(columns, HEADER_KEY, header)
+        _, value_size = find_cell(columns, HEADER_VALUE, header)
+        size += size_of_cell(key_size) + size_of_cell(value_size)
+    return size
+
+
+@_inlined
+def delta(numbers: Int64s, row: int, first: int, otherwise: int) -> int:
+    return numbers[row] - numbers[first] if len(numbers) != 0 else otherwise
+
+
+@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64[::1])")
+def measure_records(
+    columns: Int64s, header_ends: Int64s, timestamps_ms: Int64s, offsets: Int64s, first: int, until: int, sizes: Int64s
+) -> int:
+    """Fill in the size of each record from row `first` to before `until`. Returns the bytes of all with their lengths.
+
+    Timestamps and offsets are empty where all timestamps are the same and offsets have no gaps.
+    """
+    total = 0
+    for row in range(first, until):
+        timestamp_delta = delta(timestamps_ms, row, first, 0)
+        size = size_of_record(columns, header_ends, row, timestamp_delta, delta(offsets, row, first, row - first))
+        sizes[row] = size
+        total += size_of_cell(size)
+    return total
+
+
+@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64[::1], int64)")
+def write_records(
+    columns: Int64s,
+    header_ends: Int64s,
+    timestamps_ms: Int64s,
+    offsets: Int64s,
+    first: int,
+    until: int,
+    sizes: Int64s,
+    at: int,
+) -> int:
+    """Write the records that were measured, with the same arguments. Returns the address after the last."""
+    for row in range(first, until):
+        at = write_varint(at, sizes[row])
+        store_byte(at, 0)
+        at = write_varint(at + 1, delta(timestamps_ms, row, first, 0))
+        at = write_varint(at, delta(offsets, row, first, row - first))
+        source, size = find_cell(columns, KEY, row)
+        at = write_cell(at, source, size)
+        source, size = find_cell(columns, VALUE, row)
+        at = write_cell(at, source, size)
+        if len(header_ends) == 0:
+            store_byte(at, 0)
+            at += 1
+            continue
+        at = write_varint(at, header_ends[row + 1] - header_ends[row])
+        for header in range(header_ends[row], header_ends[row + 1]):
+            source, size = find_cell(columns, HEADER_KEY, header)
+            at = write_cell(at, source, size)
+            source, size = find_cell(columns, HEADER_VALUE, header)
+            at = write_cell(at, source, size)
+    return at
+
+
+@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64[::1], int64, int64[::1])")
+def split_rows(
+    columns: Int64s, header_ends: Int64s, timestamps_ms: Int64s, offsets: Int64s, limit: int, batch_ends: Int64s
+) -> int:
+    """Cut the rows into batches whose records have at most `limit` bytes; a record longer than that is alone in its.
+
+    Fills in the row after each batch, and returns how many there are.
+    """
+    first = total = batches = 0
+    for row in range(len(batch_ends)):
+        timestamp_delta = delta(timestamps_ms, row, first, 0)
+        size = size_of_record(columns, header_ends, row, timestamp_delta, delta(offsets, row, first, row - first))
+        total += size_of_cell(size)
+        if total > limit and row > first:
+            batch_ends[batches] = row
+            batches += 1
+            first = row
+            total = size_of_cell(size_of_record(columns, header_ends, row, 0, 0))
+    if len(batch_ends) > first:
+        batch_ends[batches] = len(batch_ends)
+        batches += 1
+    return batches
