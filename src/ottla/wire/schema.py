@@ -111,8 +111,8 @@ class Field:
 
     @property
     def absent_is_none(self) -> bool:
-        """Whether `None` stands for a tagged struct that is not sent."""
-        return self.tag is not None and self.type.kind is Kind.STRUCT
+        """Whether `None` stands for a tagged struct that is not sent. Where null itself can be sent, it cannot."""
+        return self.tag is not None and self.type.kind is Kind.STRUCT and not self.nullable
 
     def fresh_default(self) -> Any:
         """The default as a value of its own: two messages never share a list or a struct."""
@@ -340,7 +340,7 @@ def nested(
     versions: str = "0+",
     *,
     nullable: str,
-    default: None,
+    default: _Unset | None = UNSET,
     tag: int | None = None,
     ignorable: bool = False,
 ) -> T | None: ...
@@ -357,11 +357,14 @@ def nested(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """A struct inside a struct; `None` where it is null, or tagged and absent."""
+    """A struct inside a struct; `None` where it is null, or tagged and absent.
+
+    One that is both tagged and nullable says null by a section of its own: its absence means `default`.
+    """
     return Field(
         WireType(Kind.STRUCT, struct=struct),
         Versions.parse(versions),
-        None if tag is not None else default,
+        None if tag is not None and nullable is None else default,
         nullable=Versions.parse(nullable or "none"),
         tag=tag,
         ignorable=ignorable,
