@@ -101,7 +101,7 @@ def _defined_field(field: Mapping[str, Any], version: int, structs: Mapping[str,
     return FieldForm(
         name=snake_case(field["name"]),
         type=f"[]{kind}" if is_array else kind,
-        present=version in Versions.parse(field["versions"]),
+        present=version in Versions.parse(field.get("versions") or field["taggedVersions"]),
         nullable=nullable,
         tag=field.get("tag") if "tag" in field else None,
         default=_defined_default(field, is_array, is_struct, element),
