@@ -1,7 +1,8 @@
 """OffsetForLeaderEpoch (23): ask a leader where an epoch ended, to cut off what the leader does not have.
 
 Followers use it to truncate (KIP-101), consumers to detect truncation. The answer names the epoch it is about since v1
-(KIP-279); the request is fenced by the leader epoch the client knows since v2 (KIP-320).
+(KIP-279), the request is fenced by the leader epoch the client knows since v2 (KIP-320), and a replica tells who it is
+since v3 (KIP-392).
 """
 
 from __future__ import annotations
