@@ -195,8 +195,12 @@ class Defined:
         return int(self.own_version + key)
 
 
-def differences(message: type[Message], defined: Defined) -> list[str]:
-    """What our declaration of a version has otherwise than Kafka's definition of it, a sentence each."""
+def differences(message: type[Message], defined: Defined, newest: Mapping[str, bool]) -> list[str]:
+    """What our declaration of a version has otherwise than Kafka's definition of it, a sentence each.
+
+    Whether a field is ignorable is no matter of the versions that have it: `newest` tells it for each field, as the
+    newest definition says in which a version lacks the field.
+    """
     definition, version = defined.definition, defined.version
     flexible = defined.own_version in Versions.parse(definition.get("flexibleVersions", "none"))
     found = []
@@ -210,11 +214,31 @@ def differences(message: type[Message], defined: Defined) -> list[str]:
     if issubclass(message, Request | Response) and message.api_key != definition["apiKey"]:
         found.append(f"the api key is {message.api_key} here and {definition['apiKey']} in Kafka")
     theirs = defined_form(definition, defined.own_version)
-    _compare(definition["name"], declared_form(message, version), theirs, found)
+    _compare(definition["name"], declared_form(message, version), theirs, newest, found)
     return found
 
 
-def _compare(path: str, ours: tuple[FieldForm, ...], theirs: tuple[FieldForm, ...], found: list[str]) -> None:
+def ignorable_fields(definition: Mapping[str, Any]) -> Iterator[tuple[str, bool, bool]]:
+    """Every field of a definition by its path: whether it is ignorable, and whether some version lacks it."""
+    forms = [defined_form(definition, version) for version in defined_versions(definition)]
+    yield from _ignorable_fields(definition["name"], forms)
+
+
+def _ignorable_fields(path: str, forms: list[tuple[FieldForm, ...]]) -> Iterator[tuple[str, bool, bool]]:
+    for versions_of_field in zip(*forms, strict=True):
+        field = versions_of_field[0]
+        where = f"{path}.{field.name}"
+        yield where, field.ignorable, not all(form.present for form in versions_of_field)
+        yield from _ignorable_fields(where, [form.inner for form in versions_of_field])
+
+
+def _compare(
+    path: str,
+    ours: tuple[FieldForm, ...],
+    theirs: tuple[FieldForm, ...],
+    newest: Mapping[str, bool],
+    found: list[str],
+) -> None:
     our_order = [field.name for field in ours if field.present and field.tag is None]
     their_order = [field.name for field in theirs if field.present and field.tag is None]
     our_fields, their_fields = {f.name: f for f in ours}, {f.name: f for f in theirs}
@@ -231,9 +255,11 @@ def _compare(path: str, ours: tuple[FieldForm, ...], theirs: tuple[FieldForm, ..
             continue
         for aspect in ("type", "nullable", "tag", "default", "ignorable", "key", "never_compact"):
             here, there = getattr(mine, aspect), getattr(other, aspect)
+            if aspect == "ignorable":
+                there = newest.get(where, there)
             found += [f"{where}: {aspect} is {here!r} here and {there!r} in Kafka"] if here != there else []
         if mine.type.endswith("struct"):
-            _compare(where, mine.inner, other.inner, found)
+            _compare(where, mine.inner, other.inner, newest, found)
     if set(our_order) == set(their_order) and our_order != their_order:
         found.append(f"{path}: the order of fields is {our_order} here and {their_order} in Kafka")
 
@@ -245,11 +271,15 @@ def defined_versions(definition: Mapping[str, Any]) -> Versions:
 def report(messages: Mapping[str, type[Message]], sources: list[Path]) -> list[str]:
     """All differences between the given declarations and the definitions in the sources, the last of which decides."""
     by_name: dict[str, dict[int, Defined]] = {}
+    newest: dict[str, bool] = {}
     for source in sources:
         for name, definition in load_definitions(source).items():
             for own_version in defined_versions(definition):
                 defined = Defined(source, definition, own_version)
                 by_name.setdefault(name, {})[defined.version] = defined
+            for path, ignorable, decides in ignorable_fields(definition):
+                if decides or path not in newest:
+                    newest[path] = ignorable
     lines = []
     for name, message in sorted(messages.items()):
         versions = by_name.get(name, {})
@@ -258,7 +288,7 @@ def report(messages: Mapping[str, type[Message]], sources: list[Path]) -> list[s
             if version not in versions:
                 lines.append(f"{name} v{version}: ours has this version, Kafka does not")
                 continue
-            found = differences(message, versions[version])
+            found = differences(message, versions[version], newest)
             lines += [f"{name} v{version} ({versions[version].source.name}): {line}" for line in found]
     return lines
 

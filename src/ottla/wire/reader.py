@@ -1,0 +1,285 @@
+"""Compiles a declaration in one version into a function that reads it.
+
+The generated code is straight-line: fields of fixed size that follow each other, and the length or tag count behind
+them, are taken by one `unpack_from`; loops are written out where arrays are. It checks whatever Python would let pass
+(a slice beyond the end, a length that no frame can hold) and leaves the rest to the exceptions that happen by
+themselves; on any of `FAILURES` the caller reads again with `plain`, which finds the words.
+
+    def read(data):                      # FetchRequest v12, shortened
+        o1 = new(FetchRequest)
+        o1.max_wait_ms, …, n2 = unpack_iiibiiB(data, 0)
+        …
+        for _ in range(n2):
+            o3 = new(FetchTopic)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.wire.schema import UNSET, Field, Header, Kind, Message, Struct, WireType
+from ottla.wire.shape import absent_fields, minimum_size, ordered_fields, tagged_fields
+from ottla.wire.source import Source
+from ottla.wire.varint import OverlongError, read_unsigned
+
+
+class MalformedError(Exception):
+    """Something is wrong; `plain` will say what."""
+
+
+FAILURES: Final = (struct.error, IndexError, UnicodeDecodeError, MalformedError, OverlongError)
+"""What a compiled reader raises on bad bytes."""
+
+SMALL_ARRAY: Final = 32
+"""Arrays of numbers up to this length are unpacked by a ready-made `Struct`."""
+
+
+def reads_view(message: type[Message]) -> bool:
+    """Whether a message is read from a `memoryview`: it has records that must not be copied, or is the header of what
+    may have. Any other is read from `bytes`, which costs a copy of the frame and makes each field cheaper."""
+    return issubclass(message, Header) or _carries_records(message)
+
+
+def _carries_records(cls: type[Struct]) -> bool:
+    for field in cls.fields:
+        element = field.type.element or field.type
+        if element.kind is Kind.RECORDS or (element.kind is Kind.STRUCT and _carries_records(element.struct_class())):
+            return True
+    return False
+
+
+def compile_reader(message: type[Message], version: int) -> Callable[[bytes | memoryview], tuple[Any, int]]:
+    """A function from the data to the message and where it ends."""
+    read: Callable[[bytes | memoryview], tuple[Any, int]] = _ReaderCompiler(message, version).compile()
+    return read
+
+
+def read_unknown_tags(value: Struct, data: bytes | memoryview, at: int, limit: int) -> int:
+    """Keeps the tagged fields of a struct that declares none; where they end."""
+    count, at = read_unsigned(data, at)
+    unknown = {}
+    for _ in range(count):
+        tag, at = read_unsigned(data, at)
+        size, at = read_unsigned(data, at)
+        if at + size > limit:
+            raise MalformedError
+        unknown[tag] = bytes(data[at : at + size])
+        at += size
+    value.unknown_tags = unknown or None
+    return at
+
+
+class _ReaderCompiler:
+    def __init__(self, message: type[Message], version: int) -> None:
+        self.message = message
+        self.version = version
+        self.flexible = version in message.flexible
+        self.from_view = reads_view(message)
+        self.source = Source()
+        self.source.scope.update(
+            new=object.__new__,
+            read_unsigned=read_unsigned,
+            MalformedError=MalformedError,
+            unpack_from=struct.unpack_from,
+        )
+        self.pending: list[tuple[str, str]] = []
+        self.tag_readers: list[tuple[str, type[Struct]]] = []
+
+    def compile(self) -> Any:
+        source = self.source
+        with source.block("def read(data):"):
+            source.line("at = 0")
+            source.line("limit = len(data)")
+            target = self.read_struct(self.message)
+            self.flush()
+            source.line(f"return {target}, at")
+        for name, cls in self.tag_readers:  # grows while it is walked: a tagged struct may have tags of its own
+            self.define_tag_reader(name, cls)
+        return source.compile("read", f"read {self.message.__name__} v{self.version}")
+
+    # Fixed-size items wait in `pending` until something of variable size comes, and leave as one unpack.
+
+    def flush(self) -> None:
+        if not self.pending:
+            return
+        targets = ", ".join(target for target, _ in self.pending)
+        codes = "".join(code for _, code in self.pending)
+        layout = struct.Struct(">" + codes)
+        if codes == "B":
+            self.source.line(f"{targets} = data[at]")
+        else:
+            unpack = self.source.constant(f"unpack_{codes.replace('?', 'o')}", layout.unpack_from)
+            self.source.line(f"{targets}{',' if len(self.pending) == 1 else ''} = {unpack}(data, at)")
+        self.source.line(f"at += {layout.size}")
+        self.pending.clear()
+
+    def read_struct(self, cls: type[Struct]) -> str:
+        """Emits what makes an instance; the name that holds it. The last fields may still be pending."""
+        target = self.source.fresh("o")
+        name = self.source.constant(f"class_{cls.__name__}", cls)
+        self.source.line(f"{target} = new({name})")
+        self.source.line(f"{target}.unknown_tags = None")
+        for field in absent_fields(cls, self.version) + tagged_fields(cls, self.version):
+            self.source.line(f"{target}.{field.name} = {self.default(field)}")
+        for field in ordered_fields(cls, self.version):
+            compact = self.flexible and not field.never_compact
+            self.read_value(field.type, compact, self.version in field.nullable, f"{target}.{field.name}")
+        if self.flexible:
+            self.read_tags(cls, target)
+        return target
+
+    def default(self, field: Field) -> str:
+        if field.default == [] and field.type.kind is Kind.ARRAY:
+            return "[]"
+        if field.default is UNSET:
+            return self.source.constant(f"class_{field.type.struct_class().__name__}", field.type.struct) + "()"
+        if field.default is None or isinstance(field.default, bool | int | str | bytes):
+            return repr(field.default)
+        return self.source.constant(f"default_{field.name}", field.default)
+
+    def read_value(self, wire_type: WireType, compact: bool, nullable: bool, target: str) -> None:
+        kind = wire_type.kind
+        if wire_type.fixed_size is not None:
+            self.pending.append((target, kind.value))
+        elif kind is Kind.STRUCT:
+            self.read_nested(wire_type.struct_class(), nullable, target)
+        elif kind is Kind.ARRAY:
+            self.read_array(wire_type.array_element(), compact, nullable, target)
+        else:
+            self.read_blob(kind, compact, nullable, target)
+
+    def read_nested(self, cls: type[Struct], nullable: bool, target: str) -> None:
+        if not nullable:
+            self.source.line(f"{target} = {self.read_struct(cls)}")
+            return
+        marker = self.source.fresh("n")
+        self.pending.append((marker, "b"))
+        self.flush()
+        with self.source.block(f"if {marker} == 1:"):
+            value = self.read_struct(cls)
+            self.flush()
+            self.source.line(f"{target} = {value}")
+        with self.source.block(f"elif {marker} == -1:"):
+            self.source.line(f"{target} = None")
+        with self.source.block("else:"):
+            self.source.line("raise MalformedError")
+
+    def read_length(self, kind: Kind, compact: bool) -> str:
+        """Emits what reads a length; the name that holds it, one more than the length when compact (0 for null)."""
+        length = self.source.fresh("n")
+        if not compact:
+            self.pending.append((length, "h" if kind is Kind.STRING else "i"))
+            self.flush()
+            return length
+        self.pending.append((length, "B"))
+        self.flush()
+        with self.source.block(f"if {length} > 127:"):
+            self.source.line(f"{length}, at = read_unsigned(data, at - 1)")
+        return length
+
+    def read_blob(self, kind: Kind, compact: bool, nullable: bool, target: str) -> None:
+        length = self.read_length(kind, compact)
+        end = self.source.fresh("e")
+        null = f"{length} == {0 if compact else -1}"
+        if nullable:
+            with self.source.block(f"if {null}:"):
+                self.source.line(f"{target} = None")
+            with self.source.block("else:"):
+                self.take_blob(kind, length, compact, end, target)
+        else:
+            self.take_blob(kind, length, compact, end, target)
+
+    def take_blob(self, kind: Kind, length: str, compact: bool, end: str, target: str) -> None:
+        self.source.line(f"{end} = at + {length}{' - 1' if compact else ''}")
+        with self.source.block(f"if {end} < at or {end} > limit:"):
+            self.source.line("raise MalformedError")
+        taken = f"data[at:{end}]"
+        if kind is Kind.STRING:
+            taken = f'str({taken}, "utf-8")' if self.from_view else f"{taken}.decode()"
+        elif kind is Kind.BYTES and self.from_view:
+            taken = f"bytes({taken})"
+        self.source.line(f"{target} = {taken}")
+        self.source.line(f"at = {end}")
+
+    def read_array(self, element: WireType, compact: bool, nullable: bool, target: str) -> None:
+        length = self.read_length(Kind.ARRAY, compact)
+        if nullable:
+            with self.source.block(f"if {length} == {0 if compact else -1}:"):
+                self.source.line(f"{target} = None")
+            with self.source.block("else:"):
+                self.take_elements(element, length, compact, target)
+        else:
+            self.take_elements(element, length, compact, target)
+
+    def take_elements(self, element: WireType, length: str, compact: bool, target: str) -> None:
+        least = max(minimum_size(element, self.version, flexible=self.flexible, compact=compact), 1)
+        if compact:
+            self.source.line(f"{length} -= 1")
+        with self.source.block(f"if {length} < 0 or {length} * {least} > limit - at:"):
+            self.source.line("raise MalformedError")
+        if element.fixed_size is not None and element.kind is not Kind.UUID:
+            self.take_numbers(element, length, target)
+            return
+        values, add = self.source.fresh("a"), self.source.fresh("add")
+        self.source.line(f"{target} = {values} = []")
+        with self.source.block(f"if {length}:"):
+            self.source.line(f"{add} = {values}.append")
+            with self.source.block(f"for _ in range({length}):"):
+                if element.kind is Kind.STRUCT:
+                    value = self.read_struct(element.struct_class())
+                    self.flush()
+                else:
+                    value = self.source.fresh("v")
+                    self.read_value(element, compact, False, value)
+                    self.flush()
+                self.source.line(f"{add}({value})")
+
+    def take_numbers(self, element: WireType, length: str, target: str) -> None:
+        code, size = element.kind.value, element.fixed_size
+        ready = self.source.constant(
+            f"unpack_many_{code.replace('?', 'o')}",
+            [struct.Struct(f">{count}{code}").unpack_from for count in range(SMALL_ARRAY + 1)],
+        )
+        with self.source.block(f"if {length} <= {SMALL_ARRAY}:"):
+            self.source.line(f"{target} = [*{ready}[{length}](data, at)]")
+        with self.source.block("else:"):
+            self.source.line(f'{target} = [*unpack_from(f">{{{length}}}{code}", data, at)]')
+        self.source.line(f"at += {length} * {size}")
+
+    def read_tags(self, cls: type[Struct], target: str) -> None:
+        """Nearly always there are none: one byte, folded into the unpack before it."""
+        count = self.source.fresh("t")
+        self.pending.append((count, "B"))
+        self.flush()
+        name = "read_unknown_tags"
+        if tagged_fields(cls, self.version):
+            name = f"read_tags_{cls.__name__}"
+            if (name, cls) not in self.tag_readers:
+                self.tag_readers.append((name, cls))
+        with self.source.block(f"if {count}:"):
+            self.source.line(f"at = {name}({target}, data, at - 1, limit)")
+
+    def define_tag_reader(self, name: str, cls: type[Struct]) -> None:
+        source = self.source
+        with source.block(f"def {name}(o, data, at, limit):"):
+            source.line("count, at = read_unsigned(data, at)")
+            source.line("unknown = {}")
+            with source.block("for _ in range(count):"):
+                source.line("tag, at = read_unsigned(data, at)")
+                source.line("size, at = read_unsigned(data, at)")
+                source.line("end = at + size")
+                with source.block("if end > limit:"):
+                    source.line("raise MalformedError")
+                for field in tagged_fields(cls, self.version):
+                    with source.block(f"if tag == {field.tag}:"):
+                        self.read_value(field.type, self.flexible, self.version in field.nullable, f"o.{field.name}")
+                        self.flush()
+                        with source.block("if at != end:"):
+                            source.line("raise MalformedError")
+                        source.line("continue")
+                source.line("unknown[tag] = bytes(data[at:end])")
+                source.line("at = end")
+            source.line("o.unknown_tags = unknown or None")
+            source.line("return at")

@@ -1,0 +1,253 @@
+"""Compiles a declaration in one version into a function that writes it.
+
+The generated code appends parts to a list: fields of fixed size that follow each other become one `pack`, with the
+length of what comes behind them; records stay the object they are, so that a response can be sent without copying them.
+Where a value does not fit its field it raises one of `FAILURES`, and the caller writes again with `plain`, which finds
+the words.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.wire.schema import UNSET, Field, Kind, Message, Struct, WireType
+from ottla.wire.shape import absent_fields, ordered_fields, tagged_fields
+from ottla.wire.source import Source
+from ottla.wire.varint import ONE_BYTE, encode_unsigned
+
+
+class RefusedError(Exception):
+    """A value that the version cannot carry; `plain` will say which."""
+
+
+FAILURES: Final = (struct.error, RefusedError, TypeError, AttributeError, ValueError, OverflowError)
+"""What a compiled writer raises on values that do not fit."""
+
+SMALL_ARRAY: Final = 32
+"""Arrays of numbers up to this length are packed, with their length, by a ready-made `Struct`."""
+
+
+def compile_writer(message: type[Message], version: int) -> Callable[[Any, Callable[[Any], None]], None]:
+    """A function that takes the message and gives its parts, in order, to a callable."""
+    write: Callable[[Any, Callable[[Any], None]], None] = _WriterCompiler(message, version).compile()
+    return write
+
+
+def write_unknown_tags(value: Struct, add: Callable[[bytes], None]) -> None:
+    """The tagged section of a struct that declares no tags, and was read with some."""
+    write_sections(value.unknown_tags or {}, add)
+
+
+def write_sections(sections: dict[int, bytes], add: Callable[[bytes], None]) -> None:
+    add(encode_unsigned(len(sections)))
+    for tag, section in sorted(sections.items()):
+        add(encode_unsigned(tag) + encode_unsigned(len(section)))
+        add(section)
+
+
+class _WriterCompiler:
+    def __init__(self, message: type[Message], version: int) -> None:
+        self.message = message
+        self.version = version
+        self.flexible = version in message.flexible
+        self.source = Source()
+        self.source.scope.update(
+            ONE_BYTE=ONE_BYTE,
+            encode_unsigned=encode_unsigned,
+            write_unknown_tags=write_unknown_tags,
+            write_sections=write_sections,
+            RefusedError=RefusedError,
+            pack=struct.pack,
+        )
+        self.pending: list[tuple[str, str]] = []
+        self.tag_writers: list[tuple[str, type[Struct]]] = []
+
+    def compile(self) -> Any:
+        with self.source.block("def write(o, add):"):
+            self.source.line("pass")
+            self.write_struct(self.message, "o")
+            self.flush()
+        for name, cls in self.tag_writers:  # grows while it is walked
+            self.define_tag_writer(name, cls)
+        return self.source.compile("write", f"write {self.message.__name__} v{self.version}")
+
+    def flush(self) -> None:
+        if not self.pending:
+            return
+        codes = "".join(code for _, code in self.pending)
+        values = [value for value, _ in self.pending if value]
+        if values:
+            packer = self.source.constant(f"pack_{codes.replace('?', 'o')}", struct.Struct(">" + codes).pack)
+            self.source.line(f"add({packer}({', '.join(values)}))")
+        else:
+            self.source.line(f"add({bytes(len(codes))!r})")
+        self.pending.clear()
+
+    def write_struct(self, cls: type[Struct], value: str) -> None:
+        for field in absent_fields(cls, self.version):
+            if not field.ignorable:
+                with self.source.block(f"if {self.differs(field, f'{value}.{field.name}')}:"):
+                    self.source.line("raise RefusedError")
+        for field in ordered_fields(cls, self.version):
+            compact = self.flexible and not field.never_compact
+            self.write_value(field.type, compact, self.version in field.nullable, f"{value}.{field.name}")
+        if self.flexible:
+            self.write_tags(cls, value)
+
+    def differs(self, field: Field, value: str) -> str:
+        """A condition that holds when the value is not what a reader assumes of an absent field."""
+        default = field.default
+        if field.absent_is_none or default is UNSET:
+            empty = self.source.constant(f"empty_{field.type.struct_class().__name__}", field.type.struct_class()())
+            return f"{value} is not None and {value} != {empty}"
+        if field.type.kind is Kind.ARRAY and default is not None:
+            return f"{value} is None or len({value})"
+        if default is None:
+            return f"{value} is not None"
+        return f"{value} != {default!r}"
+
+    def write_value(self, wire_type: WireType, compact: bool, nullable: bool, value: str) -> None:
+        kind = wire_type.kind
+        if wire_type.fixed_size is not None:
+            if kind is Kind.UUID:  # pack would pad or cut it
+                with self.source.block(f"if len({value}) != 16:"):
+                    self.source.line("raise RefusedError")
+            self.pending.append((value, kind.value))
+        elif kind is Kind.STRUCT:
+            self.write_nested(wire_type.struct_class(), nullable, value)
+        elif nullable:
+            self.write_nullable(wire_type, compact, value)
+        elif kind is Kind.ARRAY:
+            self.write_array(wire_type.array_element(), compact, value)
+        else:
+            self.write_blob(kind, compact, value)
+
+    def local(self, value: str) -> str:
+        name = self.source.fresh("v")
+        self.source.line(f"{name} = {value}")
+        return name
+
+    def check_class(self, cls: type[Struct], value: str) -> None:
+        name = self.source.constant(f"class_{cls.__name__}", cls)
+        with self.source.block(f"if type({value}) is not {name}:"):
+            self.source.line("raise RefusedError")
+
+    def write_nested(self, cls: type[Struct], nullable: bool, value: str) -> None:
+        name = self.local(value)
+        if not nullable:
+            self.check_class(cls, name)
+            self.write_struct(cls, name)
+            return
+        self.flush()
+        with self.source.block(f"if {name} is None:"):
+            self.source.line(r'add(b"\xff")')
+        with self.source.block("else:"):
+            self.check_class(cls, name)
+            self.pending.append(("1", "b"))
+            self.write_struct(cls, name)
+            self.flush()
+
+    def write_nullable(self, wire_type: WireType, compact: bool, value: str) -> None:
+        name = self.local(value)
+        self.flush()
+        with self.source.block(f"if {name} is None:"):
+            minus_one = b"\xff" * (2 if wire_type.kind is Kind.STRING else 4)
+            self.source.line(f"add({bytes(1) if compact else minus_one!r})")
+        with self.source.block("else:"):
+            self.write_value(wire_type, compact, False, name)
+            self.flush()
+
+    def write_length(self, kind: Kind, compact: bool, length: str) -> None:
+        """Emits a length as the last item of the pending run."""
+        if not compact:
+            self.pending.append((length, "h" if kind is Kind.STRING else "i"))
+            self.flush()
+            return
+        before = list(self.pending)
+        with self.source.block(f"if {length} < 127:"):
+            if before:
+                self.pending.append((f"{length} + 1", "B"))
+                self.flush()
+            else:
+                self.source.line(f"add(ONE_BYTE[{length} + 1])")
+        with self.source.block("else:"):
+            if kind is Kind.STRING:
+                with self.source.block(f"if {length} > 32767:"):
+                    self.source.line("raise RefusedError")
+            self.pending = before
+            self.flush()
+            self.source.line(f"add(encode_unsigned({length} + 1))")
+
+    def write_blob(self, kind: Kind, compact: bool, value: str) -> None:
+        name = self.local(f"{value}.encode()" if kind is Kind.STRING else value)
+        length = self.source.fresh("n")
+        self.source.line(f"{length} = len({name})")
+        if kind is Kind.BYTES:
+            self.source.constant("BYTES", (bytes, bytearray, memoryview))
+            with self.source.block(f"if not isinstance({name}, BYTES):"):
+                self.source.line("raise RefusedError")
+        self.write_length(kind, compact, length)
+        self.source.line(f"add({name})")
+
+    def write_array(self, element: WireType, compact: bool, value: str) -> None:
+        name = self.local(value)
+        length = self.source.fresh("n")
+        self.source.line(f"{length} = len({name})")
+        if element.fixed_size is not None and element.kind is not Kind.UUID:
+            self.write_numbers(element, compact, name, length)
+            return
+        self.write_length(Kind.ARRAY, compact, length)
+        item = self.source.fresh("i")
+        with self.source.block(f"for {item} in {name}:"):
+            if element.kind is Kind.STRUCT:
+                self.check_class(element.struct_class(), item)
+                self.write_struct(element.struct_class(), item)
+            else:
+                self.write_value(element, compact, False, item)
+            self.flush()
+
+    def write_numbers(self, element: WireType, compact: bool, name: str, length: str) -> None:
+        self.flush()
+        code = element.kind.value
+        count = "B" if compact else "i"
+        ready = self.source.constant(
+            f"pack_many_{count}{code.replace('?', 'o')}",
+            [struct.Struct(f">{count}{items}{code}").pack for items in range(SMALL_ARRAY + 1)],
+        )
+        with self.source.block(f"if {length} <= {SMALL_ARRAY}:"):
+            self.source.line(f"add({ready}[{length}]({length}{' + 1' if compact else ''}, *{name}))")
+        with self.source.block("else:"):
+            self.write_length(Kind.ARRAY, compact, length)
+            self.source.line(f'add(pack(f">{{{length}}}{code}", *{name}))')
+
+    def write_tags(self, cls: type[Struct], value: str) -> None:
+        """Nearly always there are none: a zero byte, folded into a pack (`x` is a pad byte)."""
+        conditions = [self.differs(field, f"{value}.{field.name}") for field in tagged_fields(cls, self.version)]
+        conditions.append(f"{value}.unknown_tags")
+        name = "write_unknown_tags"
+        if tagged_fields(cls, self.version):
+            name = f"write_tags_{cls.__name__}"
+            if (name, cls) not in self.tag_writers:
+                self.tag_writers.append((name, cls))
+        before = list(self.pending)
+        with self.source.block(f"if {' or '.join(conditions)}:"):
+            self.flush()
+            self.source.line(f"{name}({value}, add)")
+        with self.source.block("else:"):
+            self.pending = [*before, ("", "x")]
+            self.flush()
+
+    def define_tag_writer(self, name: str, cls: type[Struct]) -> None:
+        source = self.source
+        with source.block(f"def {name}(o, add_after):"):
+            source.line("sections = dict(o.unknown_tags or ())")
+            for field in tagged_fields(cls, self.version):
+                with source.block(f"if {self.differs(field, f'o.{field.name}')}:"):
+                    source.line("parts = []")
+                    source.line("add = parts.append")
+                    self.write_value(field.type, self.flexible, self.version in field.nullable, f"o.{field.name}")
+                    self.flush()
+                    source.line(f'sections[{field.tag}] = b"".join(parts)')
+            source.line("write_sections(sections, add_after)")
