@@ -1,1 +1,87 @@
-"""Record batches: layout, building, reading, columns, compression, control records."""
+"""Record batches: layout, building, reading, columns, compression, control records.
+
+What is named here is plain Python and loads no compiled kernels: a broker needs no more. Columns and their kernels are
+imported from their own modules by those who want them.
+"""
+
+from ottla.records.batch import (
+    BatchHeader,
+    BatchView,
+    attributes_of,
+    batch_size,
+    compute_crc,
+    iter_batches,
+    read_header,
+    sequence_after,
+)
+from ottla.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, compress, decompress
+from ottla.records.control import (
+    ControlKey,
+    ControlType,
+    TransactionMarker,
+    encode_transaction_marker,
+    read_control_key,
+    read_coordinator_epoch,
+    read_transaction_marker,
+)
+from ottla.records.errors import (
+    BatchLengthError,
+    CorruptBatchError,
+    DecompressionError,
+    DecompressionLimitError,
+    MalformedRecordError,
+    OffsetDeltaError,
+    RecordCountError,
+    RecordError,
+    TruncatedBatchError,
+    UnknownCompressionError,
+    UnknownMagicError,
+)
+from ottla.records.layout import ByteBuffer, Compression, TimestampType
+from ottla.records.legacy import MessageView, convert_to_v2, iter_entries, iter_records
+from ottla.records.plain import BatchOptions, decode_batch, encode_batch
+from ottla.records.record import Header, Record
+
+__all__ = [
+    "DEFAULT_MAX_DECOMPRESSED_BYTES",
+    "BatchHeader",
+    "BatchLengthError",
+    "BatchOptions",
+    "BatchView",
+    "ByteBuffer",
+    "Compression",
+    "ControlKey",
+    "ControlType",
+    "CorruptBatchError",
+    "DecompressionError",
+    "DecompressionLimitError",
+    "Header",
+    "MalformedRecordError",
+    "MessageView",
+    "OffsetDeltaError",
+    "Record",
+    "RecordCountError",
+    "RecordError",
+    "TimestampType",
+    "TransactionMarker",
+    "TruncatedBatchError",
+    "UnknownCompressionError",
+    "UnknownMagicError",
+    "attributes_of",
+    "batch_size",
+    "compress",
+    "compute_crc",
+    "convert_to_v2",
+    "decode_batch",
+    "decompress",
+    "encode_batch",
+    "encode_transaction_marker",
+    "iter_batches",
+    "iter_entries",
+    "iter_records",
+    "read_control_key",
+    "read_coordinator_epoch",
+    "read_header",
+    "read_transaction_marker",
+    "sequence_after",
+]
