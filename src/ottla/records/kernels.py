@@ -29,6 +29,7 @@ from ottla.records.layout import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
     BASE_TIMESTAMP_AT,
+    COMPRESSION_MASK,
     CRC_AT,
     HEADER_SIZE,
     LAST_OFFSET_DELTA_AT,
@@ -36,9 +37,12 @@ from ottla.records.layout import (
     LENGTH_PREFIX_SIZE,
     MAGIC_AT,
     MAGIC_V2,
+    MAX_INT64,
     MAX_TIMESTAMP_AT,
+    MINIMUM_RECORD_SIZE,
     RECORD_COUNT_AT,
     TIMESTAMP_TYPE_BIT,
+    Compression,
 )
 
 Int64s = NDArray[np.int64]
@@ -129,6 +133,8 @@ def copy_bytes(_typing: Any, _target: Any, _source: Any, _size: Any) -> Any:
 POSITION, SIZE, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, RECORD_COUNT, ATTRIBUTES, CRC = range(9)
 """The columns of a table of batches. Position and size are those of the whole batch."""
 BATCH_FIELDS: Final = 9
+MIN_INT64: Final = -(2**63)
+LAST_CODEC: Final = int(max(Compression))
 
 
 @_inlined
@@ -163,30 +169,42 @@ def count_batches(address: int, size: int) -> int:
 
 @_kernel("int64(int64, int64[:,::1])")
 def scan_batches(address: int, table: Int64s) -> int:
-    """Fill the table with the headers of that many batches. Returns the position after the last."""
-    position = 0
+    """Fill the table with the headers of that many batches. Returns how many of them, from the first on, are sound."""
+    position = sound = 0
     for batch in range(len(table)):
         at = address + position
         size = read_int32(at + LENGTH_AT) + LENGTH_PREFIX_SIZE
+        base_offset = read_int64(at + BASE_OFFSET_AT)
+        last_offset_delta = read_int32(at + LAST_OFFSET_DELTA_AT)
+        count = read_int32(at + RECORD_COUNT_AT)
+        attributes = read_uint32(at + ATTRIBUTES_AT) >> 16
+        codec = attributes & COMPRESSION_MASK
         table[batch, POSITION] = position
         table[batch, SIZE] = size
-        table[batch, BASE_OFFSET] = read_int64(at + BASE_OFFSET_AT)
-        table[batch, LAST_OFFSET_DELTA] = read_int32(at + LAST_OFFSET_DELTA_AT)
+        table[batch, BASE_OFFSET] = base_offset
+        table[batch, LAST_OFFSET_DELTA] = last_offset_delta
         table[batch, BASE_TIMESTAMP] = read_int64(at + BASE_TIMESTAMP_AT)
         table[batch, MAX_TIMESTAMP] = read_int64(at + MAX_TIMESTAMP_AT)
-        table[batch, RECORD_COUNT] = read_int32(at + RECORD_COUNT_AT)
-        table[batch, ATTRIBUTES] = read_uint32(at + ATTRIBUTES_AT) >> 16
+        table[batch, RECORD_COUNT] = count
+        table[batch, ATTRIBUTES] = attributes
         table[batch, CRC] = read_uint32(at + CRC_AT)
         position += size
-    return position
+        if (
+            sound == batch
+            and codec <= LAST_CODEC
+            and last_offset_delta >= 0
+            and base_offset <= MAX_INT64 - last_offset_delta
+            and 0 <= count <= last_offset_delta + 1
+            and (codec != 0 or count * MINIMUM_RECORD_SIZE <= size - HEADER_SIZE)
+        ):
+            sound += 1
+    return sound
 
 
 # Records to columns.
 
 NULL: Final = -1
 """The length that says there is nothing, which is not the same as nothing inside."""
-
-MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 
 KEY_BYTES, KEY_NULLS, VALUE_BYTES, VALUE_NULLS, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(7)
 """What `parse_records` totals."""
@@ -236,14 +254,46 @@ def read_varlong(at: int, end: int) -> tuple[int, int]:
 
 
 @_inlined
+def is_utf8(at: int, end: int) -> bool:
+    """Whether the bytes are UTF-8 in its strict form: nothing overlong, no surrogates, nothing above U+10FFFF."""
+    while at < end:
+        byte = load_byte(at)
+        at += 1
+        if byte < 0x80:
+            continue
+        low, high = 0x80, 0xBF  # Of the second byte; the others always have these.
+        if 0xC2 <= byte <= 0xDF:
+            more = 1
+        elif 0xE0 <= byte <= 0xEF:
+            more = 2
+            low = 0xA0 if byte == 0xE0 else low
+            high = 0x9F if byte == 0xED else high
+        elif 0xF0 <= byte <= 0xF4:
+            more = 3
+            low = 0x90 if byte == 0xF0 else low
+            high = 0x8F if byte == 0xF4 else high
+        else:
+            return False
+        if more > end - at:
+            return False
+        for _ in range(more):
+            byte = load_byte(at)
+            at += 1
+            if byte < low or byte > high:
+                return False
+            low, high = 0x80, 0xBF
+    return True
+
+
+@_inlined
 def skip_headers(at: int, end: int, count: int) -> tuple[int, int, int]:
     """The position after that many headers, or `BEYOND`; and how many bytes their keys and values have."""
     key_bytes = value_bytes = 0
-    if count < 0 or count > end - at:
+    if count < 0 or count > (end - at) >> 1:
         return BEYOND, 0, 0
     for _ in range(count):
         size, at = read_varint(at, end)
-        if size < 0 or size > end - at:
+        if size < 0 or size > end - at or not is_utf8(at, at + size):
             return BEYOND, 0, 0
         at += size
         key_bytes += size
@@ -257,9 +307,9 @@ def skip_headers(at: int, end: int, count: int) -> tuple[int, int, int]:
 
 
 @_inlined
-def to_micros(timestamp_ms: int) -> int:
-    """Microseconds, held at the ends of what 64 bits can say."""
-    return min(max(timestamp_ms, -MAX_TIMESTAMP_MS), MAX_TIMESTAMP_MS) * 1000
+def scaled(timestamp_ms: int, scale: int, most_ms: int) -> int:
+    """The timestamp in a finer unit, held at the ends of what 64 bits can say."""
+    return min(max(timestamp_ms, -most_ms), most_ms) * scale
 
 
 @_inlined
@@ -268,15 +318,16 @@ def clear_bit(bits: Bits, row: int) -> None:
 
 
 @_kernel(
-    "int64(int64[:,::1], int64, int64, int64[::1], int64[::1], int32[::1], int64[::1], uint8[::1],"
+    "int64(int64[:,::1], int64, int64, int64, int64[::1], int64[::1], int32[::1], int64[::1], uint8[::1],"
     " int32[::1], int64[::1], uint8[::1], int32[::1], int64[::1], int64[::1])"
 )
 def parse_records(
     sections: Int64s,
     first_offset: int,
-    until_offset: int,
+    last_offset: int,
+    ticks_per_ms: int,
     offsets: Int64s,
-    timestamps_us: Int64s,
+    timestamps: Int64s,
     key_ends: Int32s,
     key_at: Int64s,
     key_bits: Bits,
@@ -290,9 +341,10 @@ def parse_records(
     """Check the records of every section; for those with an offset in the range, note what the columns need.
 
     A section is a row of the table of batches whose position is the address, and whose size is that, of its records
-    uncompressed. The arrays have room for all records. `*_ends` begin with 0; the bits of a null are cleared.
-    Returns the number of rows, or -1 - n where section n is wrong.
+    uncompressed; its record count becomes the number of its rows. The arrays have room for all records, `*_ends` begin
+    with 0, and the bits of nulls are cleared. Returns the number of rows, or -1 - n where section n is wrong.
     """
+    most_ms = MAX_INT64 // ticks_per_ms
     row = key_end = value_end = header_end = key_nulls = value_nulls = header_key_bytes = header_value_bytes = 0
     for section in range(len(sections)):
         at = sections[section, POSITION]
@@ -300,8 +352,11 @@ def parse_records(
         base_offset = sections[section, BASE_OFFSET]
         last_offset_delta = sections[section, LAST_OFFSET_DELTA]
         base_timestamp = sections[section, BASE_TIMESTAMP]
-        appended_us = to_micros(sections[section, MAX_TIMESTAMP])
+        appended = scaled(sections[section, MAX_TIMESTAMP], ticks_per_ms, most_ms)
+        newest_delta = MAX_INT64 - max(base_timestamp, 0)
+        oldest_delta = MIN_INT64 - min(base_timestamp, 0)
         append_time = sections[section, ATTRIBUTES] & TIMESTAMP_TYPE_BIT
+        first_row = row
         previous = -1
         for _ in range(sections[section, RECORD_COUNT]):
             size, at = read_varint(at, end)
@@ -330,14 +385,19 @@ def parse_records(
                 or offset_delta > last_offset_delta
                 or key_size < NULL
                 or value_size < NULL
+                or timestamp_delta > newest_delta
+                or timestamp_delta < oldest_delta
             ):
                 return -1 - section
             previous = offset_delta
             offset = base_offset + offset_delta
-            if offset < first_offset or offset >= until_offset:
+            if offset < first_offset or offset > last_offset:
                 continue
             offsets[row] = offset
-            timestamps_us[row] = appended_us if append_time else to_micros(base_timestamp + timestamp_delta)
+            if append_time:
+                timestamps[row] = appended
+            else:
+                timestamps[row] = scaled(base_timestamp + timestamp_delta, ticks_per_ms, most_ms)
             if key_size >= 0:
                 key_end += key_size
             else:
@@ -360,6 +420,7 @@ def parse_records(
             header_ends[row] = header_end
         if at != end:
             return -1 - section
+        sections[section, RECORD_COUNT] = row - first_row
     totals[KEY_BYTES] = key_end
     totals[KEY_NULLS] = key_nulls
     totals[VALUE_BYTES] = value_end
@@ -511,33 +572,44 @@ def size_of_record(columns: Int64s, header_ends: Int64s, row: int, timestamp_del
 
 
 @_inlined
-def delta(numbers: Int64s, row: int, first: int, otherwise: int) -> int:
-    return numbers[row] - numbers[first] if len(numbers) != 0 else otherwise
+def offset_delta_of(offsets: Int64s, row: int, first: int, base_offset: int) -> int:
+    return offsets[row] - base_offset if len(offsets) != 0 else row - first
 
 
-@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64[::1])")
+@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64, int64[::1])")
 def measure_records(
-    columns: Int64s, header_ends: Int64s, timestamps_ms: Int64s, offsets: Int64s, first: int, until: int, sizes: Int64s
+    columns: Int64s,
+    header_ends: Int64s,
+    timestamps_ms: Int64s,
+    base_timestamp_ms: int,
+    offsets: Int64s,
+    base_offset: int,
+    first: int,
+    until: int,
+    sizes: Int64s,
 ) -> int:
     """Fill in the size of each record from row `first` to before `until`. Returns the bytes of all with their lengths.
 
-    Timestamps and offsets are empty where all timestamps are the same and offsets have no gaps.
+    Offsets are empty where they follow each other, header ends where there are no headers.
     """
     total = 0
     for row in range(first, until):
-        timestamp_delta = delta(timestamps_ms, row, first, 0)
-        size = size_of_record(columns, header_ends, row, timestamp_delta, delta(offsets, row, first, row - first))
-        sizes[row] = size
+        timestamp_delta = timestamps_ms[row] - base_timestamp_ms
+        offset_delta = offset_delta_of(offsets, row, first, base_offset)
+        size = size_of_record(columns, header_ends, row, timestamp_delta, offset_delta)
+        sizes[row - first] = size
         total += size_of_cell(size)
     return total
 
 
-@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64[::1], int64)")
+@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64, int64[::1], int64)")
 def write_records(
     columns: Int64s,
     header_ends: Int64s,
     timestamps_ms: Int64s,
+    base_timestamp_ms: int,
     offsets: Int64s,
+    base_offset: int,
     first: int,
     until: int,
     sizes: Int64s,
@@ -545,10 +617,10 @@ def write_records(
 ) -> int:
     """Write the records that were measured, with the same arguments. Returns the address after the last."""
     for row in range(first, until):
-        at = write_varint(at, sizes[row])
+        at = write_varint(at, sizes[row - first])
         store_byte(at, 0)
-        at = write_varint(at + 1, delta(timestamps_ms, row, first, 0))
-        at = write_varint(at, delta(offsets, row, first, row - first))
+        at = write_varint(at + 1, timestamps_ms[row] - base_timestamp_ms)
+        at = write_varint(at, offset_delta_of(offsets, row, first, base_offset))
         source, size = find_cell(columns, KEY, row)
         at = write_cell(at, source, size)
         source, size = find_cell(columns, VALUE, row)
@@ -566,24 +638,23 @@ def write_records(
     return at
 
 
-@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64[::1], int64, int64[::1])")
-def split_rows(
-    columns: Int64s, header_ends: Int64s, timestamps_ms: Int64s, offsets: Int64s, limit: int, batch_ends: Int64s
-) -> int:
+@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1])")
+def split_rows(columns: Int64s, header_ends: Int64s, timestamps_ms: Int64s, limit: int, batch_ends: Int64s) -> int:
     """Cut the rows into batches whose records have at most `limit` bytes; a record longer than that is alone in its.
 
     Fills in the row after each batch, and returns how many there are.
     """
     first = total = batches = 0
     for row in range(len(batch_ends)):
-        timestamp_delta = delta(timestamps_ms, row, first, 0)
-        size = size_of_record(columns, header_ends, row, timestamp_delta, delta(offsets, row, first, row - first))
-        total += size_of_cell(size)
-        if total > limit and row > first:
+        timestamp_delta = timestamps_ms[row] - timestamps_ms[first]
+        size = size_of_cell(size_of_record(columns, header_ends, row, timestamp_delta, row - first))
+        if row > first and total + size > limit:
             batch_ends[batches] = row
             batches += 1
             first = row
-            total = size_of_cell(size_of_record(columns, header_ends, row, 0, 0))
+            size = size_of_cell(size_of_record(columns, header_ends, row, 0, 0))
+            total = 0
+        total += size
     if len(batch_ends) > first:
         batch_ends[batches] = len(batch_ends)
         batches += 1
