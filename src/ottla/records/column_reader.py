@@ -101,16 +101,6 @@ def _numbers(kind: Any, numbers: Int64s | Int32s, rows: int) -> Any:
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(numbers)], 0)
 
 
-def _ends(rows: int) -> Int32s:
-    ends = np.empty(rows + 1, np.int32)
-    ends[0] = 0
-    return ends
-
-
-def _bits(rows: int) -> Bits:
-    return np.full((rows + 7) // 8, 0xFF, np.uint8)
-
-
 class _Cells(NamedTuple):
     """Where the keys or the values lie."""
 
@@ -144,7 +134,8 @@ class _Headers(NamedTuple):
 
     def gather_pairs(self, rows: int) -> Any:
         """The headers of all records one after the other, as an Arrow array of structs."""
-        key_ends, value_ends, bits = _ends(self.total), _ends(self.total), _bits(self.total)
+        key_ends, value_ends = np.empty(self.total + 1, np.int32), np.empty(self.total + 1, np.int32)
+        bits = np.empty((self.total + 7) // 8, np.uint8)
         keys, values = pa.allocate_buffer(self.key_bytes), pa.allocate_buffer(self.value_bytes)
         nulls = kernels.copy_headers(rows, self.ends, self.at, key_ends, keys.address, value_ends, values.address, bits)
         validity = pa.py_buffer(bits) if nulls else None
@@ -179,9 +170,9 @@ def _note_records(data: ByteBuffer, reading: Reading | None, ticks_per_ms: int) 
     sections = sections_of(data, reading)
     room = int(sections.table[:, kernels.RECORD_COUNT].sum())
     offsets, timestamps = np.empty(room, np.int64), np.empty(room, np.int64)
-    key_ends, value_ends, header_ends = _ends(room), _ends(room), _ends(room)
     key_at, value_at, header_at = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
-    key_bits, value_bits = _bits(room), _bits(room)
+    key_ends, value_ends, header_ends = (np.empty(room + 1, np.int32) for _ in range(3))
+    key_bits, value_bits = (np.empty((room + 7) // 8, np.uint8) for _ in range(2))
     totals = np.zeros(kernels.TOTALS, np.int64)
     first_offset, last_offset = reading.range
     rows = kernels.parse_records(

@@ -8,7 +8,7 @@ interpreter's lock. Columns must not change while they are read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +56,10 @@ def encode_columns(
     """
     options = options or BatchOptions()
     rows = _Rows.of(values, keys, headers, timestamps_ms, offsets)
-    return rows.encode(0, rows.count, options)
+    batch, until = rows.encode(0, MAX_INT32 - HEADER_SIZE, options, options.base_offset, options.base_sequence)
+    if until < rows.count:
+        raise ValueError(f"one batch can have {MAX_INT32} bytes, these {rows.count} records have more: split them")
+    return batch
 
 
 def encode_batches(
@@ -75,15 +78,12 @@ def encode_batches(
     options = options or BatchOptions()
     rows = _Rows.of(values, keys, headers, timestamps_ms, None)
     first = 0
-    for until in rows.split(max_batch_bytes - HEADER_SIZE):
+    while first < rows.count:
         sequence = options.base_sequence
-        continued = replace(
-            options,
-            base_offset=options.base_offset + first,
-            base_sequence=sequence if sequence == NO_SEQUENCE else sequence_after(sequence, first),
-        )
-        yield rows.encode(first, until, continued)
-        first = until
+        if sequence != NO_SEQUENCE:
+            sequence = sequence_after(sequence, first)
+        batch, first = rows.encode(first, max_batch_bytes - HEADER_SIZE, options, options.base_offset + first, sequence)
+        yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class _Rows:
     cells: CellColumns
     timestamps_ms: Int64s
     offsets: Int64s
+    sizes: Int64s
 
     @classmethod
     def of(
@@ -106,40 +107,34 @@ class _Rows:
     ) -> _Rows:
         cells = cell_columns(values, keys, headers)
         rows = cells.rows
-        kept = _COUNTED if offsets is None else np.ascontiguousarray(offsets, np.int64)
-        if offsets is not None and kept.shape != (rows,):
-            raise ValueError(f"there are {rows} values, but offsets of shape {kept.shape}")
-        if rows > 1 and (np.diff(kept) <= 0).any():
-            raise ValueError("the offsets do not ascend from each record to the next")
-        return cls(rows, cells, timestamps_ms_of(timestamps_ms, rows), kept)
+        kept = _COUNTED
+        if offsets is not None:
+            kept = np.ascontiguousarray(offsets, np.int64)
+            if kept.shape != (rows,):
+                raise ValueError(f"there are {rows} values, but offsets of shape {kept.shape}")
+            if (np.diff(kept) <= 0).any():
+                raise ValueError("the offsets do not ascend from each record to the next")
+        return cls(rows, cells, timestamps_ms_of(timestamps_ms, rows), kept, np.empty(rows, np.int64))
 
-    def split(self, limit: int) -> list[int]:
-        """The row after each batch."""
-        ends = np.empty(self.count, np.int64)
-        batches = kernels.split_rows(self.cells.table, self.cells.header_ends, self.timestamps_ms, limit, ends)
-        return [int(end) for end in ends[:batches]]
-
-    def encode(self, first: int, until: int, options: BatchOptions) -> bytearray:
-        count = until - first
-        stamps = self.timestamps_ms[first:until]
-        newest = int(stamps.max()) if count else NO_TIMESTAMP
-        max_timestamp_ms = newest if options.max_timestamp_ms is None else options.max_timestamp_ms
+    def encode(
+        self, first: int, limit: int, options: BatchOptions, base_offset: int, base_sequence: int
+    ) -> tuple[bytearray, int]:
+        """The batch from row `first` on, its records no more than `limit` bytes if there are several; the row after."""
         base_timestamp_ms = options.delete_horizon_ms
-        if base_timestamp_ms is None:
-            base_timestamp_ms = int(stamps[0]) if count else max_timestamp_ms
-        last_offset_delta = self._last_offset_delta(first, until, options)
+        if base_timestamp_ms is None and self.count:
+            base_timestamp_ms = int(self.timestamps_ms[first])
+        out, until, newest_ms = self._write(first, limit, base_timestamp_ms or 0, base_offset)
+        count = until - first
+        max_timestamp_ms = newest_ms if options.max_timestamp_ms is None else options.max_timestamp_ms
         compression = options.compression if count else Compression.NONE
-
-        out = self._write_payload(first, until, base_timestamp_ms, options.base_offset)
         if compression is not Compression.NONE:
-            payload = memoryview(out)[HEADER_SIZE:]
-            packed = compress(compression, payload, options.compression_level)
+            packed = compress(compression, memoryview(out)[HEADER_SIZE:], options.compression_level)
             out = bytearray(HEADER_SIZE)
             out += packed
         HEADER.pack_into(
             out,
             0,
-            options.base_offset,
+            base_offset,
             len(out) - LENGTH_PREFIX_SIZE,
             options.leader_epoch,
             MAGIC_V2,
@@ -151,46 +146,39 @@ class _Rows:
                 control=options.control,
                 delete_horizon=options.delete_horizon_ms is not None,
             ),
-            last_offset_delta,
-            base_timestamp_ms,
+            self._last_offset_delta(first, until, options.last_offset_delta, base_offset),
+            max_timestamp_ms if base_timestamp_ms is None else base_timestamp_ms,
             max_timestamp_ms,
             options.producer_id,
             options.producer_epoch,
-            options.base_sequence,
+            base_sequence,
             count,
         )
         BatchView(out).refresh_crc()
-        return out
+        return out, until
 
-    def _last_offset_delta(self, first: int, until: int, options: BatchOptions) -> int:
-        delta = until - first - 1
-        if len(self.offsets):
-            first_delta, delta = (int(self.offsets[row]) - options.base_offset for row in (first, until - 1))
-            if first_delta < 0:
-                raise ValueError(f"offset {self.offsets[first]} is before the base offset {options.base_offset}")
-        least = max(delta, 0)
-        last = least if options.last_offset_delta is None else options.last_offset_delta
-        if not least <= last <= MAX_INT32:
-            raise ValueError(f"last offset delta {last} does not fit a record with delta {delta}")
-        return last
-
-    def _write_payload(self, first: int, until: int, base_timestamp_ms: int, base_offset: int) -> bytearray:
-        """The records, behind room for the batch's header."""
-        table, header_ends, stamps, offsets = (
-            self.cells.table,
-            self.cells.header_ends,
-            self.timestamps_ms,
-            self.offsets,
+    def _write(self, first: int, limit: int, base_timestamp_ms: int, base_offset: int) -> tuple[bytearray, int, int]:
+        """The records behind room for a header, the row after them, and the newest of their timestamps."""
+        table, header_ends = self.cells.table, self.cells.header_ends
+        stamps, offsets, sizes = self.timestamps_ms, self.offsets, self.sizes
+        until, size, newest_ms = kernels.measure_records(
+            table, header_ends, stamps, base_timestamp_ms, offsets, base_offset, first, limit, sizes
         )
-        sizes = np.empty(until - first, np.int64)
-        size = kernels.measure_records(
-            table, header_ends, stamps, base_timestamp_ms, offsets, base_offset, first, until, sizes
-        )
-        if size > MAX_INT32 - HEADER_SIZE:
-            raise ValueError(f"{until - first} records of {size} bytes are too much for one batch: split them")
         out = bytearray(HEADER_SIZE + size)
         address = pa.py_buffer(out).address + HEADER_SIZE
         kernels.write_records(
             table, header_ends, stamps, base_timestamp_ms, offsets, base_offset, first, until, sizes, address
         )
-        return out
+        return out, until, newest_ms
+
+    def _last_offset_delta(self, first: int, until: int, wanted: int | None, base_offset: int) -> int:
+        delta = until - first - 1
+        if len(self.offsets):
+            delta = int(self.offsets[until - 1]) - base_offset
+            if self.offsets[first] < base_offset:
+                raise ValueError(f"offset {self.offsets[first]} is before the base offset {base_offset}")
+        least = max(delta, 0)
+        last = least if wanted is None else wanted
+        if not least <= last <= MAX_INT32:
+            raise ValueError(f"last offset delta {last} does not fit a record with delta {delta}")
+        return last

@@ -40,6 +40,7 @@ from ottla.records.layout import (
     MAX_INT64,
     MAX_TIMESTAMP_AT,
     MINIMUM_RECORD_SIZE,
+    NO_TIMESTAMP,
     RECORD_COUNT_AT,
     TIMESTAMP_TYPE_BIT,
     Compression,
@@ -130,8 +131,8 @@ def copy_bytes(_typing: Any, _target: Any, _source: Any, _size: Any) -> Any:
 
 # Batch headers.
 
-POSITION, SIZE, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, RECORD_COUNT, ATTRIBUTES, CRC = range(9)
-"""The columns of a table of batches. Position and size are those of the whole batch."""
+ADDRESS, SIZE, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, RECORD_COUNT, ATTRIBUTES, CRC = range(9)
+"""The columns of a table of batches. Address and size are those of the records alone."""
 BATCH_FIELDS: Final = 9
 MIN_INT64: Final = -(2**63)
 LAST_CODEC: Final = int(max(Compression))
@@ -179,8 +180,8 @@ def scan_batches(address: int, table: Int64s) -> int:
         count = read_int32(at + RECORD_COUNT_AT)
         attributes = read_uint32(at + ATTRIBUTES_AT) >> 16
         codec = attributes & COMPRESSION_MASK
-        table[batch, POSITION] = position
-        table[batch, SIZE] = size
+        table[batch, ADDRESS] = at + HEADER_SIZE
+        table[batch, SIZE] = size - HEADER_SIZE
         table[batch, BASE_OFFSET] = base_offset
         table[batch, LAST_OFFSET_DELTA] = last_offset_delta
         table[batch, BASE_TIMESTAMP] = read_int64(at + BASE_TIMESTAMP_AT)
@@ -340,14 +341,16 @@ def parse_records(
 ) -> int:
     """Check the records of every section; for those with an offset in the range, note what the columns need.
 
-    A section is a row of the table of batches whose position is the address, and whose size is that, of its records
-    uncompressed; its record count becomes the number of its rows. The arrays have room for all records, `*_ends` begin
-    with 0, and the bits of nulls are cleared. Returns the number of rows, or -1 - n where section n is wrong.
+    Sections are a table of batches with the address and size of uncompressed records; their record counts become their
+    numbers of rows. The arrays have room for all records. Returns the number of rows, or -1 - n if section n is wrong.
     """
     most_ms = MAX_INT64 // ticks_per_ms
+    key_ends[0] = value_ends[0] = header_ends[0] = 0
+    key_bits[:] = 0xFF
+    value_bits[:] = 0xFF
     row = key_end = value_end = header_end = key_nulls = value_nulls = header_key_bytes = header_value_bytes = 0
     for section in range(len(sections)):
-        at = sections[section, POSITION]
+        at = sections[section, ADDRESS]
         end = at + sections[section, SIZE]
         base_offset = sections[section, BASE_OFFSET]
         last_offset_delta = sections[section, LAST_OFFSET_DELTA]
@@ -455,6 +458,8 @@ def copy_headers(
 ) -> int:
     """Bring keys and values of all headers together. Returns how many values are null."""
     key_end = value_end = nulls = 0
+    key_ends[0] = value_ends[0] = 0
+    value_bits[:] = 0xFF
     for row in range(rows):
         at = header_at[row]
         for header in range(header_ends[row], header_ends[row + 1]):
@@ -576,7 +581,7 @@ def offset_delta_of(offsets: Int64s, row: int, first: int, base_offset: int) -> 
     return offsets[row] - base_offset if len(offsets) != 0 else row - first
 
 
-@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64, int64[::1])")
+@_kernel("UniTuple(int64, 3)(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64, int64[::1])")
 def measure_records(
     columns: Int64s,
     header_ends: Int64s,
@@ -585,21 +590,27 @@ def measure_records(
     offsets: Int64s,
     base_offset: int,
     first: int,
-    until: int,
+    limit: int,
     sizes: Int64s,
-) -> int:
-    """Fill in the size of each record from row `first` to before `until`. Returns the bytes of all with their lengths.
+) -> tuple[int, int, int]:
+    """Fill in the size of each record of the batch that begins with row `first`: as many as `limit` bytes can hold.
 
-    Offsets are empty where they follow each other, header ends where there are no headers.
+    One record is always taken. Offsets are empty where they follow each other, header ends where there are no headers.
+    Returns the row after the batch, the bytes of its records with their lengths, and their newest timestamp.
     """
     total = 0
-    for row in range(first, until):
-        timestamp_delta = timestamps_ms[row] - base_timestamp_ms
+    newest_ms = NO_TIMESTAMP
+    for row in range(first, len(sizes)):
+        timestamp_ms = timestamps_ms[row]
         offset_delta = offset_delta_of(offsets, row, first, base_offset)
-        size = size_of_record(columns, header_ends, row, timestamp_delta, offset_delta)
-        sizes[row - first] = size
-        total += size_of_cell(size)
-    return total
+        size = size_of_record(columns, header_ends, row, timestamp_ms - base_timestamp_ms, offset_delta)
+        sizes[row] = size
+        size = size_of_cell(size)
+        if row > first and total + size > limit:
+            return row, total, newest_ms
+        total += size
+        newest_ms = max(newest_ms, timestamp_ms)
+    return len(sizes), total, newest_ms
 
 
 @_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64, int64[::1], int64)")
@@ -617,7 +628,7 @@ def write_records(
 ) -> int:
     """Write the records that were measured, with the same arguments. Returns the address after the last."""
     for row in range(first, until):
-        at = write_varint(at, sizes[row - first])
+        at = write_varint(at, sizes[row])
         store_byte(at, 0)
         at = write_varint(at + 1, timestamps_ms[row] - base_timestamp_ms)
         at = write_varint(at, offset_delta_of(offsets, row, first, base_offset))
@@ -636,26 +647,3 @@ def write_records(
             source, size = find_cell(columns, HEADER_VALUE, header)
             at = write_cell(at, source, size)
     return at
-
-
-@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1])")
-def split_rows(columns: Int64s, header_ends: Int64s, timestamps_ms: Int64s, limit: int, batch_ends: Int64s) -> int:
-    """Cut the rows into batches whose records have at most `limit` bytes; a record longer than that is alone in its.
-
-    Fills in the row after each batch, and returns how many there are.
-    """
-    first = total = batches = 0
-    for row in range(len(batch_ends)):
-        timestamp_delta = timestamps_ms[row] - timestamps_ms[first]
-        size = size_of_cell(size_of_record(columns, header_ends, row, timestamp_delta, row - first))
-        if row > first and total + size > limit:
-            batch_ends[batches] = row
-            batches += 1
-            first = row
-            size = size_of_cell(size_of_record(columns, header_ends, row, 0, 0))
-            total = 0
-        total += size
-    if len(batch_ends) > first:
-        batch_ends[batches] = len(batch_ends)
-        batches += 1
-    return batches

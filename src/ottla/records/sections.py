@@ -7,10 +7,9 @@ wrong, the plain codec reads that batch again and raises the error, so that both
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +58,7 @@ class Sections:
     __slots__ = ("_buffer", "_positions", "_reading", "_sources", "table")
 
     table: Int64s
-    """A row for each, fields as in `scan_batches`; position and size are the address and the size of its records."""
+    """A row for each, with the address and size of its records uncompressed."""
 
     def __init__(self, buffer: ByteBuffer, reading: Reading) -> None:
         self._reading = reading
@@ -67,55 +66,48 @@ class Sections:
         source = pa.py_buffer(buffer)
         batches = np.empty((kernels.count_batches(source.address, source.size), kernels.BATCH_FIELDS), np.int64)
         sound = kernels.scan_batches(source.address, batches)
-        kept = self._check(batches[:sound].tolist())
-        if sound < len(batches):
-            self.refuse(int(batches[sound, kernels.POSITION]))
-        self._check_rest(int(batches[-1, kernels.POSITION] + batches[-1, kernels.SIZE]) if sound else 0)
+        self._positions: list[int] = []
+        self._sources = [source]
+        kept = self._keep(batches, sound)
         self.table = batches if len(kept) == len(batches) else batches[kept]
-        self._positions = self.table[:, kernels.POSITION].tolist()
-        self.table[:, kernels.POSITION] += source.address + HEADER_SIZE
-        self.table[:, kernels.SIZE] -= HEADER_SIZE
-        self._sources = [source, *self._decompress()]
 
-    def _check(self, batches: list[list[int]]) -> list[int]:
-        """Compare the CRCs. Returns which batches are wanted."""
-        view = memoryview(self._buffer)
+    def _keep(self, batches: Int64s, sound: int) -> list[int]:
+        """Check the batches and decompress those that are wanted. Returns which these are."""
         verify_crc = self._reading.verify_crc
         first_offset, last_offset = self._reading.range
+        view = memoryview(self._buffer)
         kept = []
-        for index, (position, size, base_offset, last_delta, _, _, _, attributes, crc) in enumerate(batches):
-            if verify_crc and crc32c(view[position + ATTRIBUTES_AT : position + size]) != crc:
+        end = 0
+        for index, (_, size, base_offset, last_delta, _, _, count, attributes, crc) in enumerate(batches.tolist()):
+            position, end = end, end + HEADER_SIZE + size
+            if index == sound or (verify_crc and crc32c(view[position + ATTRIBUTES_AT : end]) != crc):
                 self.refuse(position)
-            if base_offset <= last_offset and base_offset + last_delta >= first_offset and not attributes & CONTROL_BIT:
-                kept.append(index)
+            if attributes & CONTROL_BIT or base_offset > last_offset or base_offset + last_delta < first_offset:
+                continue
+            codec = attributes & COMPRESSION_MASK
+            if codec and size:
+                self._decompress(batches[index], position, view[position + HEADER_SIZE : end], _CODECS[codec], count)
+            kept.append(index)
+            self._positions.append(position)
+        if end < len(view):
+            # What follows the last whole batch may be a piece of one, nothing else.
+            with suppress(TruncatedBatchError):
+                BatchView(self._buffer, end)
         return kept
 
-    def _check_rest(self, position: int) -> None:
-        """What follows the last whole batch may be a piece of one, nothing else."""
-        if position < len(self._buffer):
-            with suppress(TruncatedBatchError):
-                BatchView(self._buffer, position)
-
-    def _decompress(self) -> Iterator[Any]:
-        """Move the sections that are compressed to where they are not."""
-        codecs = self.table[:, kernels.ATTRIBUTES] & COMPRESSION_MASK
-        view = memoryview(self._buffer)
-        limit = self._reading.max_decompressed_bytes
-        for section in codecs.nonzero()[0].tolist():
-            size, count = self.table[section, kernels.SIZE], self.table[section, kernels.RECORD_COUNT]
-            if size == count == 0:
-                continue
-            position = self._positions[section] + HEADER_SIZE
-            try:
-                expanded = decompress(_CODECS[codecs[section]], view[position : position + size], max_bytes=limit)
-            except RecordError:
-                self.refuse(self._positions[section])
-            if count * MINIMUM_RECORD_SIZE > len(expanded):
-                self.refuse(self._positions[section])
-            source = pa.py_buffer(expanded)
-            self.table[section, kernels.POSITION] = source.address
-            self.table[section, kernels.SIZE] = source.size
-            yield source
+    def _decompress(
+        self, section: Int64s, position: int, payload: memoryview, codec: Compression, record_count: int
+    ) -> None:
+        try:
+            expanded = decompress(codec, payload, max_bytes=self._reading.max_decompressed_bytes)
+        except RecordError:
+            self.refuse(position)
+        if record_count * MINIMUM_RECORD_SIZE > len(expanded):
+            self.refuse(position)
+        source = pa.py_buffer(expanded)
+        self._sources.append(source)
+        section[kernels.ADDRESS] = source.address
+        section[kernels.SIZE] = source.size
 
     def refuse_section(self, section: int) -> NoReturn:
         """Raise what is wrong with the batch of that section."""
