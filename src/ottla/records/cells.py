@@ -109,15 +109,20 @@ def _header_columns(headers: HeadersColumn) -> tuple[Int64s, Any, Any]:
     return ends, _bytes_array(keys), _bytes_array(values)
 
 
+def kernel_array(numbers: Int64s | Sequence[int]) -> Int64s:
+    """The numbers as the kernels are compiled for: 64 bits, contiguous, and writable although none writes to them."""
+    return np.require(numbers, np.int64, ["C", "A", "W"])
+
+
 def timestamps_ms_of(timestamps: TimestampsColumn, rows: int) -> Int64s:
     """The timestamps in milliseconds, one a row."""
     if isinstance(timestamps, int):
         stamps = np.empty(rows, np.int64)
         stamps.fill(timestamps)
     elif isinstance(timestamps, pa.Array | pa.ChunkedArray):
-        stamps = _milliseconds(timestamps)
+        stamps = kernel_array(_milliseconds(timestamps))
     else:
-        stamps = np.ascontiguousarray(timestamps, np.int64)
+        stamps = kernel_array(timestamps)
     if stamps.shape != (rows,):
         raise ValueError(f"there are {rows} values, but timestamps of shape {stamps.shape}")
     oldest = timestamps if isinstance(timestamps, int) else int(stamps.min(initial=NO_TIMESTAMP))
@@ -133,4 +138,4 @@ def _milliseconds(column: Any) -> Int64s:
     ticks: Int64s = column.cast(pa.int64()).to_numpy()
     if unit == "s":
         return ticks * 1000
-    return np.ascontiguousarray(ticks) if unit == "ms" else ticks // _TICKS_PER_MS[unit]
+    return ticks if unit == "ms" else ticks // _TICKS_PER_MS[unit]

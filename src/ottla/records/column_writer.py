@@ -21,6 +21,7 @@ from ottla.records.cells import (
     HeadersColumn,
     TimestampsColumn,
     cell_columns,
+    kernel_array,
     timestamps_ms_of,
 )
 from ottla.records.compression import compress
@@ -109,7 +110,7 @@ class _Rows:
         rows = cells.rows
         kept = _COUNTED
         if offsets is not None:
-            kept = np.ascontiguousarray(offsets, np.int64)
+            kept = kernel_array(offsets)
             if kept.shape != (rows,):
                 raise ValueError(f"there are {rows} values, but offsets of shape {kept.shape}")
             if (np.diff(kept) <= 0).any():

@@ -1,0 +1,22 @@
+"""`python -m ottla.records.warm`: compile the kernels now, so that no user waits for it later.
+
+numba keeps what it compiled in `__pycache__` beside the kernels, or, where that cannot be written, in the user's cache
+directory; `NUMBA_CACHE_DIR` overrides both. Run this as the user who will load them.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+
+def main() -> None:
+    started_s = time.perf_counter()
+    from ottla.records import kernels  # Importing is what compiles: the clock must run before it.
+
+    elapsed_s = time.perf_counter() - started_s
+    sys.stdout.write(f"{len(kernels.KERNELS)} record kernels ready in {elapsed_s:.1f} s\n")
+
+
+if __name__ == "__main__":
+    main()
