@@ -131,6 +131,8 @@ class _Reader(_Walk):
 
     def value(self, field: Field) -> Any:
         compact = self.flexible and not field.never_compact
+        if field.type.kind is Kind.STRUCT and self.version in field.nullable:
+            return self.nullable_struct(field)
         return self.typed(field.type, compact, self.version in field.nullable)
 
     def typed(self, wire_type: WireType, compact: bool, nullable: bool) -> Any:
@@ -138,7 +140,7 @@ class _Reader(_Walk):
         if wire_type.fixed_size is not None:
             return self.fixed(kind)
         if kind is Kind.STRUCT:
-            return self.nullable_struct(wire_type) if nullable else self.struct(wire_type.struct_class())
+            return self.struct(wire_type.struct_class())
         length = self.length(kind, compact, nullable)
         if length is None:
             return None
@@ -155,13 +157,14 @@ class _Reader(_Walk):
                 raise self.error(InvalidTextError, f"not UTF-8: {error.reason}") from None
         return memoryview(taken) if kind is Kind.RECORDS else bytes(taken)
 
-    def nullable_struct(self, wire_type: WireType) -> Any:
-        marker = self.fixed(Kind.INT8)
-        if marker == -1:
+    def nullable_struct(self, field: Field) -> Any:
+        """Marked by 1, or by -1 for null; as a tagged field, by 0 for null."""
+        marker, null = self.fixed(Kind.INT8), -1 if field.tag is None else 0
+        if marker == null:
             return None
         if marker != 1:
-            raise self.error(InvalidLengthError, f"a struct is marked by 1 or -1 (null), not by {marker}")
-        return self.struct(wire_type.struct_class())
+            raise self.error(InvalidLengthError, f"a struct is marked by 1, or by {null} for null, not by {marker}")
+        return self.struct(field.type.struct_class())
 
     def elements(self, element: WireType, count: int, compact: bool) -> list[Any]:
         least = minimum_size(element, self.version, flexible=self.flexible, compact=compact)
@@ -238,6 +241,11 @@ class _Writer(_Walk):
 
     def value(self, field: Field, value: Any) -> None:
         compact = self.flexible and not field.never_compact
+        if field.type.kind is Kind.STRUCT and self.version in field.nullable:
+            null = -1 if field.tag is None else 0
+            self.fixed(Kind.INT8, null if value is None else 1)
+            if value is None:
+                return
         self.typed(field.type, compact, self.version in field.nullable, value)
 
     def typed(self, wire_type: WireType, compact: bool, nullable: bool, value: Any) -> None:
@@ -247,10 +255,7 @@ class _Writer(_Walk):
         if wire_type.fixed_size is not None:
             self.fixed(kind, value)
         elif kind is Kind.STRUCT:
-            if nullable:
-                self.fixed(Kind.INT8, -1 if value is None else 1)
-            if value is not None:
-                self.instance(wire_type.struct_class(), value)
+            self.instance(wire_type.struct_class(), value)
         elif value is None:
             self.length(kind, compact, -1)
         elif kind is Kind.ARRAY:

@@ -81,6 +81,7 @@ class _ReaderCompiler:
         self.source.scope.update(
             new=object.__new__,
             read_unsigned=read_unsigned,
+            read_unknown_tags=read_unknown_tags,
             MalformedError=MalformedError,
             unpack_from=struct.unpack_from,
         )
@@ -139,18 +140,21 @@ class _ReaderCompiler:
             return repr(field.default)
         return self.source.constant(f"default_{field.name}", field.default)
 
-    def read_value(self, wire_type: WireType, compact: bool, nullable: bool, target: str) -> None:
+    def read_value(
+        self, wire_type: WireType, compact: bool, nullable: bool, target: str, *, tagged: bool = False
+    ) -> None:
         kind = wire_type.kind
         if wire_type.fixed_size is not None:
             self.pending.append((target, kind.value))
         elif kind is Kind.STRUCT:
-            self.read_nested(wire_type.struct_class(), nullable, target)
+            self.read_nested(wire_type.struct_class(), nullable, tagged, target)
         elif kind is Kind.ARRAY:
             self.read_array(wire_type.array_element(), compact, nullable, target)
         else:
             self.read_blob(kind, compact, nullable, target)
 
-    def read_nested(self, cls: type[Struct], nullable: bool, target: str) -> None:
+    def read_nested(self, cls: type[Struct], nullable: bool, tagged: bool, target: str) -> None:
+        """A struct that can be null is marked: 1, or -1 for null; as a tagged field, 0 for null."""
         if not nullable:
             self.source.line(f"{target} = {self.read_struct(cls)}")
             return
@@ -161,7 +165,7 @@ class _ReaderCompiler:
             value = self.read_struct(cls)
             self.flush()
             self.source.line(f"{target} = {value}")
-        with self.source.block(f"elif {marker} == -1:"):
+        with self.source.block(f"elif {marker} == {0 if tagged else -1}:"):
             self.source.line(f"{target} = None")
         with self.source.block("else:"):
             self.source.line("raise MalformedError")
@@ -274,7 +278,8 @@ class _ReaderCompiler:
                     source.line("raise MalformedError")
                 for field in tagged_fields(cls, self.version):
                     with source.block(f"if tag == {field.tag}:"):
-                        self.read_value(field.type, self.flexible, self.version in field.nullable, f"o.{field.name}")
+                        nullable = self.version in field.nullable
+                        self.read_value(field.type, self.flexible, nullable, f"o.{field.name}", tagged=True)
                         self.flush()
                         with source.block("if at != end:"):
                             source.line("raise MalformedError")

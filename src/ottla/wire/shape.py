@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ottla.wire.schema import Field, Kind, Struct, WireType
+from ottla.wire.schema import UNSET, Field, Kind, Struct, WireType
 
 
 @cache
@@ -29,8 +29,10 @@ def absent_fields(cls: type[Struct], version: int) -> tuple[Field, ...]:
 
 def tells_default(field: Field, value: Any) -> bool:
     """Whether the value is what a reader assumes of an absent field, so that it need not be sent."""
-    if field.absent_is_none or (field.type.kind is Kind.STRUCT and field.default is not None):
+    if field.absent_is_none:
         return value is None or value == field.type.struct_class()()
+    if field.default is UNSET:
+        return bool(value == field.type.struct_class()())
     return bool(value == field.default)
 
 

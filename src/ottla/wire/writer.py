@@ -25,6 +25,9 @@ class RefusedError(Exception):
 FAILURES: Final = (struct.error, RefusedError, TypeError, AttributeError, ValueError, OverflowError)
 """What a compiled writer raises on values that do not fit."""
 
+NULL_STRUCT: Final = b"\xff"
+NULL_TAGGED_STRUCT: Final = b"\x00"
+
 SMALL_ARRAY: Final = 32
 """Arrays of numbers up to this length are packed, with their length, by a ready-made `Struct`."""
 
@@ -101,14 +104,16 @@ class _WriterCompiler:
         default = field.default
         if field.absent_is_none or default is UNSET:
             empty = self.source.constant(f"empty_{field.type.struct_class().__name__}", field.type.struct_class()())
-            return f"{value} is not None and {value} != {empty}"
+            return f"{value} is not None and {value} != {empty}" if field.absent_is_none else f"{value} != {empty}"
         if field.type.kind is Kind.ARRAY and default is not None:
             return f"{value} is None or len({value})"
         if default is None:
             return f"{value} is not None"
         return f"{value} != {default!r}"
 
-    def write_value(self, wire_type: WireType, compact: bool, nullable: bool, value: str) -> None:
+    def write_value(
+        self, wire_type: WireType, compact: bool, nullable: bool, value: str, *, tagged: bool = False
+    ) -> None:
         kind = wire_type.kind
         if wire_type.fixed_size is not None:
             if kind is Kind.UUID:  # pack would pad or cut it
@@ -116,7 +121,7 @@ class _WriterCompiler:
                     self.source.line("raise RefusedError")
             self.pending.append((value, kind.value))
         elif kind is Kind.STRUCT:
-            self.write_nested(wire_type.struct_class(), nullable, value)
+            self.write_nested(wire_type.struct_class(), nullable, tagged, value)
         elif nullable:
             self.write_nullable(wire_type, compact, value)
         elif kind is Kind.ARRAY:
@@ -134,7 +139,7 @@ class _WriterCompiler:
         with self.source.block(f"if type({value}) is not {name}:"):
             self.source.line("raise RefusedError")
 
-    def write_nested(self, cls: type[Struct], nullable: bool, value: str) -> None:
+    def write_nested(self, cls: type[Struct], nullable: bool, tagged: bool, value: str) -> None:
         name = self.local(value)
         if not nullable:
             self.check_class(cls, name)
@@ -142,7 +147,7 @@ class _WriterCompiler:
             return
         self.flush()
         with self.source.block(f"if {name} is None:"):
-            self.source.line(r'add(b"\xff")')
+            self.source.line(f"add({NULL_TAGGED_STRUCT if tagged else NULL_STRUCT!r})")
         with self.source.block("else:"):
             self.check_class(cls, name)
             self.pending.append(("1", "b"))
@@ -247,7 +252,8 @@ class _WriterCompiler:
                 with source.block(f"if {self.differs(field, f'o.{field.name}')}:"):
                     source.line("parts = []")
                     source.line("add = parts.append")
-                    self.write_value(field.type, self.flexible, self.version in field.nullable, f"o.{field.name}")
+                    nullable = self.version in field.nullable
+                    self.write_value(field.type, self.flexible, nullable, f"o.{field.name}", tagged=True)
                     self.flush()
                     source.line(f'sections[{field.tag}] = b"".join(parts)')
             source.line("write_sections(sections, add_after)")
