@@ -92,24 +92,30 @@ def _compress_gzip(data: ByteBuffer, level: int | None) -> bytes:
 
 
 def _decompress_gzip(data: ByteBuffer, max_bytes: int) -> bytes:
-    members: list[bytes] = []
+    # The last four bytes tell how long the last member is. It need not be true, and members may precede it; but an
+    # output buffer that needs neither to grow nor to shrink makes reading more than twice as fast.
+    claimed = _LITTLE_ENDIAN_UINT32.unpack_from(data, len(data) - 4)[0] if len(data) >= 4 else 0
+    room = min(claimed, max_bytes) + 1
     left = max_bytes
-    while len(members) < _MAX_GZIP_MEMBERS:
+    parts: list[bytes] = []
+    for _ in range(_MAX_GZIP_MEMBERS):
         member = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            # A length of zero would mean no limit.
-            output = member.decompress(data, left + 1)
-        except IsalError as error:  # type: ignore[misc]  # isal's stub declares the class as an instance
-            raise DecompressionError(f"gzip: {error}") from error
-        left -= len(output)
-        if left < 0:
-            raise _too_long(max_bytes)
-        if not member.eof:
-            raise DecompressionError("gzip: the data is cut off")
-        members.append(output)
+        while not member.eof:
+            try:
+                output = member.decompress(data, room)
+            except IsalError as error:  # type: ignore[misc]  # isal's stub declares the class as an instance
+                raise DecompressionError(f"gzip: {error}") from error
+            left -= len(output)
+            if left < 0:
+                raise _too_long(max_bytes)
+            if not output and not member.eof:
+                raise DecompressionError("gzip: the data is cut off")
+            parts.append(output)
+            data = member.unconsumed_tail
+            room = left + 1
         data = member.unused_data
         if not data:
-            return members[0] if len(members) == 1 else b"".join(members)
+            return parts[0] if len(parts) == 1 else b"".join(parts)
     raise DecompressionError(f"gzip: more than {_MAX_GZIP_MEMBERS} members")
 
 
@@ -270,7 +276,8 @@ class _Lz4Frame:
         end = 6 + (8 if flags & _LZ4_CONTENT_SIZE_BIT else 0)
         if end >= len(header):
             raise DecompressionError("lz4: a frame is cut off")
-        if check_header and header[end] != _header_checksum(header[4:end]):
+        usual = header.startswith(_LZ4_HEADER)
+        if check_header and not usual and header[end] != _header_checksum(header[4:end]):
             raise DecompressionError("lz4: the frame's header does not match its checksum")
         self._flags = flags
         self.block_size = 1 << (8 + 2 * size_code)

@@ -97,6 +97,21 @@ def test_gzip_members_follow_each_other() -> None:
         decompress(Compression.GZIP, packed, max_bytes=5)
 
 
+@pytest.mark.parametrize("first", [1, 100, 200_000])
+def test_gzip_whose_trailer_tells_of_a_shorter_member(first: int) -> None:
+    packed = gzip.compress(TEXT[:first]) + gzip.compress(b"two")
+    assert decompress(Compression.GZIP, packed, max_bytes=first + 3) == TEXT[:first] + b"two"
+    with pytest.raises(DecompressionLimitError):
+        decompress(Compression.GZIP, packed, max_bytes=first + 2)
+
+
+def test_every_prefix_of_gzip_is_cut_off() -> None:
+    packed = gzip.compress(TEXT[:500])
+    for size in range(len(packed)):
+        with pytest.raises(DecompressionError, match="gzip: "):
+            decompress(Compression.GZIP, packed[:size])
+
+
 def test_gzip_of_nothing_but_members_is_not_read_to_its_end() -> None:
     with pytest.raises(DecompressionError, match="members"):
         decompress(Compression.GZIP, gzip.compress(b"") * 10_000)
