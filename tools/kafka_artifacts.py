@@ -141,6 +141,7 @@ def _run_maven(maven: str, pom: Path, jars: Path, wanted: ArtifactSet) -> None:
         maven,
         "--batch-mode",
         "--quiet",
+        "--update-snapshots",  # otherwise Maven remembers a failure and the next attempt does not ask again
         f"--file={pom}",
         _COPY_GOAL,
         f"-DoutputDirectory={jars}",
