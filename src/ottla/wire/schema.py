@@ -447,7 +447,7 @@ def _compile_init(cls: type[Struct]) -> Any:
             parameters.append(f"{name}=default_{name}")
             lines.append(f"    self.{name} = {name}")
     head = f"def __init__(self{', *, ' if parameters else ''}{', '.join(parameters)}):"
-    exec("\n".join([head, *lines]), scope)
+    exec(compile("\n".join([head, *lines]), f"<init {cls.__name__}>", "exec"), scope)
     init = scope["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
