@@ -1,0 +1,60 @@
+# Everything on a fresh machine: each target makes what it needs. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/pytest
+STAMP := $(VENV)/.ready
+WORKERS ?= 2
+
+.PHONY: help setup test check format compat bench fuzz golden clean
+
+help:  ## what there is to make
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+setup: $(STAMP)  ## .venv with the package, all extras and the developers' tools
+
+$(STAMP): pyproject.toml constraints.txt tests/oracles/kio-0.6.2.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
+	  rm -rf $(VENV); \
+	  echo "This Python cannot make virtual environments: installing python3-venv."; \
+	  apt-get update -q && apt-get install -yq python3-venv && $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
+	rm -rf .build/kio-0.6.2
+	$(BIN)/python -m pip install --quiet --no-deps --target .build/kio-0.6.2 --requirement tests/oracles/kio-0.6.2.txt
+	$(BIN)/python -m ottla.records.warm
+	@touch $@
+
+test: setup  ## the whole suite, but for what needs Java
+	$(PYTEST) -n $(WORKERS) -m "not compat"
+
+check: setup  ## ruff, mypy (strict), import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## rewrite the code as ruff wants it
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+compat: setup  ## against Apache Kafka's own artifacts, from Maven Central
+	$(BIN)/python tools/kafka_artifacts.py
+	$(PYTEST) -n $(WORKERS) -m compat
+
+bench: setup  ## ours beside its peers, in one run
+	$(BIN)/python bench/wire.py
+	$(BIN)/python bench/records.py
+	$(BIN)/python bench/compression.py
+
+FRAMES ?= 1000000
+fuzz: setup  ## a million mutated frames, and as many mutated batches (FRAMES=…)
+	cd tests && ../$(BIN)/python -m fuzz.wire --frames $(FRAMES)
+	cd tests && ../$(BIN)/python -m fuzz.records --batches $(FRAMES)
+
+golden: setup  ## capture the golden bytes anew from real clients and brokers
+	$(BIN)/python tools/kafka_artifacts.py
+	$(BIN)/python tests/golden/capture.py
+
+clean:  ## forget what was built
+	rm -rf $(VENV) .build
