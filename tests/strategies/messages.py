@@ -35,7 +35,7 @@ def messages(draw: st.DrawFn, message: type[Message], version: int, *, unknown_t
     One composite that walks the declaration: strategies nested like the structs would be built anew for each of some
     eight hundred versions, which takes longer than the tests.
     """
-    return build(_HypothesisChooser(draw), message, version, unknown_tags and version in message.flexible)
+    return build(HypothesisChooser(draw), message, version, unknown_tags and version in message.flexible)
 
 
 def random_message(source: random.Random, message: type[Message], version: int) -> Any:
@@ -74,7 +74,9 @@ def _range(kind: Kind) -> tuple[int, int]:
     return (0 if kind in _UNSIGNED else -(1 << _BITS[kind]), (1 << _BITS[kind]) - 1)
 
 
-class _HypothesisChooser:
+class HypothesisChooser:
+    """Values that shrink, drawn one by one."""
+
     _TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.integers(120, 300).map("x".__mul__)
     _BLOB = st.binary(max_size=12) | st.integers(120, 300).map(b"y".__mul__)
     _LEAVES: ClassVar[dict[Kind, st.SearchStrategy[Any]]] = {
