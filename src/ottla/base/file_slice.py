@@ -1,0 +1,23 @@
+"""A piece of a file that is handed on instead of its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.base.disk import File
+
+
+@dataclass(slots=True)
+class FileSlice:
+    """Where bytes lie. `len()` is their number, so that it can stand for bytes in a response; a connection sends it by
+    `sendfile`, anyone else calls `read`."""
+
+    file: File
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self) -> bytes:
+        return self.file.read_at(self.position, self.size)

@@ -1,0 +1,130 @@
+"""What can go wrong with a log. Each carries the error code that a client is told.
+
+Those about a client's records say what is wrong with them; those about files name the file and what to do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from ottla.base.error_codes import ErrorCode
+
+
+class LogError(Exception):
+    """Something that the log refuses or cannot do."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class OffsetOutOfRangeError(LogError):
+    """Asked for an offset that the log does not have, or no longer has."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class CorruptRecordsError(LogError):
+    """Records whose bytes are broken: a CRC, a length, a magic."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class InvalidRecordsError(LogError):
+    """Records that are well-formed but not allowed here. `batch_index` and `record_index` tell which, where known."""
+
+    code = ErrorCode.INVALID_RECORD
+
+    def __init__(self, reason: str, *, record_index: int | None = None) -> None:
+        super().__init__(reason)
+        self.record_index = record_index
+
+
+class RecordTooLargeError(LogError):
+    """A batch beyond `max.message.bytes`."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class RecordListTooLargeError(LogError):
+    """Batches that do not fit a segment."""
+
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class InvalidTimestampError(LogError):
+    """A timestamp further from now than the topic allows."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
+class UnsupportedCompressionError(LogError):
+    """A codec that this version of a request must not use."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class OutOfOrderSequenceError(LogError):
+    """A producer's sequence number that leaves a gap."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpochError(LogError):
+    """A producer that a newer incarnation has replaced."""
+
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class UnknownProducerIdError(LogError):
+    """A producer of which nothing is known any more, and whose records do not begin anew."""
+
+    code = ErrorCode.UNKNOWN_PRODUCER_ID
+
+
+class InvalidTransactionStateError(LogError):
+    """Records that do not fit the state of their transaction."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class CoordinatorFencedError(LogError):
+    """A marker from a transaction coordinator that a newer one has replaced."""
+
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class UnexpectedOffsetError(LogError):
+    """A follower's records that do not continue its log."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class FileError(LogError):
+    """A file whose content is not what it must be."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class CorruptIndexError(FileError):
+    """An index that contradicts itself or its segment; it can be rebuilt."""
+
+
+class CorruptSnapshotError(FileError):
+    """A snapshot of producers that cannot be read; an older one, or the log, can stand in."""
+
+
+class CorruptCheckpointError(FileError):
+    """A checkpoint file that cannot be read."""
+
+
+class DirectoryLockedError(FileError):
+    """A log directory that another process uses."""
+
+
+class LogDirectoryError(FileError):
+    """A log directory that failed; its replicas are offline until it is repaired."""

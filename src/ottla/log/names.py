@@ -1,0 +1,71 @@
+"""Names of files and folders: Kafka's, to the letter."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+PRODUCER_SNAPSHOT: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+DELETED: Final = ".deleted"
+"""Renamed, to be removed later."""
+CLEANED: Final = ".cleaned"
+"""Being written by compaction: worthless after a crash."""
+SWAP: Final = ".swap"
+"""Written and synced by compaction, about to take its place: finished after a crash."""
+
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+
+META_PROPERTIES: Final = "meta.properties"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+
+DELETED_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-delete")
+FUTURE_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-future")
+STRAY_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-stray")
+_PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9]\d*)")
+_SEGMENT_FILE = re.compile(r"(?P<offset>\d{20})(?P<suffix>\.[a-z]+)(?P<state>\.(?:deleted|cleaned|swap))?")
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class SegmentFile(NamedTuple):
+    """What a file name in a partition's folder says."""
+
+    base_offset: int
+    suffix: str
+    state: str
+
+
+def segment_name(base_offset: int, suffix: str) -> str:
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_file(name: str) -> SegmentFile | None:
+    """None for a file that belongs to no segment."""
+    form = _SEGMENT_FILE.fullmatch(name)
+    return SegmentFile(int(form["offset"]), form["suffix"], form["state"] or "") if form else None
+
+
+def parse_partition_folder(name: str) -> TopicPartition | None:
+    """None for a folder that is no partition's."""
+    form = _PARTITION_FOLDER.fullmatch(name)
+    return TopicPartition(form["topic"], int(form["partition"])) if form else None
