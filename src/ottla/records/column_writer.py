@@ -1,23 +1,23 @@
 """Columns into record batches, byte for byte what the plain codec writes, without a step per record in Python.
 
-One kernel measures the records, one writes them into a buffer of exactly that size, behind room for the header: an
-uncompressed batch is written once and never moved. Stateless, safe in any thread; kernels and codecs run without the
-interpreter's lock. Columns must not change while they are read.
+One kernel measures the records and plans the batches, one writes them into a buffer of exactly that size: what is not
+compressed is written once and never moved. Python takes a step per batch, for CRC and compression. Stateless, safe in
+any thread; kernels and codecs run without the interpreter's lock. Columns must not change while they are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import struct
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from crc32c import crc32c
 
 from ottla.records import kernels
-from ottla.records.batch import HEADER, BatchView, attributes_of, sequence_after
+from ottla.records.batch import HEADER, attributes_of
 from ottla.records.cells import (
     BytesColumn,
-    CellColumns,
     HeadersColumn,
     TimestampsColumn,
     cell_columns,
@@ -27,18 +27,23 @@ from ottla.records.cells import (
 from ottla.records.compression import compress
 from ottla.records.kernels import Int64s
 from ottla.records.layout import (
+    ATTRIBUTES_AT,
+    CRC_AT,
     HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
     LENGTH_PREFIX_SIZE,
     MAGIC_V2,
     MAX_INT32,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     Compression,
 )
 from ottla.records.plain import BatchOptions
 
-_COUNTED = np.empty(0, np.int64)
+_FOLLOWING = np.empty(0, np.int64)
 """Stands for offsets that follow each other without a gap."""
+_INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
 
 
 def encode_columns(
@@ -56,11 +61,16 @@ def encode_columns(
     list of structs of those two; timestamps are whole milliseconds, Arrow timestamps of any unit, or one for all rows.
     """
     options = options or BatchOptions()
-    rows = _Rows.of(values, keys, headers, timestamps_ms, offsets)
-    batch, until = rows.encode(0, MAX_INT32 - HEADER_SIZE, options, options.base_offset, options.base_sequence)
-    if until < rows.count:
-        raise ValueError(f"one batch can have {MAX_INT32} bytes, these {rows.count} records have more: split them")
-    return batch
+    out, _ = _write(values, keys, headers, timestamps_ms, options, offsets, max_bytes=MAX_INT32, most_batches=1)
+    if options.last_offset_delta is not None:
+        least = _INT32.unpack_from(out, LAST_OFFSET_DELTA_AT)[0]
+        if not least <= options.last_offset_delta <= MAX_INT32:
+            raise ValueError(f"last offset delta {options.last_offset_delta} does not fit a record with delta {least}")
+        _INT32.pack_into(out, LAST_OFFSET_DELTA_AT, options.last_offset_delta)
+    if options.compression is not Compression.NONE and len(values):
+        out = _compressed(memoryview(out), options)
+    _seal(out)
+    return out
 
 
 def encode_batches(
@@ -71,115 +81,114 @@ def encode_batches(
     *,
     max_batch_bytes: int,
     options: BatchOptions | None = None,
-) -> Iterator[bytearray]:
+) -> list[memoryview]:
     """As many batches as it takes for none to be longer than that before compression, offsets and sequences continued.
 
     A record that does not fit by itself is alone in a longer batch: who sends it is told so by the broker's limit.
+    The batches can be patched; those that are not compressed share one buffer.
     """
     options = options or BatchOptions()
-    rows = _Rows.of(values, keys, headers, timestamps_ms, None)
-    first = 0
-    while first < rows.count:
-        sequence = options.base_sequence
-        if sequence != NO_SEQUENCE:
-            sequence = sequence_after(sequence, first)
-        batch, first = rows.encode(first, max_batch_bytes - HEADER_SIZE, options, options.base_offset + first, sequence)
-        yield batch
+    if options.last_offset_delta is not None:
+        raise ValueError("a last offset delta is for one batch, not for several: leave it to be counted")
+    if not len(values):
+        return []
+    out, plan = _write(
+        values, keys, headers, timestamps_ms, options, None, max_bytes=max_batch_bytes, most_batches=len(values)
+    )
+    view = memoryview(out)
+    batches = []
+    begin = 0
+    for size in plan[:, kernels.RECORD_BYTES].tolist():
+        end = begin + HEADER_SIZE + size
+        batch = view[begin:end]
+        if options.compression is not Compression.NONE:
+            batch = memoryview(_compressed(batch, options))
+        _seal(batch)
+        batches.append(batch)
+        begin = end
+    return batches
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Everything that is written of each record."""
+def _write(
+    values: BytesColumn,
+    keys: BytesColumn | None,
+    headers: HeadersColumn | None,
+    timestamps_ms: TimestampsColumn,
+    options: BatchOptions,
+    offsets: Int64s | Sequence[int] | None,
+    *,
+    max_bytes: int,
+    most_batches: int,
+) -> tuple[bytearray, Int64s]:
+    """The batches one after the other, neither compressed nor sealed, and their plan."""
+    cells = cell_columns(values, keys, headers)
+    rows = cells.rows
+    stamps = timestamps_ms_of(timestamps_ms, rows)
+    kept = _FOLLOWING if offsets is None else _checked_offsets(offsets, rows, options.base_offset)
+    base_ms = kernels.NOT_GIVEN if options.delete_horizon_ms is None else options.delete_horizon_ms
+    max_ms = kernels.NOT_GIVEN if options.max_timestamp_ms is None else options.max_timestamp_ms
+    sizes = np.empty(rows, np.int64)
+    plan = np.empty((most_batches, kernels.PLAN_FIELDS), np.int64)
+    limit = max_bytes - HEADER_SIZE
+    count = kernels.plan_batches(
+        cells.table, cells.header_ends, stamps, base_ms, kept, options.base_offset, limit, sizes, plan
+    )
+    if rows == 0:
+        newest_ms = NO_TIMESTAMP if options.max_timestamp_ms is None else options.max_timestamp_ms
+        plan[0] = 0, 0, newest_ms if options.delete_horizon_ms is None else options.delete_horizon_ms, newest_ms
+    plan = plan[:count]
+    if count > most_batches or plan[:, kernels.RECORD_BYTES].max() > MAX_INT32 - HEADER_SIZE:
+        raise ValueError(f"a batch can have {MAX_INT32} bytes and these {rows} records need more: split them")
+    out = bytearray(int(plan[:, kernels.RECORD_BYTES].sum()) + count * HEADER_SIZE)
+    template = pa.py_buffer(_template(options, compressed=rows > 0))
+    kernels.write_batches(
+        cells.table,
+        cells.header_ends,
+        stamps,
+        kept,
+        options.base_offset,
+        options.base_sequence,
+        max_ms,
+        sizes,
+        plan,
+        template.address,
+        pa.py_buffer(out).address,
+    )
+    return out, plan
 
-    count: int
-    cells: CellColumns
-    timestamps_ms: Int64s
-    offsets: Int64s
-    sizes: Int64s
 
-    @classmethod
-    def of(
-        cls,
-        values: BytesColumn,
-        keys: BytesColumn | None,
-        headers: HeadersColumn | None,
-        timestamps_ms: TimestampsColumn,
-        offsets: Int64s | Sequence[int] | None,
-    ) -> _Rows:
-        cells = cell_columns(values, keys, headers)
-        rows = cells.rows
-        kept = _COUNTED
-        if offsets is not None:
-            kept = kernel_array(offsets)
-            if kept.shape != (rows,):
-                raise ValueError(f"there are {rows} values, but offsets of shape {kept.shape}")
-            if (np.diff(kept) <= 0).any():
-                raise ValueError("the offsets do not ascend from each record to the next")
-        return cls(rows, cells, timestamps_ms_of(timestamps_ms, rows), kept, np.empty(rows, np.int64))
+def _checked_offsets(offsets: Int64s | Sequence[int], rows: int, base_offset: int) -> Int64s:
+    kept = kernel_array(offsets)
+    if kept.shape != (rows,):
+        raise ValueError(f"there are {rows} values, but offsets of shape {kept.shape}")
+    if (np.diff(kept) <= 0).any():
+        raise ValueError("the offsets do not ascend from each record to the next")
+    if rows and kept[0] < base_offset:
+        raise ValueError(f"offset {kept[0]} is before the base offset {base_offset}")
+    if rows and kept[-1] - base_offset > MAX_INT32:
+        raise ValueError(f"offset {kept[-1]} is too far from the base offset {base_offset}")
+    return kept
 
-    def encode(
-        self, first: int, limit: int, options: BatchOptions, base_offset: int, base_sequence: int
-    ) -> tuple[bytearray, int]:
-        """The batch from row `first` on, its records no more than `limit` bytes if there are several; the row after."""
-        base_timestamp_ms = options.delete_horizon_ms
-        if base_timestamp_ms is None and self.count:
-            base_timestamp_ms = int(self.timestamps_ms[first])
-        out, until, newest_ms = self._write(first, limit, base_timestamp_ms or 0, base_offset)
-        count = until - first
-        max_timestamp_ms = newest_ms if options.max_timestamp_ms is None else options.max_timestamp_ms
-        compression = options.compression if count else Compression.NONE
-        if compression is not Compression.NONE:
-            packed = compress(compression, memoryview(out)[HEADER_SIZE:], options.compression_level)
-            out = bytearray(HEADER_SIZE)
-            out += packed
-        HEADER.pack_into(
-            out,
-            0,
-            base_offset,
-            len(out) - LENGTH_PREFIX_SIZE,
-            options.leader_epoch,
-            MAGIC_V2,
-            0,
-            attributes_of(
-                compression=compression,
-                timestamp_type=options.timestamp_type,
-                transactional=options.transactional,
-                control=options.control,
-                delete_horizon=options.delete_horizon_ms is not None,
-            ),
-            self._last_offset_delta(first, until, options.last_offset_delta, base_offset),
-            max_timestamp_ms if base_timestamp_ms is None else base_timestamp_ms,
-            max_timestamp_ms,
-            options.producer_id,
-            options.producer_epoch,
-            base_sequence,
-            count,
-        )
-        BatchView(out).refresh_crc()
-        return out, until
 
-    def _write(self, first: int, limit: int, base_timestamp_ms: int, base_offset: int) -> tuple[bytearray, int, int]:
-        """The records behind room for a header, the row after them, and the newest of their timestamps."""
-        table, header_ends = self.cells.table, self.cells.header_ends
-        stamps, offsets, sizes = self.timestamps_ms, self.offsets, self.sizes
-        until, size, newest_ms = kernels.measure_records(
-            table, header_ends, stamps, base_timestamp_ms, offsets, base_offset, first, limit, sizes
-        )
-        out = bytearray(HEADER_SIZE + size)
-        address = pa.py_buffer(out).address + HEADER_SIZE
-        kernels.write_records(
-            table, header_ends, stamps, base_timestamp_ms, offsets, base_offset, first, until, sizes, address
-        )
-        return out, until, newest_ms
+def _template(options: BatchOptions, *, compressed: bool) -> bytes:
+    """A batch header with what all batches share; what the kernel fills in is 0."""
+    attributes = attributes_of(
+        compression=options.compression if compressed else Compression.NONE,
+        timestamp_type=options.timestamp_type,
+        transactional=options.transactional,
+        control=options.control,
+        delete_horizon=options.delete_horizon_ms is not None,
+    )
+    producer = options.producer_id, options.producer_epoch
+    return HEADER.pack(0, 0, options.leader_epoch, MAGIC_V2, 0, attributes, 0, 0, 0, *producer, 0, 0)
 
-    def _last_offset_delta(self, first: int, until: int, wanted: int | None, base_offset: int) -> int:
-        delta = until - first - 1
-        if len(self.offsets):
-            delta = int(self.offsets[until - 1]) - base_offset
-            if self.offsets[first] < base_offset:
-                raise ValueError(f"offset {self.offsets[first]} is before the base offset {base_offset}")
-        least = max(delta, 0)
-        last = least if wanted is None else wanted
-        if not least <= last <= MAX_INT32:
-            raise ValueError(f"last offset delta {last} does not fit a record with delta {delta}")
-        return last
+
+def _compressed(batch: memoryview, options: BatchOptions) -> bytearray:
+    out = bytearray(batch[:HEADER_SIZE])
+    out += compress(options.compression, batch[HEADER_SIZE:], options.compression_level)
+    _INT32.pack_into(out, LENGTH_AT, len(out) - LENGTH_PREFIX_SIZE)
+    return out
+
+
+def _seal(batch: bytearray | memoryview) -> None:
+    _UINT32.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))

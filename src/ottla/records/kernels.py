@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from ottla.records.layout import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
+    BASE_SEQUENCE_AT,
     BASE_TIMESTAMP_AT,
     COMPRESSION_MASK,
     CRC_AT,
@@ -37,9 +38,11 @@ from ottla.records.layout import (
     LENGTH_PREFIX_SIZE,
     MAGIC_AT,
     MAGIC_V2,
+    MAX_INT32,
     MAX_INT64,
     MAX_TIMESTAMP_AT,
     MINIMUM_RECORD_SIZE,
+    NO_SEQUENCE,
     NO_TIMESTAMP,
     RECORD_COUNT_AT,
     TIMESTAMP_TYPE_BIT,
@@ -135,6 +138,8 @@ ADDRESS, SIZE, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, RE
 """The columns of a table of batches. Address and size are those of the records alone."""
 BATCH_FIELDS: Final = 9
 MIN_INT64: Final = -(2**63)
+NOT_GIVEN: Final = MIN_INT64
+"""A timestamp that the caller leaves to the kernel."""
 LAST_CODEC: Final = int(max(Compression))
 
 
@@ -489,25 +494,42 @@ ENDS, WIDTH, DATA, VALIDITY, FIRST_BIT = range(5)
 validity bits (0 for none), and the bit of row 0. A column whose offsets have address 0 is null in every row."""
 COLUMN_FIELDS: Final = 5
 
+UNTIL, RECORD_BYTES, FIRST_TIMESTAMP, LAST_TIMESTAMP = range(4)
+"""The columns of a plan of batches: the row after each, the size of its records, its base and its newest timestamp."""
+PLAN_FIELDS: Final = 4
+
+ColumnFields = tuple[int, int, int, int, int]
+
 
 @_inlined
-def find_cell(columns: Int64s, column: int, row: int) -> tuple[int, int]:
+def column_of(columns: Int64s, column: int) -> ColumnFields:
+    """The table's row as numbers of their own, which the compiler can keep in registers."""
+    return (
+        columns[column, ENDS],
+        columns[column, WIDTH],
+        columns[column, DATA],
+        columns[column, VALIDITY],
+        columns[column, FIRST_BIT],
+    )
+
+
+@_inlined
+def find_cell(column: ColumnFields, row: int) -> tuple[int, int]:
     """Where a cell is and how many bytes it has, or `NULL`."""
-    ends = columns[column, ENDS]
+    ends, width, data, validity, first_bit = column
     if ends == 0:
         return 0, NULL
-    validity = columns[column, VALIDITY]
     if validity != 0:
-        bit = row + columns[column, FIRST_BIT]
+        bit = row + first_bit
         if (load_byte(validity + (bit >> 3)) >> (bit & 7)) & 1 == 0:
             return 0, NULL
-    if columns[column, WIDTH] == 4:
+    if width == 4:
         begin = load_int32(ends + 4 * row)
         end = load_int32(ends + 4 * row + 4)
     else:
         begin = load_int64(ends + 8 * row)
         end = load_int64(ends + 8 * row + 8)
-    return columns[column, DATA] + begin, end - begin
+    return data + begin, end - begin
 
 
 @_inlined
@@ -519,9 +541,10 @@ def fold(number: int) -> int:
 def size_of_varint(number: int) -> int:
     if -64 <= number < 64:
         return 1
-    folded = fold(number)
-    size = 1
-    rest = (folded >> 7) & 0x01FF_FFFF_FFFF_FFFF
+    if -8192 <= number < 8192:
+        return 2
+    size = 2
+    rest = (fold(number) >> 14) & 0x0003_FFFF_FFFF_FFFF
     while rest != 0:
         rest >>= 7
         size += 1
@@ -546,7 +569,13 @@ def write_varint(at: int, number: int) -> int:
 
 
 @_inlined
-def write_cell(at: int, source: int, size: int) -> int:
+def size_of_cell(size: int) -> int:
+    return size_of_varint(size) + max(size, 0)
+
+
+@_inlined
+def write_cell(at: int, column: ColumnFields, row: int) -> int:
+    source, size = find_cell(column, row)
     at = write_varint(at, size)
     if size > 0:
         copy_bytes(at, source, size)
@@ -555,95 +584,132 @@ def write_cell(at: int, source: int, size: int) -> int:
 
 
 @_inlined
-def size_of_cell(size: int) -> int:
-    return size_of_varint(size) + max(size, 0)
-
-
-@_inlined
-def size_of_record(columns: Int64s, header_ends: Int64s, row: int, timestamp_delta: int, offset_delta: int) -> int:
-    """Bytes of a record after its length."""
-    _, key_size = find_cell(columns, KEY, row)
-    _, value_size = find_cell(columns, VALUE, row)
-    size = 1 + size_of_varint(timestamp_delta) + size_of_varint(offset_delta)
-    size += size_of_cell(key_size) + size_of_cell(value_size)
+def size_of_headers(columns: Int64s, header_ends: Int64s, row: int) -> int:
+    """Bytes of a record's headers and of their count. Without header ends there are none."""
     if len(header_ends) == 0:
-        return size + 1
-    size += size_of_varint(header_ends[row + 1] - header_ends[row])
+        return 1
+    size = size_of_varint(header_ends[row + 1] - header_ends[row])
     for header in range(header_ends[row], header_ends[row + 1]):
-        _, key_size = find_cell(columns, HEADER_KEY, header)
-        _, value_size = find_cell(columns, HEADER_VALUE, header)
-        size += size_of_cell(key_size) + size_of_cell(value_size)
+        size += size_of_cell(find_cell(column_of(columns, HEADER_KEY), header)[1])
+        size += size_of_cell(find_cell(column_of(columns, HEADER_VALUE), header)[1])
     return size
 
 
 @_inlined
-def offset_delta_of(offsets: Int64s, row: int, first: int, base_offset: int) -> int:
-    return offsets[row] - base_offset if len(offsets) != 0 else row - first
+def write_headers(at: int, columns: Int64s, header_ends: Int64s, row: int) -> int:
+    if len(header_ends) == 0:
+        store_byte(at, 0)
+        return at + 1
+    at = write_varint(at, header_ends[row + 1] - header_ends[row])
+    for header in range(header_ends[row], header_ends[row + 1]):
+        at = write_cell(at, column_of(columns, HEADER_KEY), header)
+        at = write_cell(at, column_of(columns, HEADER_VALUE), header)
+    return at
 
 
-@_kernel("UniTuple(int64, 3)(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64, int64[::1])")
-def measure_records(
+@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64[::1], int64[:,::1])")
+def plan_batches(
     columns: Int64s,
     header_ends: Int64s,
     timestamps_ms: Int64s,
     base_timestamp_ms: int,
     offsets: Int64s,
     base_offset: int,
-    first: int,
     limit: int,
     sizes: Int64s,
-) -> tuple[int, int, int]:
-    """Fill in the size of each record of the batch that begins with row `first`: as many as `limit` bytes can hold.
+    plan: Int64s,
+) -> int:
+    """Measure every record, and cut the rows into batches of at most `limit` bytes of records, or a single longer one.
 
-    One record is always taken. Offsets are empty where they follow each other, header ends where there are no headers.
-    Returns the row after the batch, the bytes of its records with their lengths, and their newest timestamp.
+    The base timestamp is that of a batch's first record where `NOT_GIVEN`. Offsets are empty where they follow each
+    other; else they are for a single batch. Returns how many batches there are; the plan holds as many as it has room.
     """
-    total = 0
-    newest_ms = NO_TIMESTAMP
-    for row in range(first, len(sizes)):
+    key, value = column_of(columns, KEY), column_of(columns, VALUE)
+    first = total = batches = 0
+    base_ms = newest_ms = NO_TIMESTAMP
+    for row in range(len(sizes)):
         timestamp_ms = timestamps_ms[row]
-        offset_delta = offset_delta_of(offsets, row, first, base_offset)
-        size = size_of_record(columns, header_ends, row, timestamp_ms - base_timestamp_ms, offset_delta)
+        body = size_of_headers(columns, header_ends, row) + 1
+        body += size_of_cell(find_cell(key, row)[1]) + size_of_cell(find_cell(value, row)[1])
+        fits = False
+        if row > first:
+            offset_delta = offsets[row] - base_offset if len(offsets) != 0 else row - first
+            size = body + size_of_varint(timestamp_ms - base_ms) + size_of_varint(offset_delta)
+            fits = total + size_of_cell(size) <= limit
+            if not fits:
+                batches += 1
+                first = row
+        if not fits:
+            base_ms = timestamp_ms if base_timestamp_ms == NOT_GIVEN else base_timestamp_ms
+            offset_delta = offsets[row] - base_offset if len(offsets) != 0 else 0
+            size = body + size_of_varint(timestamp_ms - base_ms) + size_of_varint(offset_delta)
+            newest_ms = NO_TIMESTAMP
+            total = 0
         sizes[row] = size
-        size = size_of_cell(size)
-        if row > first and total + size > limit:
-            return row, total, newest_ms
-        total += size
+        total += size_of_cell(size)
         newest_ms = max(newest_ms, timestamp_ms)
-    return len(sizes), total, newest_ms
+        if batches < len(plan):
+            plan[batches, UNTIL] = row + 1
+            plan[batches, RECORD_BYTES] = total
+            plan[batches, FIRST_TIMESTAMP] = base_ms
+            plan[batches, LAST_TIMESTAMP] = newest_ms
+    return batches + 1
 
 
-@_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64, int64[::1], int64)")
-def write_records(
+@_inlined
+def write_int32(at: int, number: int) -> None:
+    for index in range(4):
+        store_byte(at + index, number >> (24 - 8 * index))
+
+
+@_inlined
+def write_int64(at: int, number: int) -> None:
+    for index in range(8):
+        store_byte(at + index, number >> (56 - 8 * index))
+
+
+@_kernel(
+    "void(int64[:,::1], int64[::1], int64[::1], int64[::1], int64, int64, int64,"
+    " int64[::1], int64[:,::1], int64, int64)"
+)
+def write_batches(
     columns: Int64s,
     header_ends: Int64s,
     timestamps_ms: Int64s,
-    base_timestamp_ms: int,
     offsets: Int64s,
     base_offset: int,
-    first: int,
-    until: int,
+    base_sequence: int,
+    max_timestamp_ms: int,
     sizes: Int64s,
+    plan: Int64s,
+    template: int,
     at: int,
-) -> int:
-    """Write the records that were measured, with the same arguments. Returns the address after the last."""
-    for row in range(first, until):
-        at = write_varint(at, sizes[row])
-        store_byte(at, 0)
-        at = write_varint(at + 1, timestamps_ms[row] - base_timestamp_ms)
-        at = write_varint(at, offset_delta_of(offsets, row, first, base_offset))
-        source, size = find_cell(columns, KEY, row)
-        at = write_cell(at, source, size)
-        source, size = find_cell(columns, VALUE, row)
-        at = write_cell(at, source, size)
-        if len(header_ends) == 0:
+) -> None:
+    """Write the batches that were planned, one after the other, without CRCs; what they share stands in the template.
+
+    Offsets and sequences go on from batch to batch. The max timestamp is that of the newest record where `NOT_GIVEN`.
+    """
+    key, value = column_of(columns, KEY), column_of(columns, VALUE)
+    first = 0
+    for batch in range(len(plan)):
+        until, base_ms = plan[batch, UNTIL], plan[batch, FIRST_TIMESTAMP]
+        last_delta = offsets[until - 1] - base_offset if len(offsets) != 0 else max(until - first - 1, 0)
+        newest_ms = plan[batch, LAST_TIMESTAMP] if max_timestamp_ms == NOT_GIVEN else max_timestamp_ms
+        copy_bytes(at, template, HEADER_SIZE)
+        write_int64(at + BASE_OFFSET_AT, base_offset + first)
+        write_int32(at + LENGTH_AT, plan[batch, RECORD_BYTES] + HEADER_SIZE - LENGTH_PREFIX_SIZE)
+        write_int32(at + LAST_OFFSET_DELTA_AT, last_delta)
+        write_int64(at + BASE_TIMESTAMP_AT, base_ms)
+        write_int64(at + MAX_TIMESTAMP_AT, newest_ms)
+        write_int32(at + BASE_SEQUENCE_AT, NO_SEQUENCE if base_sequence < 0 else (base_sequence + first) & MAX_INT32)
+        write_int32(at + RECORD_COUNT_AT, until - first)
+        at += HEADER_SIZE
+        for row in range(first, until):
+            at = write_varint(at, sizes[row])
             store_byte(at, 0)
-            at += 1
-            continue
-        at = write_varint(at, header_ends[row + 1] - header_ends[row])
-        for header in range(header_ends[row], header_ends[row + 1]):
-            source, size = find_cell(columns, HEADER_KEY, header)
-            at = write_cell(at, source, size)
-            source, size = find_cell(columns, HEADER_VALUE, header)
-            at = write_cell(at, source, size)
-    return at
+            at = write_varint(at + 1, timestamps_ms[row] - base_ms)
+            at = write_varint(at, offsets[row] - base_offset if len(offsets) != 0 else row - first)
+            at = write_cell(at, key, row)
+            at = write_cell(at, value, row)
+            at = write_headers(at, columns, header_ends, row)
+        first = until

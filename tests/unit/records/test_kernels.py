@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.records import kernels
-from ottla.records.layout import HEADER_SIZE
-from ottla.records.plain import encode_batch
+from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE
+from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
 from ottla.records.varint import read_varint, read_varlong, write_varlong
 
@@ -284,9 +284,10 @@ def columns_in(memory: Memory, cells: list[bytes | None], width: int, first_bit:
     st.lists(st.tuples(st.none() | st.binary(max_size=80), st.none() | st.binary(max_size=9)), min_size=1, max_size=6),
     st.sampled_from([4, 8]),
     st.integers(0, 9),
+    st.sampled_from([0, 100, 1000]),
 )
-def test_writing_fills_exactly_what_was_measured(
-    memory: Memory, cells: list[tuple[bytes | None, bytes | None]], width: int, first_bit: int
+def test_writing_fills_exactly_what_was_planned(
+    memory: Memory, cells: list[tuple[bytes | None, bytes | None]], width: int, first_bit: int, limit: int
 ) -> None:
     rows = len(cells)
     table = zeros((4, kernels.COLUMN_FIELDS), np.int64)
@@ -296,13 +297,25 @@ def test_writing_fills_exactly_what_was_measured(
     table[kernels.HEADER_VALUE] = columns_in(memory, [key for _, key in cells], 8, 0)
     header_ends, stamps = np.arange(rows + 1).view(Checked), np.arange(rows).view(Checked)
     sizes, none = zeros(rows, np.int64), zeros(0, np.int64)
-    until, size, newest = interpreted(kernels.measure_records)(table, header_ends, stamps, 0, none, 0, 0, 2**31, sizes)
-    assert (until, newest) == (rows, rows - 1)
-    target = memory.add(bytes(size))
-    end = interpreted(kernels.write_records)(table, header_ends, stamps, 0, none, 0, 0, until, sizes, target)
-    assert end == target + size
+    plan = zeros((rows, kernels.PLAN_FIELDS), np.int64)
+    batches = interpreted(kernels.plan_batches)(
+        table, header_ends, stamps, kernels.NOT_GIVEN, none, 0, limit, sizes, plan
+    )
+    plan = plan[:batches]
+    target = memory.add(bytes(int(plan[:, kernels.RECORD_BYTES].sum()) + batches * HEADER_SIZE))
+    template = memory.add(encode_batch([])[:HEADER_SIZE])
+    interpreted(kernels.write_batches)(
+        table, header_ends, stamps, none, 0, -1, kernels.NOT_GIVEN, sizes, plan, template, target
+    )
     records = [Record(row, row, key, value, (("h", key),)) for row, (value, key) in enumerate(cells)]
-    assert memory.bytes_at(target) == encode_batch(records)[HEADER_SIZE:]
+    written = memory.bytes_at(target)
+    first = position = 0
+    for until in plan[:, kernels.UNTIL].tolist():
+        expected = encode_batch(records[first:until], BatchOptions(base_offset=first))
+        batch = written[position : position + len(expected)]
+        assert batch[:CRC_AT] + batch[ATTRIBUTES_AT:] == expected[:CRC_AT] + expected[ATTRIBUTES_AT:]
+        first, position = until, position + len(expected)
+    assert (first, position) == (rows, len(written))
 
 
 BESIDE_A_FORBIDDEN_PAGE = """
