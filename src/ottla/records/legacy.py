@@ -239,7 +239,9 @@ def iter_records(
     for entry in iter_entries(buffer, partial_tail=partial_tail):
         if isinstance(entry, MessageView):
             yield from entry.records(verify_crc=verify_crc, max_decompressed_bytes=max_decompressed_bytes)
-        elif not entry.is_control:
+        elif entry.is_control:
+            entry.validate(verify_crc=verify_crc)
+        else:
             yield from decode_batch(entry, verify_crc=verify_crc, max_decompressed_bytes=max_decompressed_bytes)
 
 
