@@ -38,17 +38,34 @@ SMALL_BYTES = 1024
 MAX_BYTES = 4096
 AGAIN = "in another version by Kafka's message classes"
 TEMPORARY_PREFIX = "ottla-golden-"
+SASL_USER = "golden"
+SETTLING_S = 5
+SEEDS = 4
+"""How many different requests of an API and version are asked again."""
 
 INTER_BROKER_VERSIONS = (
-    *("0.9.0", "0.10.0", "0.10.2", "0.11.0", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.6"),
+    *(
+        "0.8.2",
+        "0.9.0",
+        "0.10.0",
+        "0.10.2",
+        "0.11.0",
+        "1.0",
+        "1.1",
+        "2.0",
+        "2.1",
+        "2.2",
+        "2.3",
+        "2.4-IV0",
+        "2.4",
+        "2.6",
+    ),
     *("2.7", "2.8", "3.0", "3.2", "3.4", "3.6", "3.9"),
 )
 KAFKA_PYTHON_VERSIONS = ((0, 8, 0), (0, 8, 2), (0, 9), (0, 10, 0), (0, 10, 2), (0, 11), (1, 0), (1, 1), (2, 0), (2, 3))
 
 # Asked again, these would change the cluster behind the broker's back.
-NOT_ASKED_AGAIN = frozenset(
-    {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition", "AllocateProducerIds"}
-)
+NOT_ASKED_AGAIN = frozenset({"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"})
 # KRaft's own conversation, which Ottla does not speak.
 LEFT_OUT = frozenset(
     {
@@ -66,7 +83,7 @@ def main() -> None:
         _clients_and_kraft(place / "kraft", loop, recording, names)
         _clients_and_zookeeper_mode(place / "zookeeper-mode", loop, recording, names)
         for version in INTER_BROKER_VERSIONS:
-            attempt(f"brokers that speak {version}", _two_brokers, place / version, loop, recording, version)
+            attempt(f"brokers that speak {version}", _two_brokers, place / version, loop, recording, names, version)
     _keep(recording.exchanges, names)
 
 
@@ -76,6 +93,7 @@ def _clients_and_kraft(
     ports = _proxied(loop, recording)
     controller_ports = _proxied(loop, recording)
     settings = {
+        "unstable.api.versions.enable": "true",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
@@ -86,10 +104,9 @@ def _clients_and_kraft(
         for version in ("4.3.1", "3.9.1"):
             recording.source = f"Java {version} with Kafka 4.3.1"
             _converse(version, broker.address, f"java-{version}", "classic,consumer")
-        for name, protocol in (("librdkafka", "classic"), ("librdkafka-next", "consumer")):
-            recording.source = f"{name} with Kafka 4.3.1"
-            create_topic(broker.address, name)
-            attempt(recording.source, librdkafka, broker.address, name, protocol)
+        recording.source = "librdkafka with Kafka 4.3.1"
+        for protocol in ("classic", "consumer"):
+            attempt(recording.source, librdkafka, broker.address, f"librdkafka.{protocol}", protocol)
         _python_clients(broker.address, recording, "Kafka 4.3.1", (None,))
         recording.source = f"Kafka 4.3.1, asked {AGAIN}"
         _ask_again("4.3.1", ports.advertised, recording.exchanges[first:], names)
@@ -101,9 +118,18 @@ def _clients_and_zookeeper_mode(
     place: Path, loop: asyncio.AbstractEventLoop, recording: Recording, names: dict[int, str]
 ) -> None:
     ports = _proxied(loop, recording)
+    sasl_ports = _proxied(loop, recording)
+    plain = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{SASL_USER}="{SASL_USER}";'
     settings = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "super.users": f"User:ANONYMOUS;User:{SASL_USER}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports.listening},SASL_PLAINTEXT://127.0.0.1:{sasl_ports.listening}",
+        "advertised.listeners": (
+            f"PLAINTEXT://127.0.0.1:{ports.advertised},SASL_PLAINTEXT://127.0.0.1:{sasl_ports.advertised}"
+        ),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain,
+        "delegation.token.secret.key": SASL_USER,
     }
     with zookeeper(place / "zookeeper") as address:
         recording.source = "Kafka 3.9.1 with itself"
@@ -112,8 +138,8 @@ def _clients_and_zookeeper_mode(
         try:
             recording.source = "Java 3.9.1 with Kafka 3.9.1"
             _converse("3.9.1", broker.address, "java", "classic")
+            _converse("3.9.1", f"127.0.0.1:{sasl_ports.advertised}", "java", "", SASL_USER)
             recording.source = "librdkafka with Kafka 3.9.1"
-            create_topic(broker.address, "librdkafka")
             attempt(recording.source, librdkafka, broker.address, "librdkafka")
             _python_clients(broker.address, recording, "Kafka 3.9.1", (None, *KAFKA_PYTHON_VERSIONS))
             recording.source = f"Kafka 3.9.1, asked {AGAIN}"
@@ -136,10 +162,15 @@ def _python_clients(
         attempt(recording.source, kafka_python, address, topic, version)
 
 
-def _two_brokers(place: Path, loop: asyncio.AbstractEventLoop, recording: Recording, version: str) -> None:
+def _two_brokers(
+    place: Path, loop: asyncio.AbstractEventLoop, recording: Recording, names: dict[int, str], version: str
+) -> None:
+    first = len(recording.exchanges)
     recording.source = f"two brokers of Kafka 3.9.1 that speak {version}"
     say(recording.source)
     settings = {"inter.broker.protocol.version": version, "controlled.shutdown.max.retries": "1"}
+    if version.startswith("0."):
+        settings["log.message.format.version"] = version
     ports = [_proxied(loop, recording) for _ in range(2)]
     with zookeeper(place / "zookeeper") as address:
         brokers: list[Broker] = []
@@ -150,7 +181,11 @@ def _two_brokers(place: Path, loop: asyncio.AbstractEventLoop, recording: Record
             # The second leaves and comes back: a controlled shutdown, new leaders, and a way back into sync.
             stop(brokers[1].process)
             brokers[1] = zookeeper_mode_broker(place / "broker-2", address, 2, settings, ports[1])
-            time.sleep(5)
+            time.sleep(SETTLING_S)
+            if version == INTER_BROKER_VERSIONS[-1]:
+                heard = recording.exchanges[first:]
+                recording.source = f"Kafka 3.9.1, asked {AGAIN}"
+                _ask_again("3.9.1", ports[0].advertised, heard, names)
         finally:
             for broker in reversed(brokers):
                 stop(broker.process)
@@ -161,17 +196,23 @@ def _proxied(loop: asyncio.AbstractEventLoop, recording: Recording) -> Ports:
     return Ports(listening, start_proxy(loop, recording, listening).port)
 
 
-def _converse(version: str, address: str, prefix: str, protocols: str) -> None:
-    command = java_command(version, str(JAVA_SOURCES / "Converse.java"), address, prefix, protocols)
+def _converse(version: str, *arguments: str) -> None:
+    command = java_command(version, str(JAVA_SOURCES / "Converse.java"), *arguments)
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise RuntimeError(f"Converse.java on Kafka {version} failed:\n{result.stderr}")
-    say(f"Java {version} with {address}\n{result.stdout}")
+    say(f"Java {version}: {' '.join(arguments)}\n{result.stdout}")
 
 
 def _ask_again(version: str, port: int, exchanges: list[Exchange], names: dict[int, str]) -> None:
     wanted = [exchange for exchange in exchanges if names[exchange.api_key] not in NOT_ASKED_AGAIN | LEFT_OUT]
-    seeds = [exchange.request for exchange in _choice(wanted).values()]
+    seeds = []
+    for _ in range(SEEDS):
+        chosen = _choice(wanted).values()
+        seeds += [exchange.request for exchange in chosen]
+        # Requests of the same length differ in little more than their correlation ids.
+        said = {(exchange.api_key, exchange.version, len(exchange.request)) for exchange in chosen}
+        wanted = [each for each in wanted if (each.api_key, each.version, len(each.request)) not in said]
     command = java_command(version, str(JAVA_SOURCES / "Reversion.java"), str(port))
     lines = "".join(base64.b64encode(seed).decode() + "\n" for seed in seeds)
     result = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)

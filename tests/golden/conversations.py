@@ -35,14 +35,16 @@ def attempt(name: str, step: Callable[..., object], *arguments: Any) -> None:
 
 
 def create_topic(address: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
-    admin = AdminClient({"bootstrap.servers": address, "client.id": CLIENT_ID})
+    admin = AdminClient({"bootstrap.servers": address, "client.id": CLIENT_ID, "log_level": 2})
     new = NewTopic(topic, num_partitions=partitions, replication_factor=replicas)
     for created in admin.create_topics([new], operation_timeout=TIMEOUT_S).values():
         created.result(TIMEOUT_S)
 
 
 def librdkafka(address: str, topic: str, group_protocol: str = "classic") -> None:
-    """Produces, consumes in a group, changes configs."""
+    """Produces in a transaction, consumes in a group, changes configs, creates and deletes topics."""
+    create_topic(address, topic)
+    create_topic(address, f"{topic}.gone")
     common: dict[str, Any] = {"bootstrap.servers": address, "client.id": CLIENT_ID, "log_level": 2}
     producer = confluent_kafka.Producer({**common, "transactional.id": f"{topic}.transactions"})
     producer.init_transactions(TIMEOUT_S)
@@ -79,6 +81,8 @@ def librdkafka(address: str, topic: str, group_protocol: str = "classic") -> Non
     for changed in admin.alter_configs([resource]).values():
         changed.result(TIMEOUT_S)
     admin.list_consumer_groups().result(TIMEOUT_S)
+    for deleted in admin.delete_topics([f"{topic}.gone"]).values():
+        deleted.result(TIMEOUT_S)
 
 
 def kafka_python(address: str, topic: str, api_version: tuple[int, ...] | None) -> None:
@@ -141,7 +145,7 @@ def replicate(address: str, topic: str) -> None:
     for number in range(4):
         producer.produce(topic, b"value", b"key", partition=number % 2, timestamp=START_MS + number)
     producer.flush(TIMEOUT_S)
-    admin = AdminClient({"bootstrap.servers": address, "client.id": CLIENT_ID})
+    admin = AdminClient({"bootstrap.servers": address, "client.id": CLIENT_ID, "log_level": 2})
     for changed in (
         *admin.create_partitions([NewPartitions(topic, 3)]).values(),
         *admin.delete_topics([f"{topic}.gone"], operation_timeout=TIMEOUT_S).values(),

@@ -9,6 +9,7 @@ import java.util.Set;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -16,6 +17,7 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.ScramCredentialInfo;
 import org.apache.kafka.clients.admin.ScramMechanism;
+import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -24,7 +26,9 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionReplica;
 import org.apache.kafka.common.acl.AccessControlEntry;
+import org.apache.kafka.common.acl.AccessControlEntryFilter;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.acl.AclOperation;
@@ -41,7 +45,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Has the Java clients say what they can say to a broker, for a proxy to listen to. Arguments: the broker's address, the
- * prefix of topic and group names, the group protocols to use. A step that the broker refuses is reported and passed
+ * prefix of topic and group names, the group protocols to use; and, to talk of nothing but delegation tokens instead, the
+ * name of a SASL user who is his own password. A step that the broker refuses is reported and passed
  * over: the refusal is a frame as well.
  */
 public class Converse {
@@ -55,6 +60,10 @@ public class Converse {
 
     public static void main(String[] arguments) {
         bootstrap = arguments[0];
+        if (arguments.length > 3) {
+            step("tokens", () -> tokens(arguments[3]));
+            return;
+        }
         topic = arguments[1] + ".topic";
         TopicPartition partition = new TopicPartition(topic, 0);
         try (Admin admin = Admin.create(config())) {
@@ -90,8 +99,13 @@ public class Converse {
             });
             step("groups", () -> groups(admin, partition));
             step("configs", () -> configs(admin));
-            step("replica directories", () -> admin.describeReplicaLogDirs(List.of(
-                new org.apache.kafka.common.TopicPartitionReplica(topic, 0, 1))).all().get());
+            TopicPartitionReplica replica = new TopicPartitionReplica(topic, 0, 1);
+            step("replica directories", () -> admin.describeReplicaLogDirs(List.of(replica)).all().get());
+            step("move a replica", () -> admin.alterReplicaLogDirs(Map.of(replica, "/nowhere")).all().get());
+            step("config resources", () -> admin.listClientMetricsResources().all().get());
+            FeatureUpdate feature = new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.UPGRADE);
+            step("features", () -> admin.updateFeatures(
+                Map.of("group.version", feature), new UpdateFeaturesOptions().validateOnly(true)).all().get());
             step("elections", () -> admin.electLeaders(ElectionType.PREFERRED, Set.of(partition)).all().get());
             step("reassignments", () -> {
                 admin.alterPartitionReassignments(
@@ -218,6 +232,20 @@ public class Converse {
         admin.deleteConsumerGroups(List.of(group)).all().get();
     }
 
+    private static void tokens(String user) throws Exception {
+        Properties config = config();
+        config.put("security.protocol", "SASL_PLAINTEXT");
+        config.put("sasl.mechanism", "PLAIN");
+        config.put("sasl.jaas.config", "org.apache.kafka.common.security.plain.PlainLoginModule required username=\""
+            + user + "\" password=\"" + user + "\";");
+        try (Admin admin = Admin.create(config)) {
+            byte[] code = admin.createDelegationToken().delegationToken().get().hmac();
+            admin.describeDelegationToken().delegationTokens().get();
+            admin.renewDelegationToken(code).expiryTimestamp().get();
+            admin.expireDelegationToken(code).expiryTimestamp().get();
+        }
+    }
+
     private static void configs(Admin admin) throws Exception {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         AlterConfigOp set = new AlterConfigOp(new ConfigEntry("cleanup.policy", "compact,delete"), AlterConfigOp.OpType.SET);
@@ -233,6 +261,9 @@ public class Converse {
             new AccessControlEntry("User:golden", "*", AclOperation.READ, AclPermissionType.ALLOW);
         step("create ACLs", () -> admin.createAcls(List.of(new AclBinding(pattern, entry))).all().get());
         step("describe ACLs", () -> admin.describeAcls(AclBindingFilter.ANY).values().get());
+        AclBindingFilter here = new AclBindingFilter(pattern.toFilter(), AccessControlEntryFilter.ANY);
+        step("describe an ACL", () -> admin.describeAcls(here).values().get());
+        step("delete an ACL", () -> admin.deleteAcls(List.of(here)).all().get());
         step("delete ACLs", () -> admin.deleteAcls(List.of(AclBindingFilter.ANY)).all().get());
     }
 
