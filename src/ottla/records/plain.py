@@ -234,10 +234,9 @@ class _RecordReader:
         return bytes(self._data[start : self._position])
 
     def _headers(self) -> tuple[Header, ...]:
-        count, left = self._int(), len(self._data) - self._position
-        # A header takes two bytes at least.
-        if not 0 <= count <= left // 2:
-            raise MalformedRecordError(f"record {self._index} has {count} headers, {left} bytes are left")
+        count = self._int()
+        if count < 0:
+            raise MalformedRecordError(f"record {self._index} has {count} headers")
         headers = []
         for _ in range(count):
             key = self._bytes("header key")

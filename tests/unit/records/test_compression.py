@@ -239,6 +239,7 @@ def test_lz4_with_the_broken_header_checksum_of_magic_0(linked: bool) -> None:
         LZ4_HEADER,
         LZ4_HEADER + b"\x00",
         LZ4_HEADER + struct.pack("<I", 65537) + bytes(70_000),
+        LZ4_HEADER + struct.pack("<I", 65537 | 0x8000_0000) + bytes(65537) + bytes(4),
         LZ4_HEADER + struct.pack("<I", 10) + b"short",
         LZ4_HEADER + struct.pack("<I", 5) + b"\xff" * 5 + bytes(4),
         compress(Compression.LZ4, TEXT) + b"x",
@@ -250,6 +251,17 @@ def test_lz4_with_the_broken_header_checksum_of_magic_0(linked: bool) -> None:
 def test_broken_lz4(data: bytes) -> None:
     with pytest.raises(DecompressionError, match="lz4"):
         decompress(Compression.LZ4, data)
+
+
+def test_small_lz4_blocks_take_no_memory_of_large_ones() -> None:
+    block = bytes(cramjam.lz4.compress_block(b"z" * 50, store_size=False))
+    packed = b"\x04\x22\x4d\x18\x60\x70\x00" + (struct.pack("<I", len(block)) + block) * 50 + bytes(4)
+    tracemalloc.start()
+    try:
+        assert decompress(Compression.LZ4, packed, magic=0) == b"z" * 2500
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000, "blocks of 4 MiB each would be 200 MiB"
+    finally:
+        tracemalloc.stop()
 
 
 # zstd
@@ -278,6 +290,13 @@ def test_zstd_frames_follow_each_other() -> None:
     assert decompress(Compression.ZSTD, packed, max_bytes=len(TEXT) + 3) == TEXT + b"two"
     with pytest.raises(DecompressionLimitError):
         decompress(Compression.ZSTD, packed, max_bytes=len(TEXT) + 2)
+
+
+def test_zstd_frames_with_a_checksum() -> None:
+    nothing = b"\x28\xb5\x2f\xfd\x04\x58\x01\x00\x00\x99\xe9\xd8\x51"
+    assert decompress(Compression.ZSTD, nothing + zstd_frame((0, 5, b"hello"))) == b"hello"
+    with pytest.raises(DecompressionError, match="zstd"):
+        decompress(Compression.ZSTD, nothing[:-1] + b"\x52")
 
 
 @pytest.mark.parametrize(

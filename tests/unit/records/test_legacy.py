@@ -173,8 +173,9 @@ def test_relative_offsets_of_a_producer_that_left_the_wrapper_at_zero() -> None:
 
 
 def test_absolute_offsets_of_magic_0() -> None:
-    data = wrapper(107, message(102, magic=0) + message(107, magic=0), magic=0)
-    assert [record.offset for record in iter_records(data)] == [102, 107]
+    for offset in (107, 200):
+        data = wrapper(offset, message(102, magic=0) + message(107, magic=0), magic=0)
+        assert [record.offset for record in iter_records(data)] == [102, 107]
 
 
 def test_timestamps_inside_of_a_wrapper() -> None:
