@@ -87,7 +87,7 @@ def encode_batch(
     if options.max_timestamp_ms is not None:
         max_timestamp_ms = options.max_timestamp_ms
     if base_timestamp_ms is None:
-        base_timestamp_ms = max_timestamp_ms
+        base_timestamp_ms = NO_TIMESTAMP
     last_offset_delta = max(offset_delta, 0) if options.last_offset_delta is None else options.last_offset_delta
     if not max(offset_delta, 0) <= last_offset_delta <= MAX_INT32:
         raise ValueError(f"last offset delta {last_offset_delta} does not fit a record with delta {offset_delta}")

@@ -77,7 +77,7 @@ def test_an_empty_batch_is_what_compaction_leaves() -> None:
     assert view.size_in_bytes == HEADER_SIZE
     assert decode_batch(view) == []
     assert (header.last_offset, header.last_sequence, header.record_count) == (43, 12, 0)
-    assert (header.base_timestamp_ms, header.max_timestamp_ms, header.compression) == (77, 77, Compression.NONE)
+    assert (header.base_timestamp_ms, header.max_timestamp_ms, header.compression) == (-1, 77, Compression.NONE)
 
 
 def test_the_bytes_of_a_batch() -> None:
