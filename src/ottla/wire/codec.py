@@ -28,30 +28,32 @@ Chunk = Any
 JOIN_BELOW_BYTES: Final = 4096
 """Records smaller than this are cheaper to copy into the chunk before them than to send on their own."""
 
+BYTES: Final = (bytes, bytearray, memoryview)
+
 
 def decode(message: type[M], version: int, data: bytes | bytearray | memoryview) -> M:
     """The message that the data holds, all of it; its records fields are views into the data."""
-    value, end = decode_from(message, version, data)
-    if end != len(data):
-        reason = f"{len(data) - end} bytes are left after the last field"
+    value: M
+    read, source_type = _reader(message, version)
+    source = data if type(data) is source_type else source_type(data)
+    try:
+        value, end = read(source)
+    except READ_FAILURES as failure:
+        raise _explained_read(message, version, source, failure) from None
+    if end != len(source):
+        reason = f"{len(source) - end} bytes are left after the last field"
         raise TrailingBytesError(reason, message=f"{message.__name__} v{version}", offset=end)
     return value
 
 
 def decode_from(message: type[M], version: int, data: bytes | bytearray | memoryview) -> tuple[M, int]:
     """The message at the start of the data, and where it ends."""
-    read, from_view = _reader(message, version)
-    source: Any = data
-    if from_view:
-        if type(data) is not memoryview:
-            source = memoryview(data)
-    elif type(data) is not bytes:
-        source = bytes(data)
+    read, source_type = _reader(message, version)
+    source = data if type(data) is source_type else source_type(data)
     try:
-        value, end = read(source)
+        return read(source)
     except READ_FAILURES as failure:
         raise _explained_read(message, version, source, failure) from None
-    return value, end
 
 
 def encode(value: Message, version: int) -> bytes:
@@ -77,10 +79,15 @@ def encode_parts(value: Message, version: int) -> list[Chunk]:
 
 def join_parts(parts: list[Chunk]) -> list[Chunk]:
     """The same bytes in few chunks."""
+    if parts and max(map(len, parts)) < JOIN_BELOW_BYTES:
+        try:
+            return [b"".join(parts)]
+        except TypeError:  # something small that is not bytes
+            pass
     chunks: list[Chunk] = []
     run: list[Chunk] = []
     for part in parts:
-        if type(part) is bytes or (len(part) < JOIN_BELOW_BYTES and isinstance(part, bytes | bytearray | memoryview)):
+        if len(part) < JOIN_BELOW_BYTES and isinstance(part, BYTES):
             run.append(part)
             continue
         if run:
@@ -106,9 +113,10 @@ def decode_versioned(message: type[M], data: bytes | bytearray | memoryview) -> 
 
 
 @cache
-def _reader(message: type[M], version: int) -> tuple[Callable[[Any], tuple[M, int]], bool]:
+def _reader(message: type[M], version: int) -> tuple[Callable[[Any], tuple[M, int]], type[bytes | memoryview]]:
+    """What reads the message, and the type of data that it reads from."""
     check_version(message, version)
-    return compile_reader(message, version), reads_view(message)
+    return compile_reader(message, version), memoryview if reads_view(message) else bytes
 
 
 @cache

@@ -2,21 +2,24 @@
 
 The generated code is straight-line: fields of fixed size that follow each other, and the length or tag count behind
 them, are taken by one `unpack_from`; loops are written out where arrays are. It checks whatever Python would let pass
-(a slice beyond the end, a length that no frame can hold) and leaves the rest to the exceptions that happen by
-themselves; on any of `FAILURES` the caller reads again with `plain`, which finds the words.
+(a slice beyond the end with nothing to read behind it, a length that no frame can hold) and leaves the rest to the
+exceptions that happen by themselves; on any of `FAILURES` the caller reads again with `plain`, which finds the words.
 
     def read(data):                      # FetchRequest v12, shortened
         o1 = new(FetchRequest)
-        o1.max_wait_ms, …, n2 = unpack_iiibiiB(data, 0)
+        o1.max_wait_ms, …, n2 = unpack_iiibiiB(data, at)
         …
-        for _ in range(n2):
-            o3 = new(FetchTopic)
+        o1.topics = a3 = [*map(new, repeat(FetchTopic, n2))]
+        for o4 in a3:
+            …
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import repeat
 from typing import Any, Final
 
 from ottla.wire.schema import UNSET, Field, Header, Kind, Message, Struct, WireType
@@ -34,6 +37,11 @@ FAILURES: Final = (struct.error, IndexError, UnicodeDecodeError, MalformedError,
 
 SMALL_ARRAY: Final = 32
 """Arrays of numbers up to this length are unpacked by a ready-made `Struct`."""
+
+SHORT_TEXT: Final = 64
+"""Text up to this length is taken out of a `memoryview` by a ready-made `Struct`: cheaper than a slice of the view."""
+
+UNPACK_TEXT: Final = [struct.Struct(f"{size}s").unpack_from for size in range(SHORT_TEXT + 1)]
 
 
 def reads_view(message: type[Message]) -> bool:
@@ -54,6 +62,17 @@ def compile_reader(message: type[Message], version: int) -> Callable[[bytes | me
     """A function from the data to the message and where it ends."""
     read: Callable[[bytes | memoryview], tuple[Any, int]] = _ReaderCompiler(message, version).compile()
     return read
+
+
+def read_longer(data: bytes | memoryview, at: int, first: int) -> tuple[int, int]:
+    """What `read_unsigned` reads, when the byte before `at` is known to be only the first of it."""
+    second = data[at]
+    if second < 0x80:
+        return first - 0x80 + (second << 7), at + 1
+    third = data[at + 1]
+    if third < 0x80:
+        return first - 0x80 + (second - 0x80 << 7) + (third << 14), at + 2
+    return read_unsigned(data, at - 1)
 
 
 def read_unknown_tags(value: Struct, data: bytes | memoryview, at: int, limit: int) -> int:
@@ -80,9 +99,12 @@ class _ReaderCompiler:
         self.source = Source()
         self.source.scope.update(
             new=object.__new__,
+            repeat=repeat,
             read_unsigned=read_unsigned,
+            read_longer=read_longer,
             read_unknown_tags=read_unknown_tags,
             MalformedError=MalformedError,
+            UNPACK_TEXT=UNPACK_TEXT,
             unpack_from=struct.unpack_from,
         )
         self.pending: list[tuple[str, str]] = []
@@ -119,8 +141,14 @@ class _ReaderCompiler:
     def read_struct(self, cls: type[Struct]) -> str:
         """Emits what makes an instance; the name that holds it. The last fields may still be pending."""
         target = self.source.fresh("o")
-        name = self.source.constant(f"class_{cls.__name__}", cls)
-        self.source.line(f"{target} = new({name})")
+        self.source.line(f"{target} = new({self.class_name(cls)})")
+        self.fill_struct(cls, target)
+        return target
+
+    def class_name(self, cls: type[Struct]) -> str:
+        return self.source.constant(f"class_{cls.__name__}", cls)
+
+    def fill_struct(self, cls: type[Struct], target: str) -> None:
         self.source.line(f"{target}.unknown_tags = None")
         for field in absent_fields(cls, self.version) + tagged_fields(cls, self.version):
             self.source.line(f"{target}.{field.name} = {self.default(field)}")
@@ -129,13 +157,12 @@ class _ReaderCompiler:
             self.read_value(field.type, compact, self.version in field.nullable, f"{target}.{field.name}")
         if self.flexible:
             self.read_tags(cls, target)
-        return target
 
     def default(self, field: Field) -> str:
         if field.default == [] and field.type.kind is Kind.ARRAY:
             return "[]"
         if field.default is UNSET:
-            return self.source.constant(f"class_{field.type.struct_class().__name__}", field.type.struct) + "()"
+            return self.class_name(field.type.struct_class()) + "()"
         if field.default is None or isinstance(field.default, bool | int | str | bytes):
             return repr(field.default)
         return self.source.constant(f"default_{field.name}", field.default)
@@ -180,77 +207,104 @@ class _ReaderCompiler:
         self.pending.append((length, "B"))
         self.flush()
         with self.source.block(f"if {length} > 127:"):
-            self.source.line(f"{length}, at = read_unsigned(data, at - 1)")
+            self.source.line(f"{length}, at = read_longer(data, at, {length})")
         return length
 
     def read_blob(self, kind: Kind, compact: bool, nullable: bool, target: str) -> None:
         length = self.read_length(kind, compact)
-        end = self.source.fresh("e")
-        null = f"{length} == {0 if compact else -1}"
-        if nullable:
-            with self.source.block(f"if {null}:"):
-                self.source.line(f"{target} = None")
-            with self.source.block("else:"):
-                self.take_blob(kind, length, compact, end, target)
-        else:
-            self.take_blob(kind, length, compact, end, target)
+        with self.unless_null(length, compact, nullable, target):
+            if compact:
+                self.source.line(f"{length} -= 1")
+            self.take_blob(kind, length, compact and nullable, target)
 
-    def take_blob(self, kind: Kind, length: str, compact: bool, end: str, target: str) -> None:
-        self.source.line(f"{end} = at + {length}{' - 1' if compact else ''}")
-        with self.source.block(f"if {end} < at or {end} > limit:"):
-            self.source.line("raise MalformedError")
-        taken = f"data[at:{end}]"
-        if kind is Kind.STRING:
-            taken = f'str({taken}, "utf-8")' if self.from_view else f"{taken}.decode()"
+    @contextmanager
+    def unless_null(self, length: str, compact: bool, nullable: bool, target: str) -> Iterator[None]:
+        if not nullable:
+            yield
+            return
+        with self.source.block(f"if {length} == {0 if compact else -1}:"):
+            self.source.line(f"{target} = None")
+        with self.source.block("else:"):
+            yield
+
+    def take_blob(self, kind: Kind, length: str, never_negative: bool, target: str) -> None:
+        """In flexible versions something follows, at least a tag count; reading it fails if the blob was cut short."""
+        end = self.source.fresh("e")
+        checks = [] if never_negative else [f"{length} < 0"]
+        self.source.line(f"{end} = at + {length}")
+        if not self.flexible:
+            checks.append(f"{end} > limit")
+        if checks:
+            with self.source.block(f"if {' or '.join(checks)}:"):
+                self.source.line("raise MalformedError")
+        if kind is Kind.STRING and self.from_view:
+            with self.source.block(f"if {length} <= {SHORT_TEXT}:"):
+                self.source.line(f"{target} = UNPACK_TEXT[{length}](data, at)[0].decode()")
+            with self.source.block("else:"):
+                self.source.line(f'{target} = str(data[at:{end}], "utf-8")')
+        elif kind is Kind.STRING:
+            self.source.line(f"{target} = data[at:{end}].decode()")
         elif kind is Kind.BYTES and self.from_view:
-            taken = f"bytes({taken})"
-        self.source.line(f"{target} = {taken}")
+            self.source.line(f"{target} = bytes(data[at:{end}])")
+        else:
+            self.source.line(f"{target} = data[at:{end}]")
         self.source.line(f"at = {end}")
 
     def read_array(self, element: WireType, compact: bool, nullable: bool, target: str) -> None:
         length = self.read_length(Kind.ARRAY, compact)
-        if nullable:
-            with self.source.block(f"if {length} == {0 if compact else -1}:"):
-                self.source.line(f"{target} = None")
-            with self.source.block("else:"):
+        with self.unless_null(length, compact, nullable, target):
+            if compact:
+                self.source.line(f"{length} -= 1")
+            if element.fixed_size is not None and element.kind is not Kind.UUID:
+                self.take_numbers(element, length, target)
+            else:
                 self.take_elements(element, length, compact, target)
-        else:
-            self.take_elements(element, length, compact, target)
 
-    def take_elements(self, element: WireType, length: str, compact: bool, target: str) -> None:
-        least = max(minimum_size(element, self.version, flexible=self.flexible, compact=compact), 1)
-        if compact:
-            self.source.line(f"{length} -= 1")
+    def check_count(self, length: str, least: int) -> None:
         with self.source.block(f"if {length} < 0 or {length} * {least} > limit - at:"):
             self.source.line("raise MalformedError")
-        if element.fixed_size is not None and element.kind is not Kind.UUID:
-            self.take_numbers(element, length, target)
+
+    def take_elements(self, element: WireType, length: str, compact: bool, target: str) -> None:
+        with self.source.block(f"if {length} == 0:"):
+            self.source.line(f"{target} = []")
+        with self.source.block("else:"):
+            least = minimum_size(element, self.version, flexible=self.flexible, compact=compact)
+            self.check_count(length, max(least, 1))
+            self.fill_array(element, length, compact, target)
+
+    def fill_array(self, element: WireType, length: str, compact: bool, target: str) -> None:
+        """Structs are made all at once and then filled: their number was held against the bytes that are there."""
+        values = self.source.fresh("a")
+        if element.kind is Kind.STRUCT:
+            cls, item = element.struct_class(), self.source.fresh("o")
+            self.source.line(f"{target} = {values} = [*map(new, repeat({self.class_name(cls)}, {length}))]")
+            with self.source.block(f"for {item} in {values}:"):
+                self.fill_struct(cls, item)
+                self.flush()
             return
-        values, add = self.source.fresh("a"), self.source.fresh("add")
+        item, add = self.source.fresh("v"), self.source.fresh("add")
         self.source.line(f"{target} = {values} = []")
-        with self.source.block(f"if {length}:"):
-            self.source.line(f"{add} = {values}.append")
-            with self.source.block(f"for _ in range({length}):"):
-                if element.kind is Kind.STRUCT:
-                    value = self.read_struct(element.struct_class())
-                    self.flush()
-                else:
-                    value = self.source.fresh("v")
-                    self.read_value(element, compact, False, value)
-                    self.flush()
-                self.source.line(f"{add}({value})")
+        self.source.line(f"{add} = {values}.append")
+        with self.source.block(f"for _ in range({length}):"):
+            self.read_value(element, compact, False, item)
+            self.flush()
+            self.source.line(f"{add}({item})")
 
     def take_numbers(self, element: WireType, length: str, target: str) -> None:
-        code, size = element.kind.value, element.fixed_size
+        code, size = element.kind.value, element.fixed_size or 0
         ready = self.source.constant(
             f"unpack_many_{code.replace('?', 'o')}",
             [struct.Struct(f">{count}{code}").unpack_from for count in range(SMALL_ARRAY + 1)],
         )
-        with self.source.block(f"if {length} <= {SMALL_ARRAY}:"):
+        with self.source.block(f"if {length} == 0:"):
+            self.source.line(f"{target} = []")
+        with self.source.block(f"elif 0 < {length} <= {SMALL_ARRAY}:"):
             self.source.line(f"{target} = [*{ready}[{length}](data, at)]")
+            self.source.line(f"at += {length} * {size}")
         with self.source.block("else:"):
+            self.check_count(length, size)
             self.source.line(f'{target} = [*unpack_from(f">{{{length}}}{code}", data, at)]')
-        self.source.line(f"at += {length} * {size}")
+            self.source.line(f"at += {length} * {size}")
 
     def read_tags(self, cls: type[Struct], target: str) -> None:
         """Nearly always there are none: one byte, folded into the unpack before it."""

@@ -1,16 +1,24 @@
 """Compiles a declaration in one version into a function that writes it.
 
 The generated code appends parts to a list: fields of fixed size that follow each other become one `pack`, with the
-length of what comes behind them; records stay the object they are, so that a response can be sent without copying them.
-Where a value does not fit its field it raises one of `FAILURES`, and the caller writes again with `plain`, which finds
-the words.
+short arrays of numbers between them and the length of what comes behind them; records stay the object they are, so that
+a response can be sent without copying them. Where a value does not fit its field it raises one of `FAILURES`, and the
+caller writes again with `plain`, which finds the words.
+
+    def write(o, add):                   # MetadataResponse v12, shortened
+        …
+        for i1 in v2:
+            v3 = i1.replica_nodes
+            n4 = len(v3)
+            if n4 <= 8 and …:
+                add(packers[n4, …](i1.error_code, …, n4 + 1, *v3, …))
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ottla.wire.schema import UNSET, Field, Kind, Message, Struct, WireType
 from ottla.wire.shape import absent_fields, ordered_fields, tagged_fields
@@ -29,7 +37,24 @@ NULL_STRUCT: Final = b"\xff"
 NULL_TAGGED_STRUCT: Final = b"\x00"
 
 SMALL_ARRAY: Final = 32
-"""Arrays of numbers up to this length are packed, with their length, by a ready-made `Struct`."""
+"""An array of numbers up to this length is packed together with what stands around it."""
+
+SMALL_ARRAYS: Final = 8
+"""The same where there are several: every combination of lengths takes a `Struct` of its own."""
+
+
+class Packers(dict[Any, Callable[..., bytes]]):
+    """For a run with arrays of numbers: what packs it, by the lengths of the arrays. Made when first needed."""
+
+    def __init__(self, codes: list[str]) -> None:
+        """`codes` of `struct`, where `*i` stands for an array of numbers `i`."""
+        self._codes = codes
+
+    def __missing__(self, lengths: int | tuple[int, ...]) -> Callable[..., bytes]:
+        counts = iter(lengths if isinstance(lengths, tuple) else (lengths,))
+        layout = "".join(f"{next(counts)}{code[1:]}" if code.startswith("*") else code for code in self._codes)
+        self[lengths] = pack = struct.Struct(">" + layout).pack
+        return pack
 
 
 def compile_writer(message: type[Message], version: int) -> Callable[[Any, Callable[[Any], None]], None]:
@@ -50,6 +75,19 @@ def write_sections(sections: dict[int, bytes], add: Callable[[bytes], None]) -> 
         add(section)
 
 
+class Item(NamedTuple):
+    """Something to pack: the code of `struct` for it, and the expression that gives it (none for a pad byte)."""
+
+    code: str
+    value: str = ""
+    elements: str = ""
+    """For an array of numbers, marked by an asterisk before its code: what holds how many there are."""
+
+
+def identifier(codes: list[str]) -> str:
+    return "".join(codes).replace("?", "o").replace("*", "_")
+
+
 class _WriterCompiler:
     def __init__(self, message: type[Message], version: int) -> None:
         self.message = message
@@ -64,7 +102,7 @@ class _WriterCompiler:
             RefusedError=RefusedError,
             pack=struct.pack,
         )
-        self.pending: list[tuple[str, str]] = []
+        self.pending: list[Item] = []
         self.tag_writers: list[tuple[str, type[Struct]]] = []
 
     def compile(self) -> Any:
@@ -76,17 +114,52 @@ class _WriterCompiler:
             self.define_tag_writer(name, cls)
         return self.source.compile("write", f"write {self.message.__name__} v{self.version}")
 
-    def flush(self) -> None:
-        if not self.pending:
-            return
-        codes = "".join(code for _, code in self.pending)
-        values = [value for value, _ in self.pending if value]
-        if values:
-            packer = self.source.constant(f"pack_{codes.replace('?', 'o')}", struct.Struct(">" + codes).pack)
-            self.source.line(f"add({packer}({', '.join(values)}))")
+    # Items of fixed size wait in `pending` until something of variable size comes, and leave as one pack. So do arrays
+    # of numbers, each behind the item that is its length.
+
+    def flush(self, *, in_one: bool = True) -> None:
+        """`in_one` is for the path that is taken nearly always: other paths need not be fast, but short."""
+        run, self.pending = self.pending, []
+        counts = [item.elements for item in run if item.elements]
+        if not counts:
+            self.pack(run)
+        elif not in_one:
+            self.pack_apart(run)
         else:
+            limit = SMALL_ARRAY if len(counts) == 1 else SMALL_ARRAYS
+            with self.source.block(f"if {' and '.join(f'{count} <= {limit}' for count in counts)}:"):
+                codes = [item.code for item in run]
+                packers = self.source.constant(f"packers_{identifier(codes)}", Packers(codes))
+                values = [f"*{item.value}" if item.elements else item.value for item in run if item.value]
+                self.source.line(f"add({packers}[{', '.join(counts)}]({', '.join(values)}))")
+            with self.source.block("else:"):
+                self.pack_apart(run)
+
+    def pack(self, run: list[Item]) -> None:
+        codes = [item.code for item in run]
+        values = [item.value for item in run if item.value]
+        if values:
+            packer = self.source.constant(f"pack_{identifier(codes)}", struct.Struct(">" + "".join(codes)).pack)
+            self.source.line(f"add({packer}({', '.join(values)}))")
+        elif codes:
             self.source.line(f"add({bytes(len(codes))!r})")
-        self.pending.clear()
+
+    def pack_apart(self, run: list[Item]) -> None:
+        """A run with arrays of numbers of any length."""
+        before: list[Item] = []
+        for item in run:
+            if not item.elements:
+                before.append(item)
+                continue
+            length = before.pop()
+            if length.code == "B":
+                self.pack(before)
+                self.source.line(f"add(encode_unsigned({length.value}))")
+            else:
+                self.pack([*before, length])
+            self.source.line(f'add(pack(f">{{{item.elements}}}{item.code[1:]}", *{item.value}))')
+            before = []
+        self.pack(before)
 
     def write_struct(self, cls: type[Struct], value: str) -> None:
         for field in absent_fields(cls, self.version):
@@ -119,7 +192,7 @@ class _WriterCompiler:
             if kind is Kind.UUID:  # pack would pad or cut it
                 with self.source.block(f"if len({value}) != 16:"):
                     self.source.line("raise RefusedError")
-            self.pending.append((value, kind.value))
+            self.pending.append(Item(kind.value, value))
         elif kind is Kind.STRUCT:
             self.write_nested(wire_type.struct_class(), nullable, tagged, value)
         elif nullable:
@@ -150,40 +223,55 @@ class _WriterCompiler:
             self.source.line(f"add({NULL_TAGGED_STRUCT if tagged else NULL_STRUCT!r})")
         with self.source.block("else:"):
             self.check_class(cls, name)
-            self.pending.append(("1", "b"))
+            self.pending.append(Item("b", "1"))
             self.write_struct(cls, name)
             self.flush()
 
     def write_nullable(self, wire_type: WireType, compact: bool, value: str) -> None:
         name = self.local(value)
-        self.flush()
+        before = list(self.pending)
         with self.source.block(f"if {name} is None:"):
-            minus_one = b"\xff" * (2 if wire_type.kind is Kind.STRING else 4)
-            self.source.line(f"add({bytes(1) if compact else minus_one!r})")
+            length_code = "h" if wire_type.kind is Kind.STRING else "i"
+            self.pending.append(Item("x") if compact else Item(length_code, "-1"))
+            self.flush(in_one=False)
         with self.source.block("else:"):
+            self.pending = before
             self.write_value(wire_type, compact, False, name)
             self.flush()
 
     def write_length(self, kind: Kind, compact: bool, length: str) -> None:
         """Emits a length as the last item of the pending run."""
         if not compact:
-            self.pending.append((length, "h" if kind is Kind.STRING else "i"))
+            self.pending.append(Item("h" if kind is Kind.STRING else "i", length))
             self.flush()
             return
         before = list(self.pending)
         with self.source.block(f"if {length} < 127:"):
             if before:
-                self.pending.append((f"{length} + 1", "B"))
+                self.pending.append(Item("B", f"{length} + 1"))
                 self.flush()
             else:
                 self.source.line(f"add(ONE_BYTE[{length} + 1])")
+        if kind is Kind.RECORDS or kind is Kind.BYTES:
+            self.write_longer_length(before, length)
         with self.source.block("else:"):
             if kind is Kind.STRING:
                 with self.source.block(f"if {length} > 32767:"):
                     self.source.line("raise RefusedError")
             self.pending = before
-            self.flush()
+            self.flush(in_one=False)
             self.source.line(f"add(encode_unsigned({length} + 1))")
+
+    def write_longer_length(self, before: list[Item], length: str) -> None:
+        """Records seldom fit 127 bytes and seldom fill 2 MiB: lengths of two and three bytes join the run too."""
+        number = f"({length} + 1)"
+        low, middle = Item("B", f"{number} & 127 | 128"), Item("B", f"{number} >> 7 & 127 | 128")
+        with self.source.block(f"elif {length} < {2**14 - 1}:"):
+            self.pending = [*before, low, Item("B", f"{number} >> 7")]
+            self.flush(in_one=False)
+        with self.source.block(f"elif {length} < {2**21 - 1}:"):
+            self.pending = [*before, low, middle, Item("B", f"{number} >> 14")]
+            self.flush(in_one=False)
 
     def write_blob(self, kind: Kind, compact: bool, value: str) -> None:
         name = self.local(f"{value}.encode()" if kind is Kind.STRING else value)
@@ -201,7 +289,8 @@ class _WriterCompiler:
         length = self.source.fresh("n")
         self.source.line(f"{length} = len({name})")
         if element.fixed_size is not None and element.kind is not Kind.UUID:
-            self.write_numbers(element, compact, name, length)
+            self.pending.append(Item("B", f"{length} + 1") if compact else Item("i", length))
+            self.pending.append(Item("*" + element.kind.value, name, elements=length))
             return
         self.write_length(Kind.ARRAY, compact, length)
         item = self.source.fresh("i")
@@ -212,20 +301,6 @@ class _WriterCompiler:
             else:
                 self.write_value(element, compact, False, item)
             self.flush()
-
-    def write_numbers(self, element: WireType, compact: bool, name: str, length: str) -> None:
-        self.flush()
-        code = element.kind.value
-        count = "B" if compact else "i"
-        ready = self.source.constant(
-            f"pack_many_{count}{code.replace('?', 'o')}",
-            [struct.Struct(f">{count}{items}{code}").pack for items in range(SMALL_ARRAY + 1)],
-        )
-        with self.source.block(f"if {length} <= {SMALL_ARRAY}:"):
-            self.source.line(f"add({ready}[{length}]({length}{' + 1' if compact else ''}, *{name}))")
-        with self.source.block("else:"):
-            self.write_length(Kind.ARRAY, compact, length)
-            self.source.line(f'add(pack(f">{{{length}}}{code}", *{name}))')
 
     def write_tags(self, cls: type[Struct], value: str) -> None:
         """Nearly always there are none: a zero byte, folded into a pack (`x` is a pad byte)."""
@@ -238,10 +313,10 @@ class _WriterCompiler:
                 self.tag_writers.append((name, cls))
         before = list(self.pending)
         with self.source.block(f"if {' or '.join(conditions)}:"):
-            self.flush()
+            self.flush(in_one=False)
             self.source.line(f"{name}({value}, add)")
         with self.source.block("else:"):
-            self.pending = [*before, ("", "x")]
+            self.pending = [*before, Item("x")]
             self.flush()
 
     def define_tag_writer(self, name: str, cls: type[Struct]) -> None:
