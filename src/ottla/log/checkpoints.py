@@ -1,0 +1,303 @@
+"""The small text files of a log directory, as Kafka 3.9 writes them: checkpoints, the marker of a clean stop, identity.
+
+Every write is atomic and synced, so a reader finds the old content or the new. What cannot be read is a
+`CorruptCheckpointError` that names file, line and what can be done; nothing is repaired silently. Objects here keep no
+state but their path: any thread may use them, though not two at a time on the same file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from ottla.base.disk import Disk
+from ottla.base.ids import Uuid, format_uuid, parse_uuid
+from ottla.log import names
+from ottla.log.errors import CorruptCheckpointError
+from ottla.log.names import TopicPartition
+
+_Entry = TypeVar("_Entry")
+
+CHECKPOINT_VERSION: Final = 0
+
+# What Java reads: `readLine` ends a line at any of these, `\s` is ASCII, `parseInt` knows no blanks and no underscores.
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_BLANKS = re.compile(r"[ \t\x0b\f]+")
+_NUMBER = re.compile(r"[+-]?0*[0-9]{1,19}")
+_MAX_INT32: Final = 2**31 - 1
+_MAX_INT64: Final = 2**63 - 1
+
+_AFTER_REMOVAL: Final = {
+    names.RECOVERY_POINTS: "every segment is then checked at the next start, which takes a while",
+    names.HIGH_WATERMARKS: "high watermarks then begin at the start of each log and rise again with replication",
+    names.LOG_START_OFFSETS: "records that were deleted on request, but whose segment is still there, then come back",
+    names.CLEANER_OFFSETS: "compaction then begins at the start of each log",
+    names.LEADER_EPOCHS: "this replica then truncates by its high watermark when it next follows a leader",
+}
+
+
+def number(text: str, maximum: int) -> int | None:
+    """A number as Java parses one; None for anything else, and for what the type with this maximum does not hold."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = int(text)
+    return value if -maximum - 1 <= value <= maximum else None
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a file, whatever system wrote it; a line end after the last line makes no empty one."""
+    lines = _LINE_END.split(text)
+    if lines[-1] == "":
+        lines.pop()
+    return lines
+
+
+def _corrupt(path: Path, reason: str) -> CorruptCheckpointError:
+    consequence = _AFTER_REMOVAL.get(path.name)
+    remedy = "restore the file from a copy, or remove it while the broker is stopped"
+    return CorruptCheckpointError(path, f"{reason}; {remedy}{f': {consequence}' if consequence else ''}")
+
+
+def _read_text(disk: Disk, path: Path) -> str:
+    try:
+        return disk.read(path).decode("utf-8")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise _corrupt(path, f"byte {error.start} is not UTF-8 text") from None
+
+
+def _read_entries(disk: Disk, path: Path, form: str, parse: Callable[[list[str]], _Entry | None]) -> list[_Entry]:
+    """A version, a count, and as many entries, each a line. An absent or empty file has none, as in Kafka."""
+    lines = lines_of(_read_text(disk, path))
+    if not lines:
+        return []
+    version = number(lines[0], _MAX_INT32)
+    if version is None:
+        raise _corrupt(path, f"line 1 is {lines[0]!r}, not a version")
+    if version != CHECKPOINT_VERSION:
+        reason = f"line 1 says version {version}, and only version {CHECKPOINT_VERSION} is known"
+        raise _corrupt(path, f"{reason} (was it written by a newer broker?)")
+    if len(lines) == 1:
+        return []
+    count = number(lines[1], _MAX_INT32)
+    if count is None:
+        raise _corrupt(path, f"line 2 is {lines[1]!r}, not the number of entries")
+    entries = []
+    for line_number, line in enumerate(lines[2:], 3):
+        entry = parse(_BLANKS.split(line.rstrip(" \t\x0b\f")))
+        if entry is None:
+            raise _corrupt(path, f"line {line_number} is {line!r}, not {form!r}")
+        entries.append(entry)
+    if len(entries) != count:
+        raise _corrupt(path, f"line 2 promises {count} entries, {len(entries)} follow")
+    return entries
+
+
+def _write_entries(disk: Disk, path: Path, entries: Collection[str]) -> None:
+    disk.write_atomically(path, "\n".join((str(CHECKPOINT_VERSION), str(len(entries)), *entries, "")).encode("utf-8"))
+
+
+class OffsetCheckpoint:
+    """An offset for each partition of a log directory: recovery point, high watermark, log start, or cleaned so far."""
+
+    __slots__ = ("_disk", "path")
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk = disk
+        self.path = path
+
+    def read(self) -> dict[TopicPartition, int]:
+        """Empty if there is no file."""
+        return dict(_read_entries(self._disk, self.path, "topic partition offset", _parse_partition_offset))
+
+    def write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+        _write_entries(self._disk, self.path, lines)
+
+
+def _parse_partition_offset(words: list[str]) -> tuple[TopicPartition, int] | None:
+    if len(words) != 3 or not words[0]:
+        return None
+    partition, offset = number(words[1], _MAX_INT32), number(words[2], _MAX_INT64)
+    if partition is None or partition < 0 or offset is None:
+        return None
+    return TopicPartition(words[0], partition), offset
+
+
+class EpochEntry(NamedTuple):
+    """A leader's epoch, and the offset of the first record it wrote."""
+
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCheckpoint:
+    """The epochs of one partition."""
+
+    __slots__ = ("_disk", "path")
+
+    def __init__(self, disk: Disk, path: Path) -> None:
+        self._disk = disk
+        self.path = path
+
+    def read(self) -> list[EpochEntry]:
+        """As they stand in the file, oldest first; empty if there is no file."""
+        return _read_entries(self._disk, self.path, "epoch offset", _parse_epoch)
+
+    def write(self, entries: Iterable[EpochEntry]) -> None:
+        _write_entries(self._disk, self.path, [f"{epoch} {start_offset}" for epoch, start_offset in entries])
+
+
+def _parse_epoch(words: list[str]) -> EpochEntry | None:
+    if len(words) != 2:
+        return None
+    epoch, start_offset = number(words[0], _MAX_INT32), number(words[1], _MAX_INT64)
+    if epoch is None or epoch < 0 or start_offset is None or start_offset < 0:
+        return None
+    return EpochEntry(epoch, start_offset)
+
+
+class CleanShutdownFile:
+    """Stands in a log directory that was closed in order, and says which incarnation of the broker did it.
+
+    Its being there is what tells a clean stop. It must be gone, durably, before the first record is appended.
+    """
+
+    __slots__ = ("_disk", "path")
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self.path = directory / names.CLEAN_SHUTDOWN
+
+    def exists(self) -> bool:
+        return self._disk.exists(self.path)
+
+    def read(self) -> int | None:
+        """The broker's epoch; None if there is no file or it holds none, like those that Kafka wrote before 3.8."""
+        try:
+            content = json.loads(self._disk.read(self.path))
+        except (FileNotFoundError, ValueError):
+            return None
+        epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+        return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else None
+
+    def write(self, broker_epoch: int = -1) -> None:
+        text = json.dumps({"version": CHECKPOINT_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self._disk.write_atomically(self.path, text.encode("utf-8"))
+
+    def remove(self) -> None:
+        if self.exists():
+            self._disk.remove(self.path)
+            self._disk.sync_directory(self.path.parent)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """Whose a log directory is: `meta.properties`. Version 0 is that of a broker with ZooKeeper, 1 that of KRaft.
+
+    In version 0 everything may be missing: a directory is there before its broker knows its id or its cluster.
+    """
+
+    broker_id: int | None = None
+    cluster_id: str | None = None
+    directory_id: Uuid | None = None
+    version: int = 0
+
+    @classmethod
+    def read(cls, disk: Disk, path: Path) -> MetaProperties | None:
+        """None if there is no file."""
+        try:
+            text = disk.read(path).decode("latin-1")  # Java's rule for property files
+        except FileNotFoundError:
+            return None
+        properties = _parse_properties(text)
+        version = properties.get("version", "0")
+        if version not in ("0", "1"):
+            raise _not_ours(path, f"version={version} is not known, only 0 and 1 (was it written by a newer broker?)")
+        id_name = "broker.id" if version == "0" else "node.id"
+        id_text = properties.get(id_name)
+        broker_id = None if id_text is None else number(id_text, _MAX_INT32)
+        if id_text is not None and broker_id is None:
+            raise _not_ours(path, f"{id_name}={id_text} is not a number")
+        cluster_id = properties.get("cluster.id")
+        if version == "1" and (broker_id is None or cluster_id is None):
+            raise _not_ours(path, f"{id_name if broker_id is None else 'cluster.id'} is missing")
+        return cls(broker_id, cluster_id, _directory_id(path, properties), int(version))
+
+    def write(self, disk: Disk, path: Path) -> None:
+        directory_id = None if self.directory_id is None else format_uuid(self.directory_id)
+        properties = {
+            "version": self.version,
+            "broker.id" if self.version == 0 else "node.id": self.broker_id,
+            "cluster.id": self.cluster_id,
+            "directory.id": directory_id,
+        }
+        lines = [f"{key}={_escape(str(value))}" for key, value in properties.items() if value is not None]
+        disk.write_atomically(path, "\n".join(("#", *lines, "")).encode("latin-1"))
+
+
+def _not_ours(path: Path, reason: str) -> CorruptCheckpointError:
+    remedy = (
+        "check that log.dirs names this broker's own directory, or restore the file from another of its directories"
+    )
+    return CorruptCheckpointError(path, f"{reason}; {remedy}")
+
+
+def _directory_id(path: Path, properties: Mapping[str, str]) -> Uuid | None:
+    text = properties.get("directory.id")
+    if text is None:
+        return None
+    try:
+        return parse_uuid(text)
+    except ValueError as error:
+        raise _not_ours(path, f"directory.id={text}: {error}") from None
+
+
+# Java's property files, as far as any text that Java wrote needs it.
+
+_PROPERTY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)")
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))")
+_ESCAPED_CHARACTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def _parse_properties(text: str) -> dict[str, str]:
+    """Names and values; the last one counts where a name is there twice."""
+    return {
+        _unescape(name): _unescape(value)
+        for line in _logical_lines(text)
+        for name, value in _PROPERTY.findall(line)[:1]
+    }
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines that say something; one that ends in an odd number of backslashes goes on in the next."""
+    begun = ""
+    for line in lines_of(text):
+        line = line.lstrip(" \t\f")
+        if not begun and (not line or line[0] in "#!"):
+            continue
+        begun += line
+        if (len(begun) - len(begun.rstrip("\\"))) % 2:
+            begun = begun[:-1]
+        else:
+            yield begun
+            begun = ""
+    if begun:
+        yield begun
+
+
+def _unescape(text: str) -> str:
+    units = _ESCAPE.sub(
+        lambda form: chr(int(form[1], 16)) if form[1] else _ESCAPED_CHARACTERS.get(form[2], form[2]), text
+    )
+    return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "replace")
+
+
+def _escape(text: str) -> str:
+    return _NOT_PLAIN.sub(lambda form: re.sub("(....)", r"\\u\1", form[0].encode("utf-16-be").hex()), text)

@@ -1,0 +1,94 @@
+"""`partition.metadata`: which topic a partition's folder belongs to, by id, so that a topic of the same name that was
+deleted and made anew is never taken for the old one.
+
+Belongs to the thread that owns the log. The file is written once, atomically, when the id becomes known.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from ottla.base.disk import Disk
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import ZERO_UUID, Uuid, format_uuid, parse_uuid
+from ottla.log.checkpoints import lines_of, number
+from ottla.log.errors import CorruptCheckpointError, FileError
+from ottla.log.names import PARTITION_METADATA
+
+VERSION: Final = 0
+_MAX_INT32: Final = 2**31 - 1
+_FIELD = re.compile(r".*?:[ \t\x0b\f]+(\S+)[ \t\x0b\f]*")
+
+
+class InconsistentTopicIdError(FileError):
+    """The folder belongs to another topic of that name."""
+
+    code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class PartitionMetadata:
+    """The topic id of one partition's folder; None until it is assigned, as in a folder older than topic ids."""
+
+    __slots__ = ("_disk", "path", "topic_id", "version")
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self.path = directory / PARTITION_METADATA
+        self.topic_id: Uuid | None = None
+        self.version = VERSION
+        try:
+            content = disk.read(self.path)
+        except FileNotFoundError:
+            return
+        self.version, self.topic_id = _parse(self.path, content)
+
+    def assign(self, topic_id: Uuid) -> None:
+        """Writes the id down, if it is not yet there."""
+        if topic_id == ZERO_UUID:
+            raise ValueError("the id of all zeros stands for no topic")
+        if self.topic_id == topic_id:
+            return
+        if self.topic_id is not None:
+            there, asked = format_uuid(self.topic_id), format_uuid(topic_id)
+            raise InconsistentTopicIdError(
+                self.path,
+                f"the folder belongs to topic id {there}, not {asked}; the older topic's folder must go first",
+            )
+        self._disk.write_atomically(self.path, f"version: {VERSION}\ntopic_id: {format_uuid(topic_id)}".encode("ascii"))
+        self.topic_id = topic_id
+
+    def move_to(self, directory: Path) -> None:
+        """The folder was renamed."""
+        self.path = directory / PARTITION_METADATA
+
+
+def _parse(path: Path, content: bytes) -> tuple[int, Uuid]:
+    """A newer version is read as far as it is known, so that a broker can be replaced by an older one."""
+    lines = lines_of(content.decode("utf-8", "replace"))
+    version = number(_field(path, lines, 0, "version: <number>"), _MAX_INT32)
+    if version is None or version < VERSION:
+        raise _corrupt(path, f"line 1 is {lines[0]!r}, not 'version: <number>'")
+    try:
+        topic_id = parse_uuid(_field(path, lines, 1, "topic_id: <id>").rstrip("="))
+    except ValueError as error:
+        raise _corrupt(path, f"line 2: {error}") from None
+    if topic_id == ZERO_UUID:
+        raise _corrupt(path, "line 2: the id of all zeros stands for no topic")
+    return version, topic_id
+
+
+def _field(path: Path, lines: list[str], index: int, form: str) -> str:
+    """What follows the colon. The name before it is for people, here as in Kafka."""
+    if index >= len(lines):
+        raise _corrupt(path, f"line {index + 1}, {form!r}, is missing")
+    field = _FIELD.fullmatch(lines[index])
+    if field is None:
+        raise _corrupt(path, f"line {index + 1} is {lines[index]!r}, not {form!r}")
+    return field[1]
+
+
+def _corrupt(path: Path, reason: str) -> CorruptCheckpointError:
+    remedy = "restore the file, or remove it while the broker is stopped: the id is then written anew"
+    return CorruptCheckpointError(path, f"{reason}; {remedy}")
