@@ -61,15 +61,14 @@ def encode_columns(
     list of structs of those two; timestamps are whole milliseconds, Arrow timestamps of any unit, or one for all rows.
     """
     options = options or BatchOptions()
-    out, _ = _write(values, keys, headers, timestamps_ms, options, offsets, max_bytes=MAX_INT32, most_batches=1)
+    written, _ = _write(values, keys, headers, timestamps_ms, options, offsets, max_bytes=MAX_INT32, most_batches=1)
     if options.last_offset_delta is not None:
-        least = _INT32.unpack_from(out, LAST_OFFSET_DELTA_AT)[0]
+        least = _INT32.unpack_from(written, LAST_OFFSET_DELTA_AT)[0]
         if not least <= options.last_offset_delta <= MAX_INT32:
             raise ValueError(f"last offset delta {options.last_offset_delta} does not fit a record with delta {least}")
-        _INT32.pack_into(out, LAST_OFFSET_DELTA_AT, options.last_offset_delta)
-    if options.compression is not Compression.NONE and len(values):
-        out = _compressed(memoryview(out), options)
-    _seal(out)
+        _INT32.pack_into(written, LAST_OFFSET_DELTA_AT, options.last_offset_delta)
+    out = written if isinstance(written, bytearray) else _compressed(written, options)
+    _UINT32.pack_into(out, CRC_AT, crc32c(memoryview(out)[ATTRIBUTES_AT:]))
     return out
 
 
@@ -92,10 +91,10 @@ def encode_batches(
         raise ValueError("a last offset delta is for one batch, not for several: leave it to be counted")
     if not len(values):
         return []
-    out, plan = _write(
+    written, plan = _write(
         values, keys, headers, timestamps_ms, options, None, max_bytes=max_batch_bytes, most_batches=len(values)
     )
-    view = memoryview(out)
+    view = memoryview(written)
     batches = []
     begin = 0
     for size in plan[:, kernels.RECORD_BYTES].tolist():
@@ -103,7 +102,7 @@ def encode_batches(
         batch = view[begin:end]
         if options.compression is not Compression.NONE:
             batch = memoryview(_compressed(batch, options))
-        _seal(batch)
+        _UINT32.pack_into(batch, CRC_AT, crc32c(batch[ATTRIBUTES_AT:]))
         batches.append(batch)
         begin = end
     return batches
@@ -119,8 +118,8 @@ def _write(
     *,
     max_bytes: int,
     most_batches: int,
-) -> tuple[bytearray, Int64s]:
-    """The batches one after the other, neither compressed nor sealed, and their plan."""
+) -> tuple[bytearray | memoryview, Int64s]:
+    """The batches one after the other, neither compressed nor with their CRCs, and their plan."""
     cells = cell_columns(values, keys, headers)
     rows = cells.rows
     stamps = timestamps_ms_of(timestamps_ms, rows)
@@ -134,13 +133,15 @@ def _write(
         cells.table, cells.header_ends, stamps, base_ms, kept, options.base_offset, limit, sizes, plan
     )
     if rows == 0:
-        newest_ms = NO_TIMESTAMP if options.max_timestamp_ms is None else options.max_timestamp_ms
-        plan[0] = 0, 0, newest_ms if options.delete_horizon_ms is None else options.delete_horizon_ms, newest_ms
+        plan[0] = 0, 0, NO_TIMESTAMP if options.delete_horizon_ms is None else base_ms, NO_TIMESTAMP
     plan = plan[:count]
     if count > most_batches or plan[:, kernels.RECORD_BYTES].max() > MAX_INT32 - HEADER_SIZE:
         raise ValueError(f"a batch can have {MAX_INT32} bytes and these {rows} records need more: split them")
-    out = bytearray(int(plan[:, kernels.RECORD_BYTES].sum()) + count * HEADER_SIZE)
-    template = pa.py_buffer(_template(options, compressed=rows > 0))
+    size = int(plan[:, kernels.RECORD_BYTES].sum()) + count * HEADER_SIZE
+    # What is compressed next lives for a moment only: Arrow's pool keeps the pages, where malloc would return them.
+    compression = options.compression if rows else Compression.NONE
+    out = bytearray(size) if compression is Compression.NONE else memoryview(pa.allocate_buffer(size))
+    template = pa.py_buffer(_template(options, compression))
     kernels.write_batches(
         cells.table,
         cells.header_ends,
@@ -170,10 +171,10 @@ def _checked_offsets(offsets: Int64s | Sequence[int], rows: int, base_offset: in
     return kept
 
 
-def _template(options: BatchOptions, *, compressed: bool) -> bytes:
+def _template(options: BatchOptions, compression: Compression) -> bytes:
     """A batch header with what all batches share; what the kernel fills in is 0."""
     attributes = attributes_of(
-        compression=options.compression if compressed else Compression.NONE,
+        compression=compression,
         timestamp_type=options.timestamp_type,
         transactional=options.transactional,
         control=options.control,
@@ -188,7 +189,3 @@ def _compressed(batch: memoryview, options: BatchOptions) -> bytearray:
     out += compress(options.compression, batch[HEADER_SIZE:], options.compression_level)
     _INT32.pack_into(out, LENGTH_AT, len(out) - LENGTH_PREFIX_SIZE)
     return out
-
-
-def _seal(batch: bytearray | memoryview) -> None:
-    _UINT32.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))

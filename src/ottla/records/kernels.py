@@ -585,9 +585,7 @@ def write_cell(at: int, column: ColumnFields, row: int) -> int:
 
 @_inlined
 def size_of_headers(columns: Int64s, header_ends: Int64s, row: int) -> int:
-    """Bytes of a record's headers and of their count. Without header ends there are none."""
-    if len(header_ends) == 0:
-        return 1
+    """Bytes of a record's headers and of their count."""
     size = size_of_varint(header_ends[row + 1] - header_ends[row])
     for header in range(header_ends[row], header_ends[row + 1]):
         size += size_of_cell(find_cell(column_of(columns, HEADER_KEY), header)[1])
@@ -597,9 +595,6 @@ def size_of_headers(columns: Int64s, header_ends: Int64s, row: int) -> int:
 
 @_inlined
 def write_headers(at: int, columns: Int64s, header_ends: Int64s, row: int) -> int:
-    if len(header_ends) == 0:
-        store_byte(at, 0)
-        return at + 1
     at = write_varint(at, header_ends[row + 1] - header_ends[row])
     for header in range(header_ends[row], header_ends[row + 1]):
         at = write_cell(at, column_of(columns, HEADER_KEY), header)
@@ -625,11 +620,12 @@ def plan_batches(
     other; else they are for a single batch. Returns how many batches there are; the plan holds as many as it has room.
     """
     key, value = column_of(columns, KEY), column_of(columns, VALUE)
+    has_headers = len(header_ends) != 0  # Asked here: handing arrays to a function costs more than a row without them.
     first = total = batches = 0
     base_ms = newest_ms = NO_TIMESTAMP
     for row in range(len(sizes)):
         timestamp_ms = timestamps_ms[row]
-        body = size_of_headers(columns, header_ends, row) + 1
+        body = 1 + (size_of_headers(columns, header_ends, row) if has_headers else 1)
         body += size_of_cell(find_cell(key, row)[1]) + size_of_cell(find_cell(value, row)[1])
         fits = False
         if row > first:
@@ -690,6 +686,7 @@ def write_batches(
     Offsets and sequences go on from batch to batch. The max timestamp is that of the newest record where `NOT_GIVEN`.
     """
     key, value = column_of(columns, KEY), column_of(columns, VALUE)
+    has_headers = len(header_ends) != 0
     first = 0
     for batch in range(len(plan)):
         until, base_ms = plan[batch, UNTIL], plan[batch, FIRST_TIMESTAMP]
@@ -711,5 +708,9 @@ def write_batches(
             at = write_varint(at, offsets[row] - base_offset if len(offsets) != 0 else row - first)
             at = write_cell(at, key, row)
             at = write_cell(at, value, row)
-            at = write_headers(at, columns, header_ends, row)
+            if has_headers:
+                at = write_headers(at, columns, header_ends, row)
+            else:
+                store_byte(at, 0)
+                at += 1
         first = until

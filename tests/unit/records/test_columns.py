@@ -24,10 +24,10 @@ from ottla.records.columns import (
     ColumnSizeError,
     Reading,
     decode_columns,
-    decode_records,
     encode_batches,
     encode_columns,
 )
+from ottla.records.columns import decode_records as iterate_records
 from ottla.records.errors import (
     BatchLengthError,
     CorruptBatchError,
@@ -235,6 +235,10 @@ def test_batches_are_cut_where_the_next_record_would_not_fit(
 
 
 # Reading.
+
+
+def decode_records(data: bytes | bytearray, reading: Reading | None = None) -> list[Record]:
+    return list(iterate_records(data, reading))
 
 
 def plainly(data: bytes, reading: Reading | None = None) -> list[Record]:
