@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from oracles.kio_process import OLD_HOME, OLD_VERSION, KioProcess, newest_messages, old_messages
@@ -51,7 +51,13 @@ EXERCISED = [
     if (name, version) in newest_messages() | old_messages()
 ]
 EVERY_SHARED_VERSION = [pytest.param(*shared, id=f"{shared[0].__name__}-v{shared[1]}") for shared in EXERCISED]
-EXAMPLES = settings(max_examples=10, deadline=None)
+# A mistake in the codec fails hundreds of these tests: each shows one small example, and is not explained at length.
+EXAMPLES = settings(
+    max_examples=10,
+    deadline=None,
+    report_multiple_bugs=False,
+    phases=[Phase.reuse, Phase.generate, Phase.shrink],
+)
 
 
 class Oracles:
