@@ -9,7 +9,7 @@ exceptions that happen by themselves; on any of `FAILURES` the caller reads agai
         o1 = new(FetchRequest)
         o1.max_wait_ms, …, n2 = unpack_iiibiiB(data, at)
         …
-        o1.topics = a3 = [*map(new, repeat(FetchTopic, n2))]
+        o1.topics = a3 = [*map(new, one_FetchTopic * n2)]
         for o4 in a3:
             …
 """
@@ -19,7 +19,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import repeat
 from typing import Any, Final
 
 from ottla.wire.schema import UNSET, Field, Header, Kind, Message, Struct, WireType
@@ -99,7 +98,6 @@ class _ReaderCompiler:
         self.source = Source()
         self.source.scope.update(
             new=object.__new__,
-            repeat=repeat,
             read_unsigned=read_unsigned,
             read_longer=read_longer,
             read_unknown_tags=read_unknown_tags,
@@ -277,7 +275,8 @@ class _ReaderCompiler:
         values = self.source.fresh("a")
         if element.kind is Kind.STRUCT:
             cls, item = element.struct_class(), self.source.fresh("o")
-            self.source.line(f"{target} = {values} = [*map(new, repeat({self.class_name(cls)}, {length}))]")
+            one = self.source.constant(f"one_{cls.__name__}", (cls,))
+            self.source.line(f"{target} = {values} = [*map(new, {one} * {length})]")
             with self.source.block(f"for {item} in {values}:"):
                 self.fill_struct(cls, item)
                 self.flush()
