@@ -33,16 +33,22 @@ class PartitionMetadata:
 
     __slots__ = ("_disk", "path", "topic_id", "version")
 
-    def __init__(self, disk: Disk, directory: Path) -> None:
+    def __init__(self, disk: Disk, directory: Path, topic_id: Uuid | None = None, version: int = VERSION) -> None:
         self._disk = disk
         self.path = directory / PARTITION_METADATA
-        self.topic_id: Uuid | None = None
-        self.version = VERSION
+        self.topic_id = topic_id
+        self.version = version
+
+    @classmethod
+    def load(cls, disk: Disk, directory: Path) -> PartitionMetadata:
+        """What the folder's file says; without an id if there is no file."""
+        path = directory / PARTITION_METADATA
         try:
-            content = disk.read(self.path)
+            content = disk.read(path)
         except FileNotFoundError:
-            return
-        self.version, self.topic_id = _parse(self.path, content)
+            return cls(disk, directory)
+        version, topic_id = _parse(path, content)
+        return cls(disk, directory, topic_id, version)
 
     def assign(self, topic_id: Uuid) -> None:
         """Writes the id down, if it is not yet there."""

@@ -17,24 +17,24 @@ OF_KAFKA = bytes.fromhex("76657273696f6e3a20300a746f7069635f69643a206e3745575469
 
 
 def test_reads_and_writes_the_bytes_of_kafka(tmp_path: Path) -> None:
-    metadata = PartitionMetadata(LocalDisk(), tmp_path)
+    metadata = PartitionMetadata.load(LocalDisk(), tmp_path)
     assert metadata.topic_id is None
     metadata.assign(TOPIC_ID)
     assert (tmp_path / "partition.metadata").read_bytes() == OF_KAFKA
-    read = PartitionMetadata(LocalDisk(), tmp_path)
+    read = PartitionMetadata.load(LocalDisk(), tmp_path)
     assert (read.topic_id, read.version) == (TOPIC_ID, 0)
 
 
 def test_the_same_id_is_not_written_twice(tmp_path: Path) -> None:
-    PartitionMetadata(LocalDisk(), tmp_path).assign(TOPIC_ID)
-    metadata = PartitionMetadata(LocalDisk(), tmp_path)
+    PartitionMetadata.load(LocalDisk(), tmp_path).assign(TOPIC_ID)
+    metadata = PartitionMetadata.load(LocalDisk(), tmp_path)
     metadata.path.unlink()
     metadata.assign(TOPIC_ID)
     assert not metadata.path.exists()
 
 
 def test_another_id_is_refused(tmp_path: Path) -> None:
-    metadata = PartitionMetadata(LocalDisk(), tmp_path)
+    metadata = PartitionMetadata.load(LocalDisk(), tmp_path)
     metadata.assign(TOPIC_ID)
     with pytest.raises(InconsistentTopicIdError, match="belongs to topic id n7EWTiunQuiBqUJV2_i6Nw, not") as refused:
         metadata.assign(random_uuid())
@@ -44,7 +44,7 @@ def test_another_id_is_refused(tmp_path: Path) -> None:
 
 def test_the_id_of_no_topic_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="zeros"):
-        PartitionMetadata(LocalDisk(), tmp_path).assign(ZERO_UUID)
+        PartitionMetadata.load(LocalDisk(), tmp_path).assign(ZERO_UUID)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_id_of_no_topic_is_refused(tmp_path: Path) -> None:
 )
 def test_what_kafka_reads_is_read(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "partition.metadata").write_bytes(content)
-    assert PartitionMetadata(LocalDisk(), tmp_path).topic_id == TOPIC_ID
+    assert PartitionMetadata.load(LocalDisk(), tmp_path).topic_id == TOPIC_ID
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_names_file_line_and_remedy(tmp_path: Path, content:
     path = tmp_path / "partition.metadata"
     path.write_bytes(content)
     with pytest.raises(CorruptCheckpointError) as corrupt:
-        PartitionMetadata(LocalDisk(), tmp_path)
+        PartitionMetadata.load(LocalDisk(), tmp_path)
     text = str(corrupt.value)
     assert text.startswith(f"{path}: ")
     assert reason in text
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_names_file_line_and_remedy(tmp_path: Path, content:
 def test_follows_its_folder(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
-    metadata = PartitionMetadata(LocalDisk(), old)
+    metadata = PartitionMetadata.load(LocalDisk(), old)
     old.rename(new)
     metadata.move_to(new)
     metadata.assign(TOPIC_ID)

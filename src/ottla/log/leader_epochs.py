@@ -1,0 +1,154 @@
+"""Which leader wrote which offsets of a partition (KIP-101): where each leader's epoch begins.
+
+Epochs and their start offsets both rise strictly from entry to entry. An epoch ends where the next begins; the last one
+ends at the log's end. Leaders and followers compare these to find where their logs part.
+
+Belongs to the thread that owns the log. A change is written at once, atomically and synced, because a missing epoch
+could make two replicas disagree for good. A stale one cannot, since a log is opened by truncating its epochs again: so
+truncation can leave the writing to `flush`, which any thread may call.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from ottla.base.disk import Disk
+from ottla.log.checkpoints import EpochEntry, LeaderEpochCheckpoint
+from ottla.log.names import LEADER_EPOCHS
+
+UNDEFINED_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
+
+_epoch = attrgetter("epoch")
+_start_offset = attrgetter("start_offset")
+
+
+class LeaderEpochs:
+    """The epochs of one partition, in memory and in `leader-epoch-checkpoint`. Made from what the file holds."""
+
+    __slots__ = ("_checkpoint", "_disk", "_entries", "_latest_epoch", "_latest_start", "_unwritten", "_writing")
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._checkpoint = LeaderEpochCheckpoint(disk, directory / LEADER_EPOCHS)
+        self._writing = threading.Lock()
+        self._unwritten = False
+        entries: list[EpochEntry] = []
+        for entry in self._checkpoint.read():
+            _push(entries, entry)
+        self._set(tuple(entries))
+
+    def _set(self, entries: tuple[EpochEntry, ...]) -> None:
+        self._entries = entries
+        self._latest_epoch, self._latest_start = entries[-1] if entries else (UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """Oldest first. Safe to ask for from any thread."""
+        return self._entries
+
+    @property
+    def latest_epoch(self) -> int | None:
+        """That of the last record, or of a leader that has not written yet."""
+        return self._latest_epoch if self._entries else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return self._entries[0] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """An epoch is at work from this offset on. Costs next to nothing for the epoch that already is; a new one, or
+        an earlier start, pushes out what contradicts it. Whether something changed."""
+        if epoch == self._latest_epoch and start_offset >= self._latest_start and epoch >= 0:
+            return False
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
+        entries = list(self._entries)
+        _push(entries, EpochEntry(epoch, start_offset))
+        self._replace(tuple(entries), write=True)
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch that is not above the one asked for, and where it ends.
+
+        (-1, -1) if that cannot be told: an undefined epoch, or one above all that are known. An epoch below all that
+        are known is answered with itself and the start of the first: its records are gone, the other side begins there.
+        """
+        if epoch == UNDEFINED_EPOCH:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self._latest_epoch:
+            return epoch, log_end_offset
+        entries = self._entries
+        higher = bisect_right(entries, epoch, key=_epoch)
+        if higher == len(entries):
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        return entries[higher - 1].epoch if higher else epoch, entries[higher].start_offset
+
+    def epoch_for_offset(self, offset: int) -> int | None:
+        """The epoch that wrote the record at this offset; None before the first entry."""
+        at = bisect_right(self._entries, offset, key=_start_offset)
+        return self._entries[at - 1].epoch if at else None
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """The largest known epoch below this one."""
+        at = bisect_left(self._entries, epoch, key=_epoch)
+        return self._entries[at - 1].epoch if at else None
+
+    def next_epoch(self, epoch: int) -> int | None:
+        """The smallest known epoch above this one."""
+        at = bisect_right(self._entries, epoch, key=_epoch)
+        return self._entries[at].epoch if at < len(self._entries) else None
+
+    def truncate_from_end(self, end_offset: int, *, write: bool = True) -> None:
+        """Forgets the epochs that begin at or behind the offset. Without `write` the file follows with `flush`."""
+        if end_offset >= 0:
+            self._replace(self._entries[: bisect_left(self._entries, end_offset, key=_start_offset)], write=write)
+
+    def truncate_from_start(self, start_offset: int, *, write: bool = True) -> None:
+        """Forgets the epochs that ended before the offset; the one that reaches over it begins there from now on."""
+        entries = self._entries
+        at = bisect_right(entries, start_offset, key=_start_offset)
+        if at:
+            self._replace((EpochEntry(entries[at - 1].epoch, start_offset), *entries[at:]), write=write)
+
+    def clear(self, *, write: bool = True) -> None:
+        """Forgets all epochs."""
+        self._replace((), write=write)
+
+    def _replace(self, entries: tuple[EpochEntry, ...], *, write: bool) -> None:
+        if entries != self._entries:
+            self._set(entries)
+            self._unwritten = True
+        if write:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes the file if it is behind. Any thread may call it."""
+        with self._writing:
+            if self._unwritten:
+                # Before the write: a change that comes meanwhile is written by the next call.
+                self._unwritten = False
+                try:
+                    self._checkpoint.write(self._entries)
+                except BaseException:
+                    self._unwritten = True
+                    raise
+
+    def move_to(self, directory: Path) -> None:
+        """The folder was renamed."""
+        with self._writing:
+            self._checkpoint = LeaderEpochCheckpoint(self._disk, directory / LEADER_EPOCHS)
+
+
+def _push(entries: list[EpochEntry], new: EpochEntry) -> None:
+    """Puts an entry behind those that it leaves standing. What a file holds goes through here as well, so that both
+    numbers rise whatever wrote it."""
+    if entries and entries[-1].epoch == new.epoch and entries[-1].start_offset <= new.start_offset:
+        return
+    while entries and (entries[-1].epoch >= new.epoch or entries[-1].start_offset >= new.start_offset):
+        entries.pop()
+    entries.append(new)
