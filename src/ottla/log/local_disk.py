@@ -222,7 +222,8 @@ class LocalDisk:
             temporary.replace(path)
         except OSError:
             # On a full disk the half-written file would stand in the way of everything else.
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink()
             raise
         self.sync_directory(path.parent)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from ottla.base.disk import Disk, File
 from ottla.log.local_disk import LocalDisk
+from ottla.testing.simulated_disk import SimulatedDisk
 
-
-DISKS: list[Callable[[], Disk]] = [LocalDisk]
+DISKS: list[Callable[[], Disk]] = [LocalDisk, SimulatedDisk]
 
 
 @pytest.fixture(params=DISKS)
