@@ -193,7 +193,7 @@ def test_old_messages_convert_to_batches_of_the_same_records(capture: dict[str, 
 
 @each_v2_capture
 def test_kernels_read_what_was_put_in(capture: dict[str, Any]) -> None:
-    assert decode_records(bytes_of(capture)) == expected_records(capture)
+    assert list(decode_records(bytes_of(capture))) == expected_records(capture)
 
 
 @each_v2_capture
