@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla.records.batch import iter_batches
-from ottla.records.columns import decode_columns, decode_records, encode_batches
+from ottla.records.columns import decode_columns, encode_batches, iterate_records
 from ottla.records.compression import compress, decompress
 from ottla.records.layout import Compression
 from ottla.records.plain import BatchOptions, decode_batch, encode_batch
@@ -162,7 +162,7 @@ def read_by(memory_records: Any, data: bytes) -> int:
 
 def read_objects(data: bytes) -> int:
     found = 0
-    for record in decode_records(data):
+    for record in iterate_records(data):
         record.key, record.value, record.offset, record.timestamp_ms  # noqa: B018  # As above.
         found += 1
     return found

@@ -76,11 +76,16 @@ def decode_columns(
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def decode_records(data: ByteBuffer, reading: Reading | None = None) -> Iterator[Record]:
-    """The records of all batches as objects, control records left out: the plain codec's answer, ten times as fast.
+def decode_records(data: ByteBuffer, reading: Reading | None = None) -> list[Record]:
+    """The records of all batches as objects, control records left out: the plain codec's answer, ten times as fast."""
+    return list(iterate_records(data, reading))
 
-    Everything is checked by the time this returns; the objects are made one by one as they are taken, which leaves the
-    garbage collector little to do.
+
+def iterate_records(data: ByteBuffer, reading: Reading | None = None) -> Iterator[Record]:
+    """The same records one by one, for who takes them one by one: in two thirds of the time.
+
+    Everything is checked by the time this returns. The objects are made as they are taken, and those that are dropped
+    again leave the garbage collector nothing to look at.
     """
     noted = _note_records(data, reading, _MILLISECONDS)
     rows = noted.rows

@@ -24,10 +24,11 @@ from ottla.records.columns import (
     ColumnSizeError,
     Reading,
     decode_columns,
+    decode_records,
     encode_batches,
     encode_columns,
+    iterate_records,
 )
-from ottla.records.columns import decode_records as iterate_records
 from ottla.records.errors import (
     BatchLengthError,
     CorruptBatchError,
@@ -237,10 +238,6 @@ def test_batches_are_cut_where_the_next_record_would_not_fit(
 # Reading.
 
 
-def decode_records(data: bytes | bytearray, reading: Reading | None = None) -> list[Record]:
-    return list(iterate_records(data, reading))
-
-
 def plainly(data: bytes, reading: Reading | None = None) -> list[Record]:
     """What should be read: batch by batch with the plain codec, the rest left out record by record."""
     reading = reading or Reading()
@@ -311,6 +308,15 @@ def test_a_fetch_may_end_anywhere_in_a_batch(data: bytes, chosen: st.DataObject)
     while position < end and position + BatchView(data, position).size_in_bytes <= end:
         position += BatchView(data, position).size_in_bytes
     assert decode_records(data[:end]) == plainly(data[:position])
+
+
+def test_records_taken_one_by_one_were_all_checked_before() -> None:
+    good = encode_batch([Record(0, 1, b"k", b"v", (("h", b""),)), Record(1, 2, None, None)])
+    assert list(iterate_records(good)) == decode_batch(good)
+    bad = encode_batch([Record(0, 1, b"k", b"v")])
+    bad[-1] ^= 1
+    with pytest.raises(CorruptBatchError):
+        iterate_records(bytes(good + bad))
 
 
 def sealed(batch: bytearray) -> bytes:
