@@ -98,7 +98,7 @@ class LocalFile:
         try:
             written = os.write(self._descriptor, data)
             self._size += written
-            if written != len(data):
+            if written != (data.nbytes if isinstance(data, memoryview) else len(data)):
                 for count in _write_rest(self._descriptor, data, written):
                     self._size += count
         except OSError as error:
