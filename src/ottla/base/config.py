@@ -1,0 +1,148 @@
+"""Configuration by Kafka's names: what keys there are, what they may hold, and what to say when they do not.
+
+A `ConfigSchema` is a set of keys, each with its type, default, rule and a sentence for people. It turns the text of a
+properties file, a command line or a request into checked values, and refuses with the key, the value and what is right.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+_INT_BITS: Final = {"short": 15, "int": 31, "long": 63}
+
+
+class ConfigType(Enum):
+    """What Kafka's tools call the types, and what Python sees."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    SHORT = "short"
+    DOUBLE = "double"
+    STRING = "string"
+    LIST = "list"
+
+
+class ConfigError(ValueError):
+    """A key that does not exist, or a value that it cannot have."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"{key}: {reason}")
+
+
+Rule = Callable[[Any], str | None]
+"""Says what is wrong with a value, or nothing."""
+
+
+def between(low: float, high: float) -> Rule:
+    return lambda value: None if low <= value <= high else f"{value} is not between {low} and {high}"
+
+
+def at_least(low: float) -> Rule:
+    return lambda value: None if value >= low else f"{value} is less than {low}"
+
+
+def one_of(*allowed: str) -> Rule:
+    return lambda value: None if value in allowed else f"{value!r} is none of {', '.join(allowed)}"
+
+
+def each_of(*allowed: str) -> Rule:
+    def rule(values: tuple[str, ...]) -> str | None:
+        wrong = [value for value in values if value not in allowed]
+        return f"{wrong[0]!r} is none of {', '.join(allowed)}" if wrong else None
+
+    return rule
+
+
+def any_value(_: Any) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """A key and what it may hold."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    rule: Rule = any_value
+
+    def parse(self, text: str) -> Any:
+        """The value behind a text, checked."""
+        value = self._typed(text.strip())
+        wrong = self.rule(value)
+        if wrong is not None:
+            raise ConfigError(self.name, wrong)
+        return value
+
+    def _typed(self, text: str) -> Any:
+        match self.type:
+            case ConfigType.BOOLEAN:
+                if text.lower() not in ("true", "false"):
+                    raise ConfigError(self.name, f"{text!r} is neither true nor false")
+                return text.lower() == "true"
+            case ConfigType.STRING:
+                return text
+            case ConfigType.LIST:
+                return tuple(part.strip() for part in text.split(",")) if text else ()
+            case ConfigType.DOUBLE:
+                try:
+                    return float(text)
+                except ValueError:
+                    raise ConfigError(self.name, f"{text!r} is no number") from None
+            case _:
+                return self._whole_number(text)
+
+    def _whole_number(self, text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise ConfigError(self.name, f"{text!r} is no whole number") from None
+        limit = 1 << _INT_BITS[self.type.value]
+        if not -limit <= value < limit:
+            raise ConfigError(self.name, f"{value} does not fit a {self.type.value}")
+        return value
+
+    def text(self, value: Any) -> str:
+        """A value as it stands in a properties file."""
+        if self.type is ConfigType.BOOLEAN:
+            return "true" if value else "false"
+        if self.type is ConfigType.LIST:
+            return ",".join(value)
+        return str(value)
+
+
+class ConfigSchema:
+    """The keys of one kind of thing. Immutable."""
+
+    def __init__(self, kind: str, keys: Iterable[ConfigKey]) -> None:
+        self.kind = kind
+        self._keys = {key.name: key for key in keys}
+
+    def __iter__(self) -> Iterator[ConfigKey]:
+        return iter(self._keys.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._keys
+
+    def __getitem__(self, name: str) -> ConfigKey:
+        try:
+            return self._keys[name]
+        except KeyError:
+            close = difflib.get_close_matches(name, self._keys, n=1, cutoff=0.6)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise ConfigError(name, f"there is no such {self.kind} config{hint}") from None
+
+    def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """Every key with its value: the given one, or its default."""
+        values = {key.name: key.default for key in self}
+        for name, text in given.items():
+            values[name] = self[name].parse(text)
+        return values

@@ -1,0 +1,64 @@
+"""Configuration keys: what they accept, and what they say when they do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.config import ConfigError, ConfigKey, ConfigSchema, ConfigType, at_least, between, each_of, one_of
+
+SCHEMA = ConfigSchema(
+    "topic",
+    [
+        ConfigKey("retention.ms", ConfigType.LONG, 7, "…", at_least(-1)),
+        ConfigKey("segment.bytes", ConfigType.INT, 1024, "…", at_least(14)),
+        ConfigKey("ratio", ConfigType.DOUBLE, 0.5, "…", between(0, 1)),
+        ConfigKey("preallocate", ConfigType.BOOLEAN, False, "…"),
+        ConfigKey("policy", ConfigType.LIST, ("delete",), "…", each_of("delete", "compact")),
+        ConfigKey("type", ConfigType.STRING, "CreateTime", "…", one_of("CreateTime", "LogAppendTime")),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("retention.ms", " -1 ", -1),
+        ("ratio", "0.25", 0.25),
+        ("preallocate", "TRUE", True),
+        ("policy", "compact, delete", ("compact", "delete")),
+        ("policy", "", ()),
+        ("type", "LogAppendTime", "LogAppendTime"),
+    ],
+)
+def test_a_text_becomes_its_value_and_back(key: str, text: str, value: Any) -> None:
+    assert SCHEMA.parse({key: text})[key] == value
+    assert SCHEMA[key].parse(SCHEMA[key].text(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "reason"),
+    [
+        ("retention.ms", "soon", "retention.ms: 'soon' is no whole number"),
+        ("retention.ms", "-2", "retention.ms: -2 is less than -1"),
+        ("retention.ms", str(2**63), f"retention.ms: {2**63} does not fit a long"),
+        ("segment.bytes", str(2**31), f"segment.bytes: {2**31} does not fit a int"),
+        ("ratio", "2", "ratio: 2.0 is not between 0 and 1"),
+        ("ratio", "half", "ratio: 'half' is no number"),
+        ("preallocate", "yes", "preallocate: 'yes' is neither true nor false"),
+        ("policy", "delete,shred", "policy: 'shred' is none of delete, compact"),
+        ("type", "createtime", "type: 'createtime' is none of CreateTime, LogAppendTime"),
+        ("retention.sm", "1", "retention.sm: there is no such topic config; did you mean retention.ms?"),
+        ("colour", "red", "colour: there is no such topic config"),
+    ],
+)
+def test_what_is_wrong_is_said(key: str, text: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        SCHEMA.parse({key: text})
+    assert str(raised.value) == reason
+    assert raised.value.key == key
+
+
+def test_what_is_not_given_is_the_default() -> None:
+    assert SCHEMA.parse({}) == {key.name: key.default for key in SCHEMA}
