@@ -1,0 +1,204 @@
+"""What offset index and time index have in common: a file of packed entries of one size, sorted, that grows at its end.
+
+An index is a hint that can always be rebuilt from its log, so it is cheap before it is durable: nothing is opened
+until the first look-up, which maps the file; the first change copies the entries to memory, where they grow; `write`
+and `sync` bring the file up to date. What a crash loses of it, recovery makes again. No descriptor is held.
+
+A Kafka broker that was killed leaves its indexes preallocated, with zeros behind the last entry: those are not entries.
+No two entries are alike, so a row of zeros at the end is a tail; a single one stays, it says no more than none.
+
+Changes belong to the thread that owns the log. Look-ups and `sync` may run in others, but not while the owner
+truncates: to cut a mapped file while someone looks at it would kill the process.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+from ottla.base.disk import Disk
+from ottla.log.errors import CorruptIndexError
+from ottla.records.layout import MAX_INT32
+
+
+class IndexFile:
+    """The entries of one segment; what they mean is the subclass's."""
+
+    ENTRY: ClassVar[struct.Struct]
+
+    __slots__ = ("_data", "_disk", "_guard", "_unsynced", "_written", "base_offset", "max_entries", "path")
+
+    def __init__(self, disk: Disk, path: Path, base_offset: int, max_bytes: int) -> None:
+        if max_bytes < self.ENTRY.size:
+            raise ValueError(f"{path}: an index of {max_bytes} bytes cannot hold an entry of {self.ENTRY.size}")
+        self._disk = disk
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.ENTRY.size
+        self._data: bytearray | memoryview | None = None
+        self._written = 0
+        self._unsynced = False
+        self._guard = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def _take_last(self, data: bytearray | memoryview) -> None:
+        """Called when the last entry is another one than before."""
+        raise NotImplementedError
+
+    # Entries.
+
+    @property
+    def entry_count(self) -> int:
+        return len(self._entries()) // self.ENTRY.size
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._data is not None
+
+    def _entries(self) -> bytearray | memoryview:
+        return self._load() if self._data is None else self._data
+
+    def _load(self) -> bytearray | memoryview:
+        with self._guard:
+            if self._data is None:
+                try:
+                    data = self._disk.map(self.path)
+                except FileNotFoundError:
+                    data = memoryview(b"")
+                data = data[: _count_entries(data, self.ENTRY.size) * self.ENTRY.size]
+                self._take_last(data)
+                self._written = len(data)
+                self._data = data
+            return self._data
+
+    def _growing(self) -> bytearray:
+        data = self._entries()
+        if not isinstance(data, bytearray):
+            data = bytearray(data)
+            self._data = data
+        return data
+
+    def _relative(self, offset: int) -> int:
+        relative = offset - self.base_offset
+        if not 0 <= relative <= MAX_INT32:
+            raise ValueError(f"{self.path}: offset {offset} is not within 2^31 offsets of the segment's first")
+        return relative
+
+    def _cut(self, count: int) -> None:
+        size = count * self.ENTRY.size
+        data = self._growing()
+        if size < len(data):
+            with self._guard:
+                del data[size:]
+                self._written = min(self._written, size)
+                self._take_last(data)
+
+    def clear(self) -> None:
+        """Drops all entries."""
+        with self._guard:
+            self._data = bytearray()
+            self._written = 0
+            self._take_last(self._data)
+
+    # The file.
+
+    def create(self) -> None:
+        """An empty file, if there is none: Kafka rebuilds the index of a segment that lacks it."""
+        self._disk.open(self.path, create=True).close()
+
+    def trim(self) -> None:
+        """Cuts off what is behind the last entry: zeros of a preallocated file."""
+        entries_size = len(self._entries())
+        if self._disk.exists(self.path) and self._disk.size(self.path) != entries_size:
+            self._growing()
+            self.write()
+
+    def write(self) -> None:
+        """Brings the file up to date; a power cut may still take it back."""
+        self._store(sync=False)
+
+    def sync(self) -> None:
+        """Brings the file up to date for good. Any thread may call it."""
+        self._store(sync=True)
+
+    def _store(self, *, sync: bool) -> None:
+        with self._guard:
+            data = self._data
+            # What is only mapped was not changed.
+            changed = isinstance(data, bytearray)
+            if not changed and not (sync and self._unsynced):
+                return
+            file = self._disk.open(self.path, create=True)
+            try:
+                if isinstance(data, bytearray):
+                    start = self._written if self._written <= file.size() else 0
+                    if file.size() > start:
+                        file.truncate(start)
+                        self._unsynced = True
+                    pending = data[start:]  # a copy: the owner may add entries meanwhile
+                    if pending:
+                        self._unsynced = True
+                        self._written = start
+                        file.append(pending)
+                        self._written = start + len(pending)
+                if sync and self._unsynced:
+                    file.sync()
+                    self._unsynced = False
+            finally:
+                file.close()
+
+    def release(self) -> None:
+        """Writes what is not written, and gives the memory or the map back; the next look-up maps the file again."""
+        self.write()
+        self._data = None
+
+    def abandon(self) -> None:
+        """Forgets what is in memory, written or not: for a file that goes away or a disk that failed."""
+        with self._guard:
+            self._data = None
+            self._unsynced = False
+
+    def close(self) -> None:
+        """The file is complete afterwards, and synced if anything was written since the last time."""
+        self.sync()
+        self._data = None
+
+    def rename(self, path: Path) -> None:
+        """Gives the file another name; a file that is not there needs none."""
+        with self._guard:
+            try:
+                self._disk.replace(self.path, path)
+            except FileNotFoundError:
+                if self._disk.exists(self.path):
+                    raise  # it is the target's folder that is missing
+            self.path = path
+
+    def delete(self) -> None:
+        self.abandon()
+        self._disk.remove(self.path)
+
+    def check(self) -> None:
+        """Raises `CorruptIndexError` for what a look at size and ends can tell."""
+        size = self._disk.size(self.path) if self._disk.exists(self.path) else 0
+        if size % self.ENTRY.size:
+            raise CorruptIndexError(self.path, f"its {size} bytes are no multiple of {self.ENTRY.size}")
+
+
+def _count_entries(data: memoryview, entry_size: int) -> int:
+    """The entries before the tail of zeros, if there is one."""
+    count = len(data) // entry_size
+    zeros = bytes(entry_size)
+    if count < 2 or data[(count - 1) * entry_size : count * entry_size] != zeros:
+        return count
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        if data[middle * entry_size : (middle + 1) * entry_size] == zeros:
+            high = middle
+        else:
+            low = middle + 1
+    return low

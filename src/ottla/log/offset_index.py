@@ -1,0 +1,129 @@
+"""Where in a segment's log an offset stands, every few KiB: the file `<base offset>.index`.
+
+    relative offset   i32   0     of the last record in a batch, counted from the segment's base offset
+    position          i32   4     where that batch begins in the log
+
+Offsets rise strictly, and so do positions. See `index_file` for who may do what in which thread.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from ottla.base.disk import Disk
+from ottla.log.errors import CorruptIndexError
+from ottla.log.index_file import IndexFile
+
+_ENTRY = struct.Struct(">ii")
+_INT32 = struct.Struct(">i")
+
+
+class OffsetIndex(IndexFile):
+    """The offset index of one segment."""
+
+    ENTRY = _ENTRY
+
+    __slots__ = ("_last",)
+
+    def __init__(self, disk: Disk, path: Path, base_offset: int, max_bytes: int) -> None:
+        super().__init__(disk, path, base_offset, max_bytes)
+        self._last = (base_offset, 0)
+
+    def _take_last(self, data: bytearray | memoryview) -> None:
+        if data:
+            relative, position = _ENTRY.unpack_from(data, len(data) - 8)
+            self._last = (self.base_offset + relative, position)
+        else:
+            self._last = (self.base_offset, 0)
+
+    @property
+    def last_offset(self) -> int:
+        """The base offset if there is no entry."""
+        self._entries()
+        return self._last[0]
+
+    @property
+    def last_position(self) -> int:
+        self._entries()
+        return self._last[1]
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._entries()) >> 3 >= self.max_entries
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """Offset and position of the last entry at or before the offset; the segment's beginning if there is none."""
+        data = self._data
+        if data is None:
+            data = self._load()
+        last = self._last
+        if offset >= last[0]:
+            return last
+        relative = offset - self.base_offset
+        unpack = _INT32.unpack_from
+        low, high = 0, len(data) >> 3
+        while low < high:
+            middle = (low + high) >> 1
+            if unpack(data, middle << 3)[0] <= relative:
+                low = middle + 1
+            else:
+                high = middle
+        if not low:
+            return self.base_offset, 0
+        found, position = _ENTRY.unpack_from(data, (low - 1) << 3)
+        return self.base_offset + found, position
+
+    def offset_behind(self, position: int) -> int | None:
+        """The offset of the first entry that stands at the position or behind it: an upper bound for what is before."""
+        data = self._entries()
+        index = self._first_at(position)
+        return self.base_offset + int(_INT32.unpack_from(data, index << 3)[0]) if index < len(data) >> 3 else None
+
+    def _first_at(self, position: int) -> int:
+        data = self._entries()
+        low, high = 0, len(data) >> 3
+        while low < high:
+            middle = (low + high) >> 1
+            if _INT32.unpack_from(data, (middle << 3) + 4)[0] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def append(self, offset: int, position: int) -> None:
+        """Adds an entry behind the last one, whose offset must be smaller."""
+        data = self._growing()
+        if data and offset <= self._last[0]:
+            raise ValueError(f"{self.path}: offset {offset} does not come after {self._last[0]}")
+        if len(data) >> 3 >= self.max_entries:
+            raise ValueError(f"{self.path}: full, with {self.max_entries} entries; roll the segment")
+        data += _ENTRY.pack(self._relative(offset), position)
+        self._last = (offset, position)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries at and behind the offset."""
+        data = self._entries()
+        relative = offset - self.base_offset
+        low, high = 0, len(data) >> 3
+        while low < high:
+            middle = (low + high) >> 1
+            if _INT32.unpack_from(data, middle << 3)[0] < relative:
+                low = middle + 1
+            else:
+                high = middle
+        self._cut(low)
+
+    def drop_beyond(self, log_size: int) -> None:
+        """Drops entries for positions that the log does not have: nothing they say can be true."""
+        if self._entries() and self._last[1] >= log_size:
+            self._cut(self._first_at(log_size))
+
+    def check(self) -> None:
+        super().check()
+        if self.last_offset < self.base_offset or self.last_position < 0:
+            raise CorruptIndexError(
+                self.path,
+                f"its last entry is offset {self.last_offset} at byte {self.last_position}, "
+                f"in a segment that begins at {self.base_offset}",
+            )
