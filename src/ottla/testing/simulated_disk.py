@@ -155,8 +155,8 @@ class SimulatedDisk:
     def crash(self, survival: Survival = Survival.SEEDED) -> None:
         """Cuts the power now. Does not raise itself: the next operation does."""
         with self.guard:
+            # New nodes throughout: locks and open files still point to the old ones.
             self._root = self._root.after_power_cut(self._random, survival, self._zeroed)
-            self._locked = set()
             self._crash_step = None
             self._off = True
             self.crashes += 1

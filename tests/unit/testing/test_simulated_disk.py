@@ -109,6 +109,18 @@ def test_zeros_are_found_at_the_end_and_in_the_middle() -> None:
     assert any(b"\0" in state and state.endswith(b"8") for state in found)
 
 
+def test_bytes_appended_after_a_cut_may_be_zeros_from_the_cut_on() -> None:
+    disk = made(zeroed=True)
+    file = disk.open(PATH)
+    file.append(b"abcdef")
+    file.sync()
+    file.truncate(1)
+    file.append(b"XYZ")
+    found = {disk.after_crash(seed).read(PATH) for seed in range(300)}
+    assert b"a\0\0\0" in found
+    assert {state[:1] for state in found} == {b"a"}
+
+
 @settings(deadline=None)
 @given(changes(), SEEDS)
 def test_the_extremes_can_be_asked_for(steps: list[Change], seed: int) -> None:
@@ -274,6 +286,18 @@ def test_a_run_is_crashed_before_each_of_its_steps_and_after_the_last() -> None:
     assert begun == [0, 4, 6]
 
 
+@pytest.mark.parametrize(("survival", "sizes"), [(Survival.NOTHING, [0, 0, 0]), (Survival.EVERYTHING, [0, 1, 2])])
+def test_how_much_survives_each_step_can_be_asked_for(survival: Survival, sizes: list[int]) -> None:
+    def run(disk: SimulatedDisk, _: list[bytes]) -> None:
+        file = disk.open(PATH)
+        file.append(b"x")
+        file.append(b"y")
+
+    for seed in range(10):
+        crashed = crash_at_every_step(run, list[bytes], make=made, seed=seed * 1000, survival=survival)
+        assert [disk.size(PATH) for disk, _ in crashed] == sizes
+
+
 def test_swallowing_a_crash_is_found_out() -> None:
     def run(disk: SimulatedDisk, _: list[bytes]) -> None:
         try:
@@ -412,6 +436,31 @@ def test_what_a_failed_sync_left_behind_no_later_sync_makes_safe() -> None:
         disk.restart()
         found.add(disk.read(PATH))
     assert found == {b"safeabclater", b"safeab\0later", b"safea\0\0later", b"safe\0\0\0later"}
+
+
+def test_a_failed_sync_loses_from_one_byte_on() -> None:
+    found = set()
+    for seed in range(80):
+        disk = made(seed)
+        file = disk.open(PATH)
+        file.append(b"ab")
+        file.append(b"cd")
+        disk.fail(when=Operation.SYNC)
+        with pytest.raises(OSError, match="file"):
+            file.sync()
+        file.sync()
+        found.add(disk.after_crash(seed, Survival.NOTHING).read(PATH))
+    assert found == {b"abcd", b"abc\0", b"ab\0\0", b"a\0\0\0", b"\0\0\0\0"}
+
+
+def test_a_restart_forgets_faults_and_planned_crashes() -> None:
+    disk = made()
+    disk.fail(times=None)
+    disk.crash_before(disk.steps)
+    disk.crash()
+    disk.restart()
+    disk.write_atomically(PATH, b"x")
+    assert disk.read(PATH) == b"x"
 
 
 def test_a_failed_sync_of_a_folder_leaves_its_names_in_doubt() -> None:
