@@ -1,0 +1,292 @@
+"""The log directories of a broker: which partitions lie where, what is known of them between runs, and which failed.
+
+A directory is locked while it is open, so that two brokers never share it. It fails as a whole: an `OSError` on any of
+its files takes all its replicas offline, and the others go on. What is kept beside the logs (recovery points, start
+offsets, high watermarks) is written by `checkpoint`; without it a start only takes longer.
+
+Owned by the broker's thread. `open` loads logs in threads, one directory after the other; nothing else here is for
+more than one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla.base.clock import Clock
+from ottla.base.disk import Disk, Lock
+from ottla.base.ids import Uuid
+from ottla.log import names
+from ottla.log.checkpoints import CleanShutdownFile, MetaProperties, OffsetCheckpoint
+from ottla.log.config import LogConfig
+from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileError, LogDirectoryError
+from ottla.log.loader import LoadOptions, load
+from ottla.log.names import TopicPartition
+from ottla.log.partition_log import PartitionLog
+from ottla.log.retention import apply_retention
+
+_logger = logging.getLogger(__name__)
+
+ConfigOf = Callable[[TopicPartition], LogConfig]
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryOptions:
+    """What a broker says of itself and how it opens its directories."""
+
+    broker_id: int
+    cluster_id: str | None = None
+    recovery_threads_per_directory: int = 1
+    producer_id_expiration_ms: int = 86_400_000
+
+
+@dataclass(slots=True)
+class LogDirectory:
+    """One of the directories. `failure` says why it is offline."""
+
+    path: Path
+    lock: Lock | None = None
+    logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
+    failure: str | None = None
+
+
+class LogDirectories:
+    """See the module. `open` before anything else, `close` for a clean stop."""
+
+    def __init__(self, disk: Disk, clock: Clock, paths: Sequence[Path], options: DirectoryOptions) -> None:
+        if not paths:
+            raise ValueError("a broker needs at least one log directory (log.dirs)")
+        self.disk = disk
+        self.clock = clock
+        self.options = options
+        self.directories = [LogDirectory(path) for path in paths]
+        self.on_failure: Callable[[LogDirectory], None] = lambda _: None
+        self._removable: list[tuple[int, Path]] = []
+
+    # --- open and close ---------------------------------------------------------------------------------------------
+
+    def open(self, config_of: ConfigOf) -> None:
+        """Locks and loads every directory. One that cannot be used is offline from the start; if that is every one,
+        the last reason is raised. A directory that another process uses, or another broker's, is refused outright."""
+        for directory in self.directories:
+            with self._guarded(directory):
+                self._claim(directory)
+        for directory in self.online():
+            with self._guarded(directory):
+                self._load(directory, config_of)
+        self._check_any_left()
+
+    def _claim(self, directory: LogDirectory) -> None:
+        path = directory.path
+        self.disk.make_directory(path)
+        try:
+            directory.lock = self.disk.lock(path / names.LOCK)
+        except BlockingIOError:
+            reason = "another process uses this log directory; stop it, or give this broker a directory of its own"
+            raise DirectoryLockedError(path, reason) from None
+        meta_path = path / names.META_PROPERTIES
+        meta = MetaProperties.read(self.disk, meta_path)
+        options = self.options
+        if meta is None:
+            MetaProperties(broker_id=options.broker_id, cluster_id=options.cluster_id).write(self.disk, meta_path)
+            return
+        if meta.broker_id is not None and meta.broker_id != options.broker_id:
+            reason = f"the directory belongs to broker {meta.broker_id}, this is broker {options.broker_id}"
+            raise FileError(meta_path, f"{reason}; set broker.id, or use another log directory")
+        if meta.cluster_id and options.cluster_id and meta.cluster_id != options.cluster_id:
+            reason = f"the directory belongs to cluster {meta.cluster_id}, this is cluster {options.cluster_id}"
+            raise FileError(meta_path, f"{reason}; use another log directory")
+
+    def _load(self, directory: LogDirectory, config_of: ConfigOf) -> None:
+        path = directory.path
+        marker = CleanShutdownFile(self.disk, path)
+        clean = marker.exists()
+        marker.remove()  # before anything is written: a crash from here on is unclean
+        recovery_points = self._read_offsets(directory, names.RECOVERY_POINTS)
+        start_offsets = self._read_offsets(directory, names.LOG_START_OFFSETS)
+        high_watermarks = self._read_offsets(directory, names.HIGH_WATERMARKS)
+        found = []
+        for name in self.disk.list(path):
+            folder = path / name
+            if not self.disk.is_directory(folder):
+                continue
+            if names.DELETED_FOLDER.fullmatch(name):
+                self._removable.append((self.clock.now_ms(), folder))
+            elif (partition := names.parse_partition_folder(name)) is not None:
+                found.append((partition, folder))
+
+        def load_one(entry: tuple[TopicPartition, Path]) -> PartitionLog:
+            partition, folder = entry
+            options = LoadOptions(
+                clean=clean,
+                recovery_point=recovery_points.get(partition, 0),
+                log_start_offset=start_offsets.get(partition, 0),
+                producer_id_expiration_ms=self.options.producer_id_expiration_ms,
+            )
+            return load(self.disk, self.clock, folder, partition, config_of(partition), options)
+
+        with ThreadPoolExecutor(self.options.recovery_threads_per_directory, "ottla-load") as pool:
+            for log in pool.map(load_one, found):
+                log.set_high_watermark(high_watermarks.get(log.partition, log.log_start_offset))
+                directory.logs[log.partition] = log
+
+    def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint that cannot be read costs time, not records: it is said, and done without."""
+        try:
+            return OffsetCheckpoint(self.disk, directory.path / name).read()
+        except CorruptCheckpointError as error:
+            _logger.warning("%s", error)
+            return {}
+
+    def close(self) -> None:
+        """Flushes and closes everything, and leaves the mark of a clean stop."""
+        for directory in self.online():
+            with self._guarded(directory):
+                for log in directory.logs.values():
+                    log.flush()
+                    log.close()
+                self._checkpoint(directory)
+                CleanShutdownFile(self.disk, directory.path).write()
+            if directory.lock is not None:
+                directory.lock.release()
+                directory.lock = None
+
+    # --- what there is ----------------------------------------------------------------------------------------------
+
+    def online(self) -> list[LogDirectory]:
+        return [directory for directory in self.directories if directory.failure is None]
+
+    def logs(self) -> Iterator[PartitionLog]:
+        for directory in self.online():
+            yield from list(directory.logs.values())
+
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        directory = self.directory_of(partition)
+        return directory.logs[partition] if directory is not None and directory.failure is None else None
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """Where a replica lies, also when that place is offline."""
+        return next((directory for directory in self.directories if partition in directory.logs), None)
+
+    # --- replicas come and go ---------------------------------------------------------------------------------------
+
+    def create(self, partition: TopicPartition, config: LogConfig, *, topic_id: Uuid | None = None) -> PartitionLog:
+        """The partition's log, made in the directory with the fewest replicas if it is not there."""
+        existing = self.directory_of(partition)
+        if existing is not None:
+            if existing.failure is not None:
+                raise LogDirectoryError(existing.path, f"{partition} lies here, and the directory is offline")
+            return existing.logs[partition]
+        self._check_any_left()
+        directory = min(self.online(), key=lambda each: len(each.logs))
+        with self.guard(directory):
+            folder = directory.path / str(partition)
+            options = LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
+            log = load(self.disk, self.clock, folder, partition, config, options)
+            if topic_id is not None:
+                log.metadata.assign(topic_id)
+            self.disk.sync_directory(directory.path)
+            directory.logs[partition] = log
+        return log
+
+    def delete(self, partition: TopicPartition, unique: Uuid) -> None:
+        """Takes the partition out: its folder is renamed now and removed later, by `remove_due`."""
+        directory = self.directory_of(partition)
+        if directory is None or directory.failure is not None:
+            return
+        with self.guard(directory):
+            log = directory.logs.pop(partition)
+            log.close()
+            target = directory.path / f"{partition}.{unique.hex()}-delete"
+            self.disk.replace(log.directory, target)
+            self.disk.sync_directory(directory.path)
+            self._removable.append((self.clock.now_ms() + log.config.file_delete_delay_ms, target))
+            self._checkpoint(directory)
+
+    # --- from time to time ------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        for directory in self.online():
+            with self._guarded(directory):
+                self._checkpoint(directory)
+
+    def _checkpoint(self, directory: LogDirectory) -> None:
+        logs = directory.logs
+        starts = {
+            partition: log.log_start_offset
+            for partition, log in logs.items()
+            if log.log_start_offset > log.segments[0].base_offset  # else the first segment's name says it
+        }
+        ends = {partition: log.recovery_point for partition, log in logs.items()}
+        marks = {partition: log.high_watermark for partition, log in logs.items()}
+        for name, offsets in (
+            (names.RECOVERY_POINTS, ends),
+            (names.LOG_START_OFFSETS, starts),
+            (names.HIGH_WATERMARKS, marks),
+        ):
+            OffsetCheckpoint(self.disk, directory.path / name).write(offsets)
+
+    def flush_due(self) -> None:
+        """Flushes the logs whose `flush.ms` have passed."""
+        for directory in self.online():
+            with self._guarded(directory):
+                for log in directory.logs.values():
+                    if log.is_flush_due():
+                        log.flush()
+
+    def apply_retention(self) -> int:
+        """Deletes what topics no longer keep; how many segments."""
+        deleted = 0
+        for directory in self.online():
+            with self._guarded(directory):
+                for log in directory.logs.values():
+                    deleted += apply_retention(log)
+                    log.producers.remove_expired(self.clock.now_ms())
+        return deleted
+
+    def remove_due(self) -> None:
+        """Removes the files of what was deleted long enough ago."""
+        now_ms = self.clock.now_ms()
+        for directory in self.online():
+            with self._guarded(directory):
+                for log in directory.logs.values():
+                    log.remove_due()
+                for due_ms, folder in self._removable:
+                    if due_ms <= now_ms and folder.parent == directory.path:
+                        self.disk.remove_directory(folder)
+        self._removable = [(due_ms, folder) for due_ms, folder in self._removable if due_ms > now_ms]
+
+    # --- failures ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def guard(self, directory: LogDirectory) -> Iterator[None]:
+        """Around what touches a directory's files: an `OSError` takes it offline and becomes a `LogDirectoryError`."""
+        try:
+            yield
+        except OSError as error:
+            self.take_offline(directory, str(error))
+            raise LogDirectoryError(directory.path, f"the directory is offline: {error}") from error
+
+    @contextmanager
+    def _guarded(self, directory: LogDirectory) -> Iterator[None]:
+        """The same, for work that goes on with the other directories."""
+        try:
+            with self.guard(directory):
+                yield
+        except LogDirectoryError as error:
+            _logger.error("%s", error)
+
+    def take_offline(self, directory: LogDirectory, reason: str) -> None:
+        """No file of it is touched again. Its replicas are known, and not served."""
+        if directory.failure is None:
+            directory.failure = reason
+            self.on_failure(directory)
+
+    def _check_any_left(self) -> None:
+        if not self.online():
+            last = self.directories[-1]
+            raise LogDirectoryError(last.path, f"no log directory is left; the last failure was: {last.failure}")

@@ -1,0 +1,70 @@
+"""Durability shared: many appends that wait for the disk wait for the same fsync.
+
+A thread takes the logs that asked, syncs their files once, and tells everyone who asked before that sync began. Whoever
+asks while it runs waits for the next one. So the rate of fsyncs is the disk's, not the producers'.
+
+`wait_for` may be called from any thread; the answer is a `concurrent.futures.Future`, which an event loop can await.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+
+from ottla.log.partition_log import PartitionLog
+
+
+class GroupCommit:
+    """One thread. `close` finishes what was asked before it."""
+
+    def __init__(self) -> None:
+        self._asked: dict[PartitionLog, list[tuple[int, Future[None]]]] = {}
+        self._wake = threading.Condition()
+        self._closed = False
+        self.sync_count = 0
+        self._thread = threading.Thread(target=self._run, name="ottla-group-commit", daemon=True)
+        self._thread.start()
+
+    def wait_for(self, log: PartitionLog, offset: int) -> Future[None]:
+        """Done when everything below the offset survives a power cut; fails with the disk's error."""
+        answer: Future[None] = Future()
+        if offset <= log.recovery_point:
+            answer.set_result(None)
+            return answer
+        with self._wake:
+            if self._closed:
+                raise RuntimeError("the group commit is closed")
+            self._asked.setdefault(log, []).append((offset, answer))
+            self._wake.notify()
+        return answer
+
+    def close(self) -> None:
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not self._asked and not self._closed:
+                    self._wake.wait()
+                if not self._asked:
+                    return
+                asked, self._asked = self._asked, {}
+            for log, waiting in asked.items():
+                self._commit(log, waiting)
+
+    def _commit(self, log: PartitionLog, waiting: list[tuple[int, Future[None]]]) -> None:
+        end = max(offset for offset, _ in waiting)
+        try:
+            for segment in list(log.unflushed_segments()):
+                segment.flush()
+            self.sync_count += 1
+        except OSError as error:
+            for _, answer in waiting:
+                answer.set_exception(error)
+            return
+        log.flushed_to(end)
+        for _, answer in waiting:
+            answer.set_result(None)

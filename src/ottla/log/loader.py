@@ -1,0 +1,239 @@
+"""Brings a partition's folder into order and opens its log.
+
+After a clean stop nothing is read but names, sizes, the end of the last segment and the newest producer snapshot. After
+an unclean one, in this order, each step safe to be interrupted and begun again:
+
+1. What compaction left: `.cleaned` files are worthless and go; a `.swap` file was finished, so it takes its place, and
+   the segments it replaces go. What was renamed to `.deleted` goes.
+2. Indexes without a segment go. An index that is missing or contradicts itself is rebuilt from its segment.
+3. Segments behind the recovery point are read again: every batch is checked, indexes are rebuilt, and at the first
+   batch that is not whole and valid the log ends: the rest of that segment is cut off, later segments go.
+4. Producers are brought up from the newest snapshot and the batches behind it; epochs beyond the end go.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from ottla.base.clock import Clock
+from ottla.base.disk import Disk
+from ottla.log.config import LogConfig
+from ottla.log.errors import CorruptIndexError
+from ottla.log.leader_epochs import LeaderEpochs
+from ottla.log.names import (
+    CLEANED,
+    DELETED,
+    LOG,
+    OFFSET_INDEX,
+    PRODUCER_SNAPSHOT,
+    SEGMENT_SUFFIXES,
+    SWAP,
+    TIME_INDEX,
+    TopicPartition,
+    parse_segment_file,
+    segment_name,
+)
+from ottla.log.partition_log import PartitionLog, rebuild_producers, replay_producers
+from ottla.log.partition_metadata import PartitionMetadata
+from ottla.log.producer_state import ProducerStates
+from ottla.log.segment import Segment, SegmentOptions
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.records import BatchHeader
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """What is known of a log from outside its folder."""
+
+    clean: bool = False
+    """Whether the directory was closed cleanly."""
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    producer_id_expiration_ms: int = 86_400_000
+
+
+def load(
+    disk: Disk, clock: Clock, directory: Path, partition: TopicPartition, config: LogConfig, options: LoadOptions
+) -> PartitionLog:
+    """The log in the folder, which is made if it is not there."""
+    disk.make_directory(directory)
+    loader = _Loader(disk, clock, directory, partition, config, options)
+    return loader.load()
+
+
+class _Loader:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        directory: Path,
+        partition: TopicPartition,
+        config: LogConfig,
+        options: LoadOptions,
+    ) -> None:
+        self.disk = disk
+        self.clock = clock
+        self.directory = directory
+        self.partition = partition
+        self.config = config
+        self.options = options
+        self.segment_options = SegmentOptions(
+            index_interval_bytes=config.index_interval_bytes, max_index_bytes=config.segment_index_bytes, clock=clock
+        )
+
+    def load(self) -> PartitionLog:
+        self.finish_swaps()
+        self.remove_leftovers()
+        segments, rebuilt = self.open_segments()
+        if self.options.clean and not rebuilt:
+            recovery_point = max(self.options.recovery_point, 0)
+        else:
+            segments = self.recover(segments)
+            recovery_point = min(self.options.recovery_point, segments[-1].base_offset) if segments else 0
+        if not segments:
+            segments = [self.open(self.options.log_start_offset)]
+        last = segments[-1]
+        last.become_active()
+        next_offset = last.read_next_offset()
+        log_start = max(self.options.log_start_offset, segments[0].base_offset)
+        if log_start > next_offset:
+            # The log lost records that were already deleted for readers: go on where the start says.
+            for segment in segments:
+                segment.delete()
+            segments = [self.open(log_start)]
+            next_offset = log_start
+        epochs = LeaderEpochs(self.disk, self.directory)
+        epochs.truncate_from_end(next_offset)
+        epochs.truncate_from_start(log_start)
+        log = PartitionLog(
+            disk=self.disk,
+            clock=self.clock,
+            directory=self.directory,
+            partition=self.partition,
+            config=self.config,
+            segments=segments,
+            log_start_offset=log_start,
+            next_offset=next_offset,
+            recovery_point=min(recovery_point if not self.options.clean else next_offset, next_offset),
+            producers=ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms),
+            epochs=epochs,
+            metadata=PartitionMetadata.load(self.disk, self.directory),
+        )
+        rebuild_producers(log, next_offset)
+        return log
+
+    def open(self, base_offset: int) -> Segment:
+        return Segment.open(self.disk, self.directory, base_offset, self.segment_options)
+
+    # 1. What compaction and deletion left.
+
+    def finish_swaps(self) -> None:
+        """A crash may have come between any two renames. What has a `.swap` log takes its place, unless a `.cleaned`
+        file shows that the renames to `.swap` were not done: then the old segments are still whole, and stay."""
+        forms = [(name, form) for name in self.disk.list(self.directory) if (form := parse_segment_file(name))]
+        unfinished = min((form.base_offset for _, form in forms if form.state == CLEANED), default=None)
+        swaps = []
+        for name, form in forms:
+            undone = form.state == SWAP and unfinished is not None and form.base_offset >= unfinished
+            if form.state == CLEANED or undone:
+                self.disk.remove(self.directory / name)
+            elif form.state == SWAP and form.suffix == LOG:
+                swaps.append(form.base_offset)
+        for base_offset in swaps:
+            self.replace_by_swap(base_offset)
+
+    def replace_by_swap(self, base_offset: int) -> None:
+        swap = Segment.open(self.disk, self.directory, base_offset, self.segment_options, suffix=SWAP)
+        end = swap.read_next_offset()
+        swap.close()
+        for name in self.disk.list(self.directory):
+            form = parse_segment_file(name)
+            if form and not form.state and form.suffix in SEGMENT_SUFFIXES and base_offset < form.base_offset < end:
+                self.disk.remove(self.directory / name)
+        for suffix in reversed(SEGMENT_SUFFIXES):  # the log last: until then the swap can be finished again
+            source = self.directory / (segment_name(base_offset, suffix) + SWAP)
+            if self.disk.exists(source):
+                self.disk.replace(source, self.directory / segment_name(base_offset, suffix))
+        self.disk.sync_directory(self.directory)
+
+    def remove_leftovers(self) -> None:
+        names = self.disk.list(self.directory)
+        logs = {form.base_offset for form in map(parse_segment_file, names) if form and form[1:] == (LOG, "")}
+        for name in names:
+            form = parse_segment_file(name)
+            if form is None:
+                continue
+            orphan = form.suffix in SEGMENT_SUFFIXES and form.base_offset not in logs
+            if form.state or orphan or name.endswith(DELETED):
+                self.disk.remove(self.directory / name)
+
+    # 2. Segments and their indexes.
+
+    def open_segments(self) -> tuple[list[Segment], bool]:
+        """The segments, and whether an index had to be rebuilt."""
+        names = set(self.disk.list(self.directory))
+        forms = [parse_segment_file(name) for name in sorted(names)]
+        segments, rebuilt = [], False
+        for base_offset in sorted(form.base_offset for form in forms if form and form.suffix == LOG):
+            missing = [s for s in (OFFSET_INDEX, TIME_INDEX) if segment_name(base_offset, s) not in names]
+            segment = self.open(base_offset)
+            reason = f"{', '.join(missing)} missing" if missing else ""
+            if not missing and not self.options.clean:
+                try:
+                    segment.check_indexes()
+                except CorruptIndexError as error:
+                    reason = str(error)
+            segments.append(segment)
+            if reason:
+                _logger.warning("%s: rebuilding the indexes of segment %d: %s", self.partition, base_offset, reason)
+                self.recover_segment(segments)
+                rebuilt = True
+        return segments, rebuilt
+
+    # 3. What may not have reached the disk.
+
+    def recover(self, segments: list[Segment]) -> list[Segment]:
+        """Reads the segments behind the recovery point; the log ends at the first batch that is not whole and valid."""
+        point = self.options.recovery_point
+        for index, segment in enumerate(segments):
+            following = segments[index + 1].base_offset if index + 1 < len(segments) else None
+            if following is not None and following <= point:
+                continue
+            cut = self.recover_segment(segments[: index + 1])
+            if not cut:
+                continue
+            _logger.warning(
+                "%s: %d bytes behind offset %d are not whole batches and are cut off",
+                self.partition,
+                cut,
+                segment.read_next_offset(),
+            )
+            for later in reversed(segments[index + 1 :]):
+                _logger.warning("%s: segment %d is behind the cut and goes", self.partition, later.base_offset)
+                later.delete()
+                self.disk.remove(self.directory / segment_name(later.base_offset, PRODUCER_SNAPSHOT))
+            return segments[: index + 1]
+        return segments
+
+    def recover_segment(self, segments: list[Segment]) -> int:
+        """Reads the last of the segments again and rebuilds its indexes; the bytes that had to be cut off."""
+        segment = segments[-1]
+        producers = ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms)
+        start = max(self.options.log_start_offset, segments[0].base_offset)
+        producers.truncate_and_reload(start, segment.base_offset, self.clock.now_ms())
+        replay_producers(segments[:-1], producers, max(producers.map_end_offset, start), segment.base_offset)
+        aborted: list[AbortedTransaction] = []
+
+        def replay(header: BatchHeader, batch: memoryview) -> None:
+            transaction = producers.replay(header, lambda: batch)
+            if transaction is not None:
+                aborted.append(transaction)
+
+        cut = segment.recover(replay)
+        for transaction in aborted:
+            segment.transaction_index.append(transaction)
+        return cut

@@ -1,0 +1,467 @@
+"""One partition's log: segments in a row, with what is known of its producers, epochs and transactions.
+
+    log start ──▶ … closed segments … │ active segment ──▶ log end
+                        ▲ last stable offset ≤ high watermark ▲
+
+Promises: records keep the order and the offsets they were given; an append is all there or not at all; a read begins
+with the batch that holds the offset. The high watermark is told to the log by replication; the log needs it to know
+what may be deleted and which transactions are decided.
+
+Owned by one thread, which appends, truncates, rolls and deletes. Reads and `flush` may run in others: they only touch
+files, which stay open until they are removed. An `OSError` is left to the caller, who takes the directory offline.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from zlib import crc32
+
+from ottla.base.clock import Clock
+from ottla.base.disk import Buffer, Disk
+from ottla.base.file_slice import FileSlice
+from ottla.base.ids import Uuid
+from ottla.log.append_origin import AppendOrigin
+from ottla.log.config import LogConfig
+from ottla.log.errors import OffsetOutOfRangeError, RecordListTooLargeError, UnexpectedOffsetError
+from ottla.log.leader_epochs import LeaderEpochs
+from ottla.log.names import DELETED, TopicPartition
+from ottla.log.partition_metadata import PartitionMetadata
+from ottla.log.producer_state import ProducerStates
+from ottla.log.segment import Segment, SegmentOptions
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.log.validation import AppendInfo, analyse, validate_and_assign
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """What a read found. `slice` is None where there is nothing between the offset and the bound."""
+
+    slice: FileSlice | None
+    aborted_transactions: list[AbortedTransaction] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampedOffset:
+    """A record's place, found by its time."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int | None
+
+
+class PartitionLog:
+    """See the module. Made by `loader.load`, which brings a folder into order first."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        clock: Clock,
+        directory: Path,
+        partition: TopicPartition,
+        config: LogConfig,
+        segments: list[Segment],
+        log_start_offset: int,
+        next_offset: int,
+        recovery_point: int,
+        producers: ProducerStates,
+        epochs: LeaderEpochs,
+        metadata: PartitionMetadata,
+    ) -> None:
+        self.disk = disk
+        self.clock = clock
+        self.directory = directory
+        self.partition = partition
+        self.config = config
+        self.log_start_offset = log_start_offset
+        self.next_offset = next_offset
+        self.recovery_point = recovery_point
+        self.high_watermark = log_start_offset
+        self.producers = producers
+        self.epochs = epochs
+        self.metadata = metadata
+        self.on_roll: Callable[[PartitionLog], None] = _nothing
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._last_flush_ms = clock.now_ms()
+        self._removable: list[tuple[int, Segment]] = []
+        self._bound_position: tuple[Segment, int, int, int] | None = None
+
+    # --- what there is ----------------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> Segment:
+        return self._segments[-1]
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(self._segments)
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def topic_id(self) -> Uuid | None:
+        return self.metadata.topic_id
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is open, or decided above the high watermark."""
+        return self.producers.first_unstable_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it, every transaction is decided: as far as a consumer of committed records may read."""
+        unstable = self.first_unstable_offset
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Told by replication, within the log's bounds."""
+        self.high_watermark = min(max(offset, self.log_start_offset), self.next_offset)
+        self.producers.on_high_watermark_updated(self.high_watermark)
+
+    # --- append -----------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, data: Buffer, leader_epoch: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Checks batches, gives them their offsets and the leader's epoch, and writes them. A producer's duplicate is
+        not written again: its first append is answered."""
+        if not len(data):
+            return AppendInfo((), 0)
+        validated = validate_and_assign(
+            data,
+            next_offset=self.next_offset,
+            now_ms=self.clock.now_ms(),
+            config=self.config,
+            leader_epoch=leader_epoch,
+            origin=origin,
+        )
+        duplicate = self.producers.check(validated.info.headers, validated.data, origin)
+        if duplicate is not None:
+            return validated.info.of_duplicate(duplicate, self.log_start_offset)
+        return self._append(validated.data, validated.info)
+
+    def append_as_follower(self, data: Buffer) -> AppendInfo:
+        """Writes batches as the leader sent them; a piece of a batch at their end is left out."""
+        info = analyse(data, AppendOrigin.REPLICATION)
+        if not info.headers:
+            return info
+        if not info.offsets_monotonic:
+            raise UnexpectedOffsetError(f"{self.partition}: the leader's batches are not in order of their offsets")
+        if info.last_offset_of_first_batch < self.next_offset:
+            reason = f"the leader's batches begin at {info.first_offset}, but the log ends at {self.next_offset}"
+            raise UnexpectedOffsetError(f"{self.partition}: {reason}; the replica must truncate and fetch again")
+        whole = memoryview(data)[: info.valid_bytes]
+        self.producers.check(info.headers, whole, AppendOrigin.REPLICATION)
+        return self._append(whole, info)
+
+    def _append(self, data: Buffer, info: AppendInfo) -> AppendInfo:
+        size = len(data)
+        if size > self.config.segment_bytes:
+            raise RecordListTooLargeError(
+                f"{self.partition}: {size} bytes of batches do not fit a segment of {self.config.segment_bytes}"
+            )
+        segment = self._segment_for(size, info)
+        segment.append(
+            data,
+            last_offset=info.last_offset,
+            max_timestamp_ms=info.max_timestamp_ms,
+            offset_of_max_timestamp=info.offset_of_max_timestamp,
+        )
+        info.log_start_offset = self.log_start_offset
+        self.next_offset = info.last_offset + 1
+        latest = self.epochs.latest_epoch
+        for header in info.headers:
+            if header.leader_epoch >= 0 and header.leader_epoch != latest:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+                latest = header.leader_epoch
+        for aborted in self.producers.update(info.headers, data):
+            segment.transaction_index.append(aborted)
+        self.producers.map_end_offset = self.next_offset
+        if self.next_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+        return info
+
+    def _segment_for(self, size: int, info: AppendInfo) -> Segment:
+        active = self._segments[-1]
+        config = self.config
+        if active.should_roll(
+            batch_size=size,
+            last_offset=info.last_offset,
+            max_timestamp_ms=info.max_timestamp_ms,
+            now_ms=self.clock.now_ms(),
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            jitter_ms=self._jitter_ms(active),
+        ):
+            # A follower's batch may leave a gap behind the log's end (compaction made it): a new segment begins where
+            # the batch does, so that relative offsets stay small.
+            return self.roll(max(self.next_offset, info.first_offset - (2**31 - 1)))
+        return active
+
+    def _jitter_ms(self, segment: Segment) -> int:
+        """Spreads the rolls of many partitions. Drawn from the segment's name, so that a restart does not change it."""
+        limit_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return crc32(f"{self.partition}@{segment.base_offset}".encode()) % limit_ms if limit_ms else 0
+
+    def roll(self, base_offset: int | None = None) -> Segment:
+        """Closes the active segment and begins a new one at the log's end."""
+        offset = self.next_offset if base_offset is None else base_offset
+        active = self._segments[-1]
+        if active.base_offset == offset and active.size == 0:
+            return active
+        active.become_inactive()
+        self.producers.map_end_offset = offset
+        self.producers.take_snapshot(offset)
+        segment = self._new_segment(offset)
+        self.on_roll(self)
+        return segment
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        segment = Segment.open(self.disk, self.directory, base_offset, self._segment_options())
+        self._segments.append(segment)
+        self._bases.append(base_offset)
+        return segment
+
+    def _segment_options(self) -> SegmentOptions:
+        return SegmentOptions(
+            index_interval_bytes=self.config.index_interval_bytes,
+            max_index_bytes=self.config.segment_index_bytes,
+            clock=self.clock,
+        )
+
+    # --- read -------------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        bound: int | None = None,
+        min_one: bool = True,
+        with_aborted: bool = False,
+    ) -> LogRead:
+        """Batches from the one that holds the offset up to `bound` (the log's end, if none), about `max_bytes` of them;
+        with `min_one` at least one whole batch, however large."""
+        end = self.next_offset
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(
+                f"{self.partition}: offset {offset} is asked for, there are {self.log_start_offset} to {end}"
+            )
+        bound = end if bound is None else min(bound, end)
+        index = bisect_right(self._bases, offset) - 1
+        while offset < bound and index < len(self._segments):
+            segment = self._segments[index]
+            position = self._position_of_bound(index, segment, bound)
+            found = segment.read(offset, max_bytes, max_position=position, min_one=min_one)
+            if found is not None and found.slice.size:
+                aborted = self._aborted(index, offset, found.slice, bound) if with_aborted else None
+                return LogRead(found.slice, aborted)
+            if found is not None:  # a first batch beyond the limit, or the bound within it
+                break
+            index += 1  # compaction left nothing at or behind the offset in this segment
+        return LogRead(None, [] if with_aborted else None)
+
+    def _position_of_bound(self, index: int, segment: Segment, bound: int) -> int:
+        """Where in the segment reading must stop: at the first batch that reaches to the bound or beyond."""
+        if bound >= self.next_offset or (index + 1 < len(self._bases) and bound >= self._bases[index + 1]):
+            return segment.size
+        known = self._bound_position  # consumers at the tail all ask with the same high watermark
+        if known is not None and known[0] is segment and known[1] == bound and known[2] == segment.size:
+            return known[3]
+        found = segment.position_of(bound)
+        position = segment.size if found is None else found[0]
+        self._bound_position = (segment, bound, segment.size, position)
+        return position
+
+    def _aborted(self, index: int, offset: int, found: FileSlice, bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions that reach into what was read."""
+        upper = self._segments[index].offset_behind(found.position, found.size)
+        if upper is None:
+            upper = self._bases[index + 1] if index + 1 < len(self._bases) else bound
+        aborted: list[AbortedTransaction] = []
+        for segment in self._segments[index:]:
+            some, complete = segment.transaction_index.collect(offset, upper)
+            aborted += some
+            if complete:
+                break
+        return aborted
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
+        """The first record at or after that time."""
+        for segment in self._segments:
+            if segment.max_timestamp_ms >= timestamp_ms:
+                found = segment.offset_for_timestamp(timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    return TimestampedOffset(*found, self.epochs.epoch_for_offset(found[1]))
+        return None
+
+    def offset_of_max_timestamp(self) -> TimestampedOffset | None:
+        """The record with the highest timestamp, the first of them."""
+        if self.next_offset == self.log_start_offset:
+            return None
+        newest = max(self._segments, key=lambda segment: segment.max_timestamp_ms)
+        if newest.max_timestamp_ms < 0:
+            return None
+        found = newest.offset_for_timestamp(newest.max_timestamp_ms, self.log_start_offset)
+        return None if found is None else TimestampedOffset(*found, self.epochs.epoch_for_offset(found[1]))
+
+    # --- shorten ----------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Forgets all records at and behind the offset: what a follower does that had more than its leader."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self.partition} to offset {offset}")
+        if offset >= self.next_offset:
+            self.epochs.truncate_from_end(self.next_offset)
+            return
+        if offset < self._bases[0]:
+            self.truncate_fully_and_start_at(offset)
+            return
+        keep = bisect_right(self._bases, offset)
+        # The highest first, each gone from disk before the next: a crash in between leaves no gap.
+        for segment in reversed(self._segments[keep:]):
+            segment.delete()
+        del self._segments[keep:], self._bases[keep:]
+        self.active.become_active()
+        self.active.truncate_to(offset)
+        self._ended_at(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forgets everything, and goes on at the offset: the leader no longer has what would come before."""
+        for segment in reversed(self._segments):
+            segment.delete()
+        self._segments, self._bases = [], []
+        self._new_segment(offset)
+        self.log_start_offset = offset
+        self.epochs.clear()
+        self.producers.truncate_fully_and_start_at(offset)
+        self.next_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.set_high_watermark(offset)
+        self._bound_position = None
+
+    def _ended_at(self, offset: int) -> None:
+        self.next_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.epochs.truncate_from_end(offset)
+        rebuild_producers(self, offset)
+        self.set_high_watermark(min(self.high_watermark, offset))
+        self._bound_position = None
+
+    def advance_log_start(self, offset: int) -> None:
+        """Forgets what is before the offset (delete-records, or a leader that did): nobody reads it again, and whole
+        segments below it go with the next retention."""
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"{self.partition}: the log cannot start at {offset}: the high watermark is {self.high_watermark}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_from_start(offset)
+            self.producers.on_log_start_advanced(offset)
+
+    def delete_segments(self, doomed: list[Segment]) -> None:
+        """Takes the oldest segments out of the log; their files are renamed now and removed later."""
+        if doomed != self._segments[: len(doomed)] or len(doomed) >= len(self._segments):
+            raise ValueError(f"{self.partition}: only the oldest segments can be deleted, and never the active one")
+        if not doomed:
+            return
+        self.replace_segments([], doomed)
+        self.advance_log_start(min(self._bases[0], self.high_watermark))
+        self.producers.delete_snapshots_before(self._bases[0])
+
+    def replace_segments(self, new: list[Segment], old: list[Segment]) -> None:
+        """Puts segments where others were; the others' files are renamed now and removed later."""
+        kept = [segment for segment in self._segments if segment not in old]
+        self._segments = sorted([*kept, *new], key=lambda segment: segment.base_offset)
+        self._bases = [segment.base_offset for segment in self._segments]
+        self._bound_position = None
+        due_ms = self.clock.now_ms() + self.config.file_delete_delay_ms
+        for segment in old:
+            segment.rename_suffix("", DELETED)
+            self._removable.append((due_ms, segment))
+
+    def remove_due(self) -> int:
+        """Removes the files of segments deleted `file.delete.delay.ms` ago; how many."""
+        now_ms = self.clock.now_ms()
+        due = [segment for due_ms, segment in self._removable if due_ms <= now_ms]
+        for segment in due:
+            segment.delete()
+        self._removable = [pair for pair in self._removable if pair[0] > now_ms]
+        return len(due)
+
+    # --- keep -------------------------------------------------------------------------------------------------------
+
+    def unflushed_segments(self) -> Iterator[Segment]:
+        """The segments that hold records behind the recovery point."""
+        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
+        return iter(self._segments[first:])
+
+    def flush(self) -> None:
+        """Makes everything appended so far survive a power cut."""
+        end = self.next_offset
+        for segment in list(self.unflushed_segments()):
+            segment.flush()
+        self.flushed_to(end)
+
+    def flushed_to(self, end: int) -> None:
+        """What was appended below `end` is safe."""
+        if end > self.recovery_point:
+            self.recovery_point = end
+        self._last_flush_ms = self.clock.now_ms()
+
+    def is_flush_due(self) -> bool:
+        """Whether `flush.ms` have passed since the last flush, with something to flush."""
+        waited_ms = self.clock.now_ms() - self._last_flush_ms
+        return self.next_offset > self.recovery_point and waited_ms >= self.config.flush_ms
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes effect with the next append, roll or cleaning."""
+        self.config = config
+
+    def close(self) -> None:
+        """Writes what a clean start needs, and closes the files. The caller flushes before, if it wants that."""
+        self.producers.take_snapshot(self.next_offset)
+        for segment in self._segments:
+            segment.close()
+        for _, segment in self._removable:
+            segment.close()
+
+
+def rebuild_producers(log: PartitionLog, end_offset: int) -> None:
+    """Brings the producers' state to that of a log that ends there: the newest snapshot, and the batches behind it."""
+    producers = log.producers
+    producers.truncate_and_reload(log.log_start_offset, end_offset, log.clock.now_ms())
+    start = max(producers.map_end_offset, log.log_start_offset)
+    if start < end_offset:
+        replay_producers(log.segments, producers, start, end_offset)
+    producers.map_end_offset = end_offset
+
+
+def replay_producers(segments: Sequence[Segment], producers: ProducerStates, start: int, end: int) -> None:
+    """Lets the producers' state see the batches between two offsets."""
+    bases = [segment.base_offset for segment in segments]
+    for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
+        if segment.base_offset >= end:
+            break
+        found = segment.position_of(start)
+        if found is None:
+            continue
+        for position, header in segment.iter_headers(found[0]):
+            if header.base_offset >= end:
+                break
+            if header.producer_id >= 0:
+                producers.replay(header, partial(segment.log.read_at, position, header.size_in_bytes))
+
+
+def _nothing(_: PartitionLog) -> None:
+    return None

@@ -1,0 +1,488 @@
+"""A stretch of a partition's log: the file of batches `<base offset>.log`, and the indexes that lead into it.
+
+The last segment of a log is its active one, the only one that grows. Batches follow each other without gaps in the
+file, offsets rise, and none is further than 2^31 from the base offset. What the indexes say is a function of the log
+file: appending, recovering and reopening all make the same entries, one for the first batch that begins more than an
+index interval behind the last indexed one.
+
+Nothing is opened or read before it is needed: making a segment of existing files asks only for the log's size.
+
+A segment belongs to the thread that owns its log. Others may read from it and call `flush` while the owner appends or
+rolls, but not while it truncates, recovers, renames or deletes. An append that fails is cut off again; any other
+`OSError` leaves a segment that only `abandon` is good for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.base.clock import Clock
+from ottla.base.disk import Buffer, Disk, File
+from ottla.base.file_slice import FileSlice
+from ottla.log import segment_scan
+from ottla.log.errors import CorruptIndexError, CorruptRecordsError, FileError, LogError
+from ottla.log.offset_index import OffsetIndex
+from ottla.log.segment_files import SegmentFiles
+from ottla.log.time_index import TimeIndex
+from ottla.log.transaction_index import TransactionIndex
+from ottla.records.batch import BatchHeader
+from ottla.records.errors import RecordError
+from ottla.records.layout import LENGTH_AT, LENGTH_PREFIX_SIZE, MAGIC_V2, MAX_INT32, NO_TIMESTAMP
+from ottla.records.legacy import MessageView
+from ottla.records.plain import decode_batch
+
+
+class SegmentOverflowError(LogError):
+    """Too far from the segment's base offset for its indexes: the log must roll, or an old segment be split."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentOptions:
+    """What a segment is told by its log's config."""
+
+    index_interval_bytes: int
+    max_index_bytes: int
+    clock: Clock
+
+
+class SegmentRead(NamedTuple):
+    """What a read found: the bytes, from the batch with this base offset at this position on."""
+
+    slice: FileSlice
+    base_offset: int
+    position: int
+    first_batch_size: int
+
+    @property
+    def first_batch_is_whole(self) -> bool:
+        return self.slice.size >= self.first_batch_size
+
+
+class Segment:
+    """See the module. `open` makes one, of existing files or new ones."""
+
+    __slots__ = (
+        "_clock",
+        "_files",
+        "_first_batch_timestamp_ms",
+        "_index_interval_bytes",
+        "_newest",
+        "_size",
+        "base_offset",
+        "created_ms",
+    )
+
+    def __init__(self, files: SegmentFiles, options: SegmentOptions) -> None:
+        self._files = files
+        self._clock = options.clock
+        self._index_interval_bytes = options.index_interval_bytes
+        self._size = files.find_size()
+        if self._size > MAX_INT32:
+            raise FileError(files.path, f"{self._size} bytes are more than a segment can have, 2^31 - 1")
+        self._newest: tuple[int, int] | None = None
+        self._first_batch_timestamp_ms: int | None = None
+        self.base_offset = files.base_offset
+        self.created_ms = options.clock.now_ms()
+
+    @classmethod
+    def open(
+        cls, disk: Disk, directory: Path, base_offset: int, config: SegmentOptions, *, suffix: str = ""
+    ) -> Segment:
+        """Of the files that are there; of new ones if there is no log file."""
+        return cls(SegmentFiles(disk, directory, base_offset, config.max_index_bytes, suffix), config)
+
+    def __repr__(self) -> str:
+        return f"Segment({str(self.path)!r}, size={self._size})"
+
+    # What it has.
+
+    @property
+    def path(self) -> Path:
+        """Of the log."""
+        return self._files.path
+
+    @property
+    def suffix(self) -> str:
+        return self._files.suffix
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log."""
+        return self._size
+
+    @property
+    def log(self) -> File:
+        """The file of batches, opened when it is first asked for."""
+        return self._files.log
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._files.offset_index
+        if not index.is_loaded:
+            index.drop_beyond(self._size)
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        return self._files.time_index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        return self._files.transaction_index
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The newest timestamp, -1 if there is none. After opening, the last entry of the time index tells it."""
+        return self._newest_batch()[0]
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the first batch that has it."""
+        return self._newest_batch()[1]
+
+    def _newest_batch(self) -> tuple[int, int]:
+        if self._newest is None:
+            self._newest = self.time_index.last_entry
+        return self._newest
+
+    @property
+    def largest_timestamp_ms(self) -> int:
+        """By which retention goes: the newest record's, or when the file was last written if records have none."""
+        newest_ms = self.max_timestamp_ms
+        return newest_ms if newest_ms >= 0 else self.modified_ms
+
+    @property
+    def modified_ms(self) -> int:
+        return self._files.modified_ms
+
+    @property
+    def first_batch_timestamp_ms(self) -> int | None:
+        """The newest timestamp of the first batch; None without a batch, or if it has none."""
+        if self._first_batch_timestamp_ms is None and self._size:
+            for _, header in self.iter_headers(chunk_bytes=1024):
+                self._first_batch_timestamp_ms = header.max_timestamp_ms
+                break
+        found_ms = self._first_batch_timestamp_ms
+        return None if found_ms is None or found_ms < 0 else found_ms
+
+    def should_roll(
+        self,
+        *,
+        batch_size: int,
+        last_offset: int,
+        max_timestamp_ms: int,
+        now_ms: int,
+        segment_bytes: int,
+        segment_ms: int,
+        jitter_ms: int,
+    ) -> bool:
+        """Whether batches of that size, offset and time belong into the next segment.
+
+        Time is measured between timestamps, from the first batch on; by the clock since the segment was made where the
+        first batch has none.
+        """
+        size = self._size
+        if size > segment_bytes - batch_size:
+            return True
+        if size:
+            first_ms = self.first_batch_timestamp_ms
+            waited_ms = now_ms - self.created_ms if first_ms is None else max_timestamp_ms - first_ms
+            if waited_ms > segment_ms - jitter_ms:
+                return True
+        return self.offset_index.is_full or self.time_index.is_full or not self._takes_offset(last_offset)
+
+    def _takes_offset(self, offset: int) -> bool:
+        return 0 <= offset - self.base_offset <= MAX_INT32
+
+    def _refuse_offset(self, offset: int) -> SegmentOverflowError:
+        return SegmentOverflowError(f"{self.path}: offset {offset} is not within 2^31 of the base offset")
+
+    # Appending.
+
+    def append(self, data: Buffer, *, last_offset: int, max_timestamp_ms: int, offset_of_max_timestamp: int) -> None:
+        """Whole valid batches that come after all others, in one write."""
+        size = len(data)
+        if not size:
+            return
+        position = self._size
+        if not self._takes_offset(last_offset):
+            raise self._refuse_offset(last_offset)
+        if position + size > MAX_INT32:
+            raise SegmentOverflowError(f"{self.path}: {size} bytes more than its {position} do not fit in 2^31")
+        # Before anything is written: these may have to open a file.
+        indexed = self.offset_index.last_position
+        self._newest_batch()
+        log = self._files.log
+        try:
+            if log.size() != position:
+                log.truncate(position)  # a former append failed, and so did cutting it off
+            log.append(data)
+        except OSError:
+            with suppress(OSError):
+                log.truncate(position)
+            raise
+        self._files.mark_unsynced()
+        self._size = position + size
+        first_size = int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX_SIZE], "big") + LENGTH_PREFIX_SIZE
+        if first_size == size or position + size - indexed <= self._index_interval_bytes:
+            self._note(position, last_offset, max_timestamp_ms, offset_of_max_timestamp)
+        else:
+            self._note_each(data, position)
+
+    def _note_each(self, data: Buffer, position: int) -> None:
+        at, size = 0, len(data)
+        while at < size:
+            header = segment_scan.header_at(data, at, size - at, position + at)
+            self._note(position + at, header.last_offset, header.max_timestamp_ms, header.last_offset)
+            at += header.size_in_bytes
+
+    def _note(self, position: int, last_offset: int, max_timestamp_ms: int, offset_of_max_timestamp: int) -> None:
+        """Remembers the newest timestamp, and makes index entries if the last ones are an interval away."""
+        newest = self._newest_batch()
+        if max_timestamp_ms > newest[0]:
+            self._newest = newest = (max_timestamp_ms, offset_of_max_timestamp)
+        offset_index, time_index = self._files.offset_index, self._files.time_index
+        if position - offset_index.last_position <= self._index_interval_bytes:
+            return
+        if offset_index.is_full or time_index.is_full:
+            return  # in the middle of an append: the next one rolls
+        # Very old logs may have offsets that fall: those are found by the entry before.
+        if last_offset > offset_index.last_offset or not offset_index.entry_count:
+            offset_index.append(last_offset, position)
+            if newest[1] >= time_index.last_entry[1]:
+                time_index.maybe_append(*newest)
+
+    def become_active(self) -> None:
+        """Makes the last segment of a reopened log ready to grow: preallocated indexes get their real size."""
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    def become_inactive(self) -> None:
+        """Completes the indexes of a segment that will not grow any more, and lets go of them. Nothing is synced."""
+        self._add_last_time_entry()
+        self._files.release_indexes()
+
+    def _add_last_time_entry(self) -> None:
+        newest = self._newest
+        if newest is None:
+            return  # it would be taken from there
+        last_ms, last_offset = self.time_index.last_entry
+        if newest[0] > last_ms and newest[1] >= last_offset:
+            self.time_index.maybe_append(*newest, even_if_full=True)
+
+    # Reading.
+
+    def read(
+        self, offset: int, max_bytes: int, *, max_position: int | None = None, min_one: bool = True
+    ) -> SegmentRead | None:
+        """The bytes from the batch on that holds the offset, or is the next after it; None if there is no such batch.
+
+        At most `max_bytes`, which may end in the middle of a batch, and never beyond `max_position`; with `min_one` the
+        whole first batch, however large.
+        """
+        found = self._find(offset, 0)
+        if found is None:
+            return None
+        position, batch_size, base_offset = found
+        end = self._size if max_position is None else min(max_position, self._size)
+        if min_one and batch_size > max_bytes:
+            max_bytes = batch_size
+        size = min(max_bytes, max(end - position, 0))
+        return SegmentRead(FileSlice(self._files.log, position, size), base_offset, position, batch_size)
+
+    def position_of(self, offset: int, start_position: int = 0) -> tuple[int, int] | None:
+        """Position and size of the first batch whose last offset is at least this one.
+
+        `start_position` is where a batch begins that is known not to come behind it.
+        """
+        found = self._find(offset, start_position)
+        return None if found is None else found[:2]
+
+    def _find(self, offset: int, start_position: int) -> tuple[int, int, int] | None:
+        indexed_offset, indexed = self.offset_index.lookup(offset)
+        try:
+            found = segment_scan.find_offset(self._files.log, max(indexed, start_position), self._size, offset)
+        except RecordError as error:
+            if indexed and error.position == indexed:
+                raise self._refuse_entry(indexed_offset, indexed) from error
+            raise self._refuse(error) from error
+        if found is not None and indexed and found[0] == indexed and found[2] > indexed_offset:
+            raise self._refuse_entry(indexed_offset, indexed)
+        return found
+
+    def _refuse_entry(self, offset: int, position: int) -> CorruptIndexError:
+        path = self._files.offset_index.path
+        return CorruptIndexError(path, f"offset {offset} is not at byte {position} of the log; rebuild the index")
+
+    def _refuse(self, error: RecordError) -> CorruptRecordsError:
+        return CorruptRecordsError(f"{self.path}: {error}")
+
+    def offset_behind(self, position: int, size: int) -> int | None:
+        """An offset that is surely not within that many bytes from the position on; None if the index has none."""
+        return self.offset_index.offset_behind(position + size)
+
+    def offset_for_timestamp(self, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
+        """Timestamp and offset of the first record that is not older, and not before the starting offset."""
+        indexed_offset = self.time_index.lookup(timestamp_ms)[1]
+        position = self.offset_index.lookup(max(indexed_offset, starting_offset))[1]
+        for found, header in self.iter_headers(position):
+            if header.max_timestamp_ms < timestamp_ms:
+                continue
+            data = self.log.read_at(found, header.size_in_bytes)
+            try:
+                records = decode_batch(data) if header.magic == MAGIC_V2 else MessageView(data).records()
+            except RecordError as error:
+                raise self._refuse(error.located(position=found, base_offset=header.base_offset)) from error
+            for record in records:
+                if record.timestamp_ms >= timestamp_ms and record.offset >= starting_offset:
+                    return record.timestamp_ms, record.offset
+        return None
+
+    def read_next_offset(self) -> int:
+        """The offset behind the last record, or the base offset. Reads the headers behind the last index entry."""
+        next_offset = self.base_offset
+        for _, header in self.iter_headers(self.offset_index.last_position):
+            next_offset = header.next_offset
+        return next_offset
+
+    def iter_headers(
+        self, position: int = 0, *, chunk_bytes: int = segment_scan.CHUNK_BYTES
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each whole batch, from a position on at which one begins.
+
+        See `segment_scan` for the headers of old messages.
+        """
+        try:
+            yield from segment_scan.iter_headers(self.log, position, self._size, chunk_bytes=chunk_bytes)
+        except RecordError as error:
+            raise self._refuse(error) from error
+
+    # Repairing and shortening.
+
+    def recover(self, on_batch: Callable[[BatchHeader, memoryview], None] | None = None) -> int:
+        """Reads the whole log, cuts it before the first batch that is not whole and valid, and makes the indexes anew.
+        Returns the bytes cut off.
+
+        `on_batch` is given header and bytes of each batch of magic 2; it has to fill the transaction index, which then
+        begins empty. Without it that index keeps what it has about the records that stay.
+        """
+        self._files.offset_index.clear()
+        self.time_index.clear()
+        if on_batch:
+            self.transaction_index.clear()
+        self._newest = (NO_TIMESTAMP, self.base_offset)
+        self._first_batch_timestamp_ms = None
+        end, next_offset = 0, self.base_offset
+        batches = segment_scan.iter_batches(self.log, 0, self._size)
+        while True:
+            try:
+                position, header, data = next(batches)
+            except (RecordError, StopIteration):
+                break
+            last_offset = header.last_offset
+            if not self._takes_offset(last_offset):
+                raise self._refuse_offset(last_offset)
+            self._note(position, last_offset, header.max_timestamp_ms, last_offset)
+            end, next_offset = position + header.size_in_bytes, last_offset + 1
+            if on_batch and header.magic >= MAGIC_V2:
+                on_batch(header, data)
+        self._files.mark_unsynced()
+        cut = self._size - end
+        if cut:
+            self.log.truncate(end)
+            self._size = end
+        self.transaction_index.truncate_to(next_offset)
+        self._add_last_time_entry()
+        self.offset_index.write()
+        self.time_index.write()
+        return cut
+
+    def check_indexes(self) -> None:
+        """Raises `CorruptIndexError` for indexes that contradict themselves or the log, as far as their ends tell."""
+        index = self._files.offset_index
+        index.check()
+        self.time_index.check()
+        self.transaction_index.check()
+        if index.entry_count:
+            offset, position = index.last_offset, index.last_position
+            if not segment_scan.has_batch_of(self.log, position, self._size, self.base_offset, offset):
+                raise self._refuse_entry(offset, position)
+
+    def truncate_to(self, offset: int) -> int:
+        """Drops the batch that holds the offset and all behind it. Returns the bytes cut off."""
+        found = self._find(offset, 0)
+        return self._cut(self._size if found is None else found[0], offset)
+
+    def cut_to_size(self, size: int) -> int:
+        """Takes back what was appended since the log had that size. Returns the bytes cut off."""
+        if self.log.size() > self._size:
+            self.log.truncate(self._size)  # an append failed, and so did cutting it off
+        if size >= self._size:
+            return 0
+        self.offset_index.drop_beyond(size)
+        offset = self.base_offset
+        for position, header in self.iter_headers(self.offset_index.last_position):
+            if position >= size:
+                break
+            offset = header.next_offset
+        return self._cut(size, offset)
+
+    def _cut(self, size: int, next_offset: int) -> int:
+        # The indexes first: a crash then leaves too few entries, never wrong ones.
+        self.offset_index.truncate_to(next_offset)
+        self.time_index.truncate_to(next_offset)
+        self.transaction_index.truncate_to(next_offset)
+        self.offset_index.write()
+        self.time_index.write()
+        cut = self._size - size
+        if cut:
+            self._files.mark_unsynced()
+            self.log.truncate(size)
+            self._size = size
+        if not size:
+            self.created_ms = self._clock.now_ms()
+            self._first_batch_timestamp_ms = None
+        self._newest = self._find_newest()
+        return cut
+
+    def _find_newest(self) -> tuple[int, int]:
+        newest = self.time_index.last_entry
+        for _, header in self.iter_headers(self.offset_index.lookup(newest[1])[1]):
+            if header.max_timestamp_ms > newest[0]:
+                newest = header.max_timestamp_ms, header.last_offset
+        return newest
+
+    # Keeping and leaving.
+
+    def flush(self) -> None:
+        """Makes everything survive a power cut. Any thread may call it; what is appended meanwhile may be left out."""
+        self._files.sync()
+
+    def release_indexes(self) -> None:
+        """Gives their maps and memory back; they come again when they are needed."""
+        self._files.release_indexes()
+
+    def close(self) -> None:
+        """Completes the indexes, syncs what was not synced, and lets go of all files."""
+        self._add_last_time_entry()
+        self._files.close()
+
+    def abandon(self) -> None:
+        """Lets go of all files without writing: for a disk that failed."""
+        self._files.abandon()
+
+    def rename_suffix(self, old: str, new: str) -> None:
+        """Gives all files another suffix. Open files stay open; the folder is not synced."""
+        self._files.rename_suffix(old, new)
+
+    def relocate(self, directory: Path) -> None:
+        """The folder was renamed, with everything in it."""
+        self._files.relocate(directory)
+
+    def delete(self) -> None:
+        """Removes all files."""
+        self._files.delete()

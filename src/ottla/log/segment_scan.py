@@ -1,0 +1,219 @@
+"""Walks through the batches of a log file, by their headers or whole, without holding more than a chunk in memory.
+
+A file may hold messages of magic 0 and 1 from before an upgrade. They get a header too: base offset and last offset are
+both the message's own (for a wrapper the last one inside), the timestamps both its timestamp, which for a wrapper is
+the newest inside; there is no producer and no epoch, and the record count of a wrapper is not known (-1).
+
+`end` bounds the walk and stands for the end of the file. A batch that reaches beyond it is torn: walks by headers end
+before it, as Kafka's do; `iter_batches` raises `TruncatedBatchError`. Any other nonsense is a `RecordError` with the
+position in the file.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from crc32c import crc32c
+
+from ottla.base.disk import File
+from ottla.records.batch import HEADER, BatchHeader
+from ottla.records.errors import (
+    BatchLengthError,
+    CorruptBatchError,
+    RecordError,
+    TruncatedBatchError,
+    UnknownMagicError,
+)
+from ottla.records.layout import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_AT,
+    MAGIC_V0,
+    MAGIC_V1,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    ByteBuffer,
+)
+
+CHUNK_BYTES: Final = 1024 * 1024
+_WINDOW_BYTES: Final = 8 * 1024
+"""For look-ups: an index interval and a little more, which is where most of them end."""
+
+_STEP = struct.Struct(">qi4xb6xi")
+"""Of a header only base offset, length, magic and last offset delta."""
+_PREFIX = struct.Struct(">qi4xb")
+_OLD = struct.Struct(">qiIbB")
+_TIMESTAMP = struct.Struct(">18xq")
+_OLD_SIZES: Final = {MAGIC_V0: 26, MAGIC_V1: 34}
+_SHORTEST_LENGTH: Final = 14
+_SHORTEST_V2: Final = HEADER_SIZE - LENGTH_PREFIX_SIZE
+
+
+def header_at(buffer: ByteBuffer, at: int, available: int, position: int) -> BatchHeader:
+    """The header of the batch at `at`; the file has `available` bytes from there on, of which the buffer holds at least
+    those of the header. `position` is where that is in the file, for errors."""
+    if available >= HEADER_SIZE:
+        header = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, at))
+        if header[3] == MAGIC_V2 and _SHORTEST_V2 <= header[1] <= available - LENGTH_PREFIX_SIZE:
+            return header
+    return _old_header_at(buffer, at, available, position)
+
+
+def _old_header_at(buffer: ByteBuffer, at: int, available: int, position: int) -> BatchHeader:
+    if available <= MAGIC_AT:
+        raise TruncatedBatchError(f"{available} bytes are too few for a batch", position=position)
+    offset, length, magic = _PREFIX.unpack_from(buffer, at)
+    size = length + LENGTH_PREFIX_SIZE
+    if length < _SHORTEST_LENGTH:
+        _refuse_length(length, position, offset)
+    if size > available:
+        raise TruncatedBatchError(
+            f"it is {size} bytes long, of which {available} are there", position=position, base_offset=offset
+        )
+    if magic not in _OLD_SIZES:
+        if magic == MAGIC_V2:
+            _refuse_length(length, position, offset)
+        raise UnknownMagicError(f"magic {magic} is none of 0, 1, 2", position=position, base_offset=offset)
+    if size < _OLD_SIZES[magic]:
+        _refuse_length(length, position, offset)
+    _, _, crc, _, attributes = _OLD.unpack_from(buffer, at)
+    timestamp_ms: int = NO_TIMESTAMP if magic == MAGIC_V0 else _TIMESTAMP.unpack_from(buffer, at)[0]
+    compressed = attributes & COMPRESSION_MASK
+    return BatchHeader(
+        base_offset=offset,
+        length=length,
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=magic,
+        crc=crc,
+        attributes=compressed | (attributes & TIMESTAMP_TYPE_BIT if magic == MAGIC_V1 else 0),
+        last_offset_delta=0,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=-1 if compressed else 1,
+    )
+
+
+def _refuse_length(length: int, position: int, offset: int) -> NoReturn:
+    raise BatchLengthError(f"no batch has length {length}", position=position, base_offset=offset)
+
+
+def iter_headers(
+    file: File, position: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch. The records of a batch that reaches beyond the chunk are not read."""
+    while end - position > MAGIC_AT:
+        buffer = file.read_at(position, min(chunk_bytes, end - position))
+        start, size = position, len(buffer)
+        enough = min(HEADER_SIZE, end - position)
+        if size < enough:
+            return  # the file is shorter than it should be
+        at = 0
+        while size - at >= enough:
+            available = end - start - at
+            try:
+                header = header_at(buffer, at, available, start + at)
+            except TruncatedBatchError:
+                return
+            yield start + at, header
+            at += header[1] + LENGTH_PREFIX_SIZE
+            enough = min(HEADER_SIZE, available - header[1] - LENGTH_PREFIX_SIZE)
+            if enough <= MAGIC_AT:
+                return
+        position = start + at
+
+
+def iter_batches(
+    file: File, position: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, header and bytes of each batch, its CRC checked. The bytes stay good for as long as they are held."""
+    wanted = chunk_bytes
+    while position < end:
+        buffer = file.read_at(position, min(wanted, end - position))
+        view, start, size = memoryview(buffer), position, len(buffer)
+        if size < min(wanted, end - position):
+            end = position + size  # the file is shorter than it should be
+        wanted = chunk_bytes
+        at = 0
+        while at < size:
+            if size - at < HEADER_SIZE and start + size < end:
+                break
+            header = header_at(buffer, at, end - start - at, start + at)
+            behind = at + header[1] + LENGTH_PREFIX_SIZE
+            if behind > size:
+                wanted = max(chunk_bytes, behind - at)
+                break
+            data = view[at:behind]
+            check_crc(header, data, start + at)
+            yield start + at, header, data
+            at = behind
+        position = start + at
+
+
+def check_crc(header: BatchHeader, data: memoryview, position: int) -> None:
+    """Raises `CorruptBatchError` if the bytes of a whole batch, of any magic, are not what they were."""
+    crc = crc32c(data[ATTRIBUTES_AT:]) if header[3] == MAGIC_V2 else zlib.crc32(data[MAGIC_AT:])
+    if crc != header[4]:
+        raise CorruptBatchError(
+            f"its CRC is {header[4]:#010x}, its bytes have {crc:#010x}", position=position, base_offset=header[0]
+        )
+
+
+def find_offset(
+    file: File, position: int, end: int, offset: int, *, window_bytes: int = _WINDOW_BYTES
+) -> tuple[int, int, int] | None:
+    """Position, size and base offset of the first batch that reaches to the offset or beyond; None if none does.
+
+    The hot path of reading: one read of a window, and of each header only what is needed to step on.
+    """
+    unpack = _STEP.unpack_from
+    while end - position >= HEADER_SIZE:
+        buffer = file.read_at(position, min(window_bytes, end - position))
+        last_at = len(buffer) - HEADER_SIZE
+        if last_at < 0:
+            return None
+        at = 0
+        while at <= last_at:
+            base_offset, length, magic, last_offset_delta = unpack(buffer, at)
+            if magic != MAGIC_V2 or length < _SHORTEST_V2:
+                try:
+                    header = header_at(buffer, at, end - position - at, position + at)
+                except TruncatedBatchError:
+                    return None
+                length, last_offset_delta = header.length, header.last_offset_delta
+            size = length + LENGTH_PREFIX_SIZE
+            if base_offset + last_offset_delta >= offset:
+                return (position + at, size, base_offset) if position + at + size <= end else None
+            at += size
+        position += at
+        window_bytes = min(window_bytes * 2, CHUNK_BYTES)
+    # Fewer bytes than a header of today: an old message perhaps.
+    for found, header in iter_headers(file, position, end):
+        if header.last_offset >= offset:
+            return found, header.size_in_bytes, header.base_offset
+    return None
+
+
+def has_batch_of(file: File, position: int, end: int, first_offset: int, last_offset: int) -> bool:
+    """Whether a batch begins at the position whose offsets lie within: what an index entry promises."""
+    size = min(HEADER_SIZE, end - position)
+    buffer = file.read_at(position, max(size, 0))
+    if len(buffer) < size:
+        return False
+    try:
+        header = header_at(buffer, 0, end - position, position)
+    except RecordError:
+        return False
+    return first_offset <= header.base_offset and header.last_offset <= last_offset

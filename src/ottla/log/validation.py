@@ -1,0 +1,264 @@
+"""Batches before they are appended: checked, and made the log's own.
+
+All of it is per batch, from headers. Records are looked at only where a topic's config cannot be kept otherwise: keys
+on a compacted topic, a bound on how old a record may be. A batch is patched where it lies; it is copied only when its
+codec or its format must change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.base.disk import Buffer
+from ottla.log.append_origin import AppendOrigin
+from ottla.log.config import LogConfig
+from ottla.log.errors import (
+    CorruptRecordsError,
+    InvalidRecordsError,
+    InvalidTimestampError,
+    RecordTooLargeError,
+)
+from ottla.log.producer_state import DuplicateBatch
+from ottla.records import (
+    BatchHeader,
+    BatchView,
+    Compression,
+    RecordError,
+    TimestampType,
+    compress,
+    convert_to_v2,
+    decode_batch,
+    decompress,
+    iter_batches,
+)
+from ottla.records.layout import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LENGTH_AT,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_AT,
+    MAGIC_V2,
+)
+from ottla.records.varint import read_varint, read_varlong
+
+NO_TIMESTAMP: Final = -1
+MAX_DECOMPRESSED_BYTES: Final = 2**31 - 1
+_NO_LIMIT_MS: Final = 2**63 - 1
+
+
+@dataclass(slots=True)
+class AppendInfo:
+    """What is appended: the batches' headers, and what follows from them."""
+
+    headers: tuple[BatchHeader, ...]
+    valid_bytes: int
+    """Without the piece of a batch that a fetch may end in."""
+    first_offset: int = -1
+    last_offset: int = -1
+    max_timestamp_ms: int = NO_TIMESTAMP
+    offset_of_max_timestamp: int = -1
+    """The last offset of the batch with the newest record."""
+    log_append_time_ms: int = NO_TIMESTAMP
+    log_start_offset: int = -1
+    offsets_monotonic: bool = True
+    is_duplicate: bool = False
+
+    @property
+    def last_offset_of_first_batch(self) -> int:
+        return self.headers[0].last_offset
+
+    @classmethod
+    def of(cls, headers: tuple[BatchHeader, ...], valid_bytes: int) -> AppendInfo:
+        info = cls(headers, valid_bytes)
+        previous = -1
+        for header in headers:
+            last = header.last_offset
+            if header.max_timestamp_ms > info.max_timestamp_ms:
+                info.max_timestamp_ms, info.offset_of_max_timestamp = header.max_timestamp_ms, last
+            info.offsets_monotonic &= last > previous
+            previous = last
+        if headers:
+            info.first_offset, info.last_offset = headers[0].base_offset, previous
+        return info
+
+    def of_duplicate(self, duplicate: DuplicateBatch, log_start_offset: int) -> AppendInfo:
+        """What the producer is told who sent this before."""
+        return AppendInfo(
+            self.headers,
+            self.valid_bytes,
+            first_offset=duplicate.first_offset,
+            last_offset=duplicate.last_offset,
+            log_append_time_ms=duplicate.timestamp_ms if self.log_append_time_ms >= 0 else NO_TIMESTAMP,
+            log_start_offset=log_start_offset,
+            is_duplicate=True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedBatches:
+    """Batches that may be written as they are."""
+
+    data: Buffer
+    info: AppendInfo
+
+
+def analyse(data: Buffer, origin: AppendOrigin) -> AppendInfo:
+    """The headers of the batches, whose bytes are sound: lengths, magic, CRC. A follower's last may be cut off."""
+    headers = []
+    valid_bytes = 0
+    try:
+        for batch in iter_batches(data, partial_tail=origin is AppendOrigin.REPLICATION):
+            headers.append(batch.validate())
+            valid_bytes += batch.size_in_bytes
+    except RecordError as error:
+        raise CorruptRecordsError(str(error)) from error
+    return AppendInfo.of(tuple(headers), valid_bytes)
+
+
+def has_old_magic(data: Buffer) -> bool:
+    """Whether the first batch is a message set of magic 0 or 1."""
+    return len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC_V2
+
+
+def validate_and_assign(
+    data: Buffer, *, next_offset: int, now_ms: int, config: LogConfig, leader_epoch: int, origin: AppendOrigin
+) -> ValidatedBatches:
+    """Checks what a leader is asked to append and gives it offsets from `next_offset` on, the epoch, and, where the
+    topic says so, the time and the codec. Patches the given buffer when it can be written to."""
+    if has_old_magic(data):
+        data = _converted(data)
+    elif isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
+        data = bytearray(data)
+    info = analyse(data, origin)
+    for header in info.headers:
+        _check_batch(header, config, origin, now_ms)
+    if config.compression is not None and any(header.compression != config.compression for header in info.headers):
+        data = b"".join(_recompressed(batch, config) for batch in iter_batches(data))
+        data = bytearray(data)
+    position = 0
+    offset = next_offset
+    appended = []
+    stamp = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    for index, batch in enumerate(iter_batches(data)):
+        if config.compacts and origin is AppendOrigin.CLIENT:
+            _check_keys(batch)
+        if config.timestamp_before_max_ms != _NO_LIMIT_MS and not stamp:
+            _check_age(batch, now_ms, config.timestamp_before_max_ms)
+        batch.assign_offset(offset)
+        batch.assign_leader_epoch(leader_epoch)
+        if stamp:
+            batch.assign_max_timestamp(TimestampType.LOG_APPEND_TIME, now_ms)
+        header = batch.header
+        appended.append(header)
+        offset = header.next_offset
+        position += batch.size_in_bytes
+        if index == 0 and position == len(data):
+            break
+    result = AppendInfo.of(tuple(appended), position)
+    if stamp:
+        result.log_append_time_ms = now_ms
+    return ValidatedBatches(data, result)
+
+
+def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
+    if header.size_in_bytes > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"a batch of {header.size_in_bytes} bytes is larger than max.message.bytes, {config.max_message_bytes}"
+        )
+    if header.max_timestamp_ms > now_ms + config.timestamp_after_max_ms and not config.timestamp_type:
+        raise InvalidTimestampError(
+            f"timestamp {header.max_timestamp_ms} is {header.max_timestamp_ms - now_ms} ms in the future; "
+            f"message.timestamp.after.max.ms allows {config.timestamp_after_max_ms}"
+        )
+    if origin is not AppendOrigin.CLIENT:
+        return
+    if header.is_control:
+        raise InvalidRecordsError("clients may not write control records")
+    if header.attributes & DELETE_HORIZON_BIT:
+        raise InvalidRecordsError("clients may not set a delete horizon")
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        raise InvalidTimestampError("clients may not send timestamps as the broker's")
+    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
+        raise InvalidRecordsError(
+            f"a batch of {header.record_count} records has last offset delta {header.last_offset_delta}"
+        )
+    if header.base_offset != 0:
+        raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {header.base_offset}")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecordsError(f"producer {header.producer_id} sends sequence number {header.base_sequence}")
+
+
+def _converted(data: Buffer) -> bytearray:
+    """Old message sets as batches; each begins at offset 0, as clients send them now."""
+    try:
+        batches = convert_to_v2(data)
+    except RecordError as error:
+        raise CorruptRecordsError(str(error)) from error
+    for batch in batches:
+        BatchView(batch).assign_offset(0)
+    return bytearray(b"".join(batches))
+
+
+def _payload(batch: BatchView) -> Buffer:
+    """The records, decompressed."""
+    header = batch.header
+    start = batch.position + HEADER_SIZE
+    records = memoryview(batch.buffer)[start : batch.position + batch.size_in_bytes]
+    if header.compression is Compression.NONE:
+        return records
+    return decompress(header.compression, records, max_bytes=MAX_DECOMPRESSED_BYTES)
+
+
+def _recompressed(batch: BatchView, config: LogConfig) -> bytearray:
+    """The same records under the topic's codec: their bytes stay, only what is around them changes."""
+    codec = config.compression
+    if codec is None or batch.compression == codec:
+        return bytearray(memoryview(batch.buffer)[batch.position : batch.position + batch.size_in_bytes])
+    try:
+        records = _payload(batch)
+    except RecordError as error:
+        raise CorruptRecordsError(str(error)) from error
+    if codec is not Compression.NONE:
+        records = compress(codec, records, config.compression_level)
+    result = bytearray(memoryview(batch.buffer)[batch.position : batch.position + HEADER_SIZE])
+    result += records
+    attributes = batch.attributes & ~COMPRESSION_MASK | codec
+    result[LENGTH_AT : LENGTH_AT + 4] = (len(result) - LENGTH_PREFIX_SIZE).to_bytes(4, "big")
+    result[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = attributes.to_bytes(2, "big")
+    BatchView(result).refresh_crc()
+    return result
+
+
+def _check_keys(batch: BatchView) -> None:
+    """A compacted topic keeps the last record of each key, so each record needs one. Only lengths are read."""
+    try:
+        records = _payload(batch)
+        at = 0
+        for index in range(batch.record_count):
+            size, at = read_varint(records, at)
+            end = at + size
+            _, at = read_varlong(records, at + 1)
+            _, at = read_varint(records, at)
+            key_size, _ = read_varint(records, at)
+            if key_size < 0:
+                reason = f"record {index} has no key, and the topic is compacted by key"
+                raise InvalidRecordsError(reason, record_index=index)
+            at = end
+    except (RecordError, IndexError) as error:
+        raise CorruptRecordsError(str(error)) from error
+
+
+def _check_age(batch: BatchView, now_ms: int, before_max_ms: int) -> None:
+    try:
+        records = decode_batch(batch, verify_crc=False, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+    except RecordError as error:
+        raise CorruptRecordsError(str(error)) from error
+    for record in records:
+        if record.timestamp_ms >= 0 and now_ms - record.timestamp_ms > before_max_ms:
+            raise InvalidTimestampError(
+                f"timestamp {record.timestamp_ms} is {now_ms - record.timestamp_ms} ms in the past; "
+                f"message.timestamp.before.max.ms allows {before_max_ms}"
+            )
