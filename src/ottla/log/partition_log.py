@@ -199,7 +199,7 @@ class PartitionLog:
             now_ms=self.clock.now_ms(),
             segment_bytes=config.segment_bytes,
             segment_ms=config.segment_ms,
-            jitter_ms=self._jitter_ms(active),
+            jitter_ms=self._jitter_ms(active) if config.segment_jitter_ms else 0,
         ):
             # A follower's batch may leave a gap behind the log's end (compaction made it): a new segment begins where
             # the batch does, so that relative offsets stay small.
@@ -209,7 +209,7 @@ class PartitionLog:
     def _jitter_ms(self, segment: Segment) -> int:
         """Spreads the rolls of many partitions. Drawn from the segment's name, so that a restart does not change it."""
         limit_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return crc32(f"{self.partition}@{segment.base_offset}".encode()) % limit_ms if limit_ms else 0
+        return crc32(f"{self.partition}@{segment.base_offset}".encode()) % limit_ms
 
     def roll(self, base_offset: int | None = None) -> Segment:
         """Closes the active segment and begins a new one at the log's end."""

@@ -7,8 +7,11 @@ codec or its format must change.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
 
 from ottla.base.disk import Buffer
 from ottla.log.append_origin import AppendOrigin
@@ -26,17 +29,20 @@ from ottla.records import (
     Compression,
     RecordError,
     TimestampType,
+    TruncatedBatchError,
     compress,
     convert_to_v2,
     decode_batch,
     decompress,
     iter_batches,
+    read_header,
 )
 from ottla.records.layout import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
+    LEADER_EPOCH_AT,
     LENGTH_AT,
     LENGTH_PREFIX_SIZE,
     MAGIC_AT,
@@ -47,6 +53,8 @@ from ottla.records.varint import read_varint, read_varlong
 NO_TIMESTAMP: Final = -1
 MAX_DECOMPRESSED_BYTES: Final = 2**31 - 1
 _NO_LIMIT_MS: Final = 2**63 - 1
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
 
 
 @dataclass(slots=True)
@@ -72,6 +80,10 @@ class AppendInfo:
 
     @classmethod
     def of(cls, headers: tuple[BatchHeader, ...], valid_bytes: int) -> AppendInfo:
+        if len(headers) == 1:  # every produce request of a client
+            header = headers[0]
+            last = header.base_offset + header.last_offset_delta
+            return cls(headers, valid_bytes, header.base_offset, last, header.max_timestamp_ms, last)
         info = cls(headers, valid_bytes)
         previous = -1
         for header in headers:
@@ -97,8 +109,7 @@ class AppendInfo:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ValidatedBatches:
+class ValidatedBatches(NamedTuple):
     """Batches that may be written as they are."""
 
     data: Buffer
@@ -107,15 +118,28 @@ class ValidatedBatches:
 
 def analyse(data: Buffer, origin: AppendOrigin) -> AppendInfo:
     """The headers of the batches, whose bytes are sound: lengths, magic, CRC. A follower's last may be cut off."""
+    headers, valid_bytes = _sound_headers(data, origin)
+    return AppendInfo.of(headers, valid_bytes)
+
+
+def _sound_headers(data: Buffer, origin: AppendOrigin) -> tuple[tuple[BatchHeader, ...], int]:
     headers = []
-    valid_bytes = 0
+    position, size = 0, len(data)
+    view = memoryview(data)
     try:
-        for batch in iter_batches(data, partial_tail=origin is AppendOrigin.REPLICATION):
-            headers.append(batch.validate())
-            valid_bytes += batch.size_in_bytes
+        while position < size:
+            header = read_header(data, position)
+            end = position + header.length + LENGTH_PREFIX_SIZE
+            if crc32c(view[position + ATTRIBUTES_AT : end]) != header.crc:
+                BatchView(data, position).validate()  # raises: it has the words
+            headers.append(header)
+            position = end
+    except TruncatedBatchError as error:
+        if origin is not AppendOrigin.REPLICATION:
+            raise CorruptRecordsError(str(error)) from error
     except RecordError as error:
         raise CorruptRecordsError(str(error)) from error
-    return AppendInfo.of(tuple(headers), valid_bytes)
+    return tuple(headers), position
 
 
 def has_old_magic(data: Buffer) -> bool:
@@ -132,35 +156,37 @@ def validate_and_assign(
         data = _converted(data)
     elif isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         data = bytearray(data)
-    info = analyse(data, origin)
-    for header in info.headers:
+    headers, _ = _sound_headers(data, origin)
+    for header in headers:
         _check_batch(header, config, origin, now_ms)
-    if config.compression is not None and any(header.compression != config.compression for header in info.headers):
-        data = b"".join(_recompressed(batch, config) for batch in iter_batches(data))
-        data = bytearray(data)
-    position = 0
-    offset = next_offset
-    appended = []
-    stamp = config.timestamp_type is TimestampType.LOG_APPEND_TIME
-    for index, batch in enumerate(iter_batches(data)):
-        if config.compacts and origin is AppendOrigin.CLIENT:
+    if config.compression is not None and any(header.compression != config.compression for header in headers):
+        data = bytearray(b"".join(_recompressed(batch, config) for batch in iter_batches(data)))
+        headers = tuple(batch.header for batch in iter_batches(data))
+    stamped = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if config.compacts and origin is AppendOrigin.CLIENT:
+        for batch in iter_batches(data):
             _check_keys(batch)
-        if config.timestamp_before_max_ms != _NO_LIMIT_MS and not stamp:
+    if config.timestamp_before_max_ms != _NO_LIMIT_MS and not stamped:
+        for batch in iter_batches(data):
             _check_age(batch, now_ms, config.timestamp_before_max_ms)
-        batch.assign_offset(offset)
-        batch.assign_leader_epoch(leader_epoch)
-        if stamp:
+    position, offset = 0, next_offset
+    assigned = []
+    for header in headers:
+        _INT64.pack_into(data, position, offset)
+        _INT32.pack_into(data, position + LEADER_EPOCH_AT, leader_epoch)
+        if stamped:
+            batch = BatchView(data, position)
             batch.assign_max_timestamp(TimestampType.LOG_APPEND_TIME, now_ms)
-        header = batch.header
-        appended.append(header)
-        offset = header.next_offset
-        position += batch.size_in_bytes
-        if index == 0 and position == len(data):
-            break
-    result = AppendInfo.of(tuple(appended), position)
-    if stamp:
-        result.log_append_time_ms = now_ms
-    return ValidatedBatches(data, result)
+            header = batch.header
+        else:
+            header = tuple.__new__(BatchHeader, (offset, header[1], leader_epoch, *header[3:]))
+        assigned.append(header)
+        position += header[1] + LENGTH_PREFIX_SIZE
+        offset += header.last_offset_delta + 1
+    info = AppendInfo.of(tuple(assigned), position)
+    if stamped:
+        info.log_append_time_ms = now_ms
+    return ValidatedBatches(data, info)
 
 
 def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
