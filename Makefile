@@ -52,10 +52,10 @@ bench: setup  ## ours beside its peers, in one run
 	$(BIN)/python bench/records.py
 	$(BIN)/python bench/compression.py
 
-FRAMES ?= 1000000
-fuzz: setup  ## a million mutated frames, and as many mutated batches (FRAMES=…)
-	cd tests && ../$(BIN)/python -m fuzz.wire --frames $(FRAMES)
-	cd tests && ../$(BIN)/python -m fuzz.records --batches $(FRAMES)
+COUNT ?= 1000000
+fuzz: setup  ## a million mutated frames, and as many mutated batches (COUNT=…)
+	cd tests && ../$(BIN)/python -m fuzz.wire --count $(COUNT)
+	cd tests && ../$(BIN)/python -m fuzz.records --count $(COUNT)
 
 golden: setup  ## capture the golden bytes anew from real clients and brokers
 	$(BIN)/python tools/kafka_artifacts.py

@@ -1,4 +1,4 @@
-"""Mutated record batches against every reader of them: `python -m fuzz.records --batches 1000000`.
+"""Mutated record batches against every reader of them: `python -m fuzz.records`.
 
 The plain codec and the kernels must agree: the same records, or a `RecordError` from both. Half of the batches get
 their CRC repaired after the damage, so that what lies behind it is reached; old message sets are read by
@@ -7,14 +7,12 @@ their CRC repaired after the damage, so that what lies behind it is reached; old
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 
+from fuzz import driver
 from fuzz.mutation import mutate
 from ottla.records import (
     BatchOptions,
@@ -122,32 +120,11 @@ def check(data: bytes) -> str:
     return "read"
 
 
-def run(seed: int, batches: int, *, progress: bool = False) -> Counter[str]:
+def run(seed: int, batches: int) -> Counter[str]:
     """How often each outcome came."""
     source = random.Random(seed)
-    outcomes: Counter[str] = Counter()
-    for number, data in enumerate(islice(mutated(source, corpus(source)), batches), start=1):
-        try:
-            outcomes[check(data)] += 1
-        except Exception as error:
-            error.add_note(f"seed {seed}, batch {number}: {data.hex()}")
-            raise
-        if progress and number % 50_000 == 0:
-            sys.stderr.write(f"\r{number:,} of {batches:,} batches")
-            sys.stderr.flush()
-    return outcomes
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Read mutated batches with every reader; stop at any disagreement.")
-    parser.add_argument("--batches", type=int, default=1_000_000, help="how many (default: a million)")
-    parser.add_argument("--seed", type=int, default=None, help="where the damage comes from (default: a new one)")
-    options = parser.parse_args()
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
-    sys.stdout.write(f"seed {seed}\n")
-    outcomes = run(seed, options.batches, progress=True)
-    sys.stdout.write("\n" + "".join(f"{count:>9,}  {outcome}\n" for outcome, count in outcomes.most_common()))
+    return driver.fuzz(seed, batches, mutated(source, corpus(source)), check, bytes.hex)
 
 
 if __name__ == "__main__":
-    main()
+    driver.main("batches", run)

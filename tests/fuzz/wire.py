@@ -1,4 +1,4 @@
-"""Mutated frames against the wire codec: `python -m fuzz.wire --frames 1000000`.
+"""Mutated frames against the wire codec: `python -m fuzz.wire`.
 
 Each frame is read by the compiled codec and by the plain one. They must agree: the same value, or a `ProtocolError`
 from both; and what was read can be written. Anything else that is raised ends the run with the seed and the frame.
@@ -6,13 +6,11 @@ from both; and what was read can be written. Anything else that is raised ends t
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 
+from fuzz import driver
 from fuzz.mutation import mutate
 from ottla.wire import codec, plain
 from ottla.wire.errors import ProtocolError
@@ -64,33 +62,17 @@ def check(message: type[Message], version: int, data: bytes) -> str:
     raise AssertionError(f"compiled reads {value!r}, plain says {expected_error!r}")
 
 
-def run(seed: int, frames: int, *, progress: bool = False) -> Counter[str]:
+def describe(case: Case) -> str:
+    message, version, data = case
+    return f"{message.__name__} v{version}: {data.hex()}"
+
+
+def run(seed: int, frames: int) -> Counter[str]:
     """How often each outcome came."""
     source = random.Random(seed)
-    outcomes: Counter[str] = Counter()
-    seeds = corpus(source, each=3)
-    for number, (message, version, data) in enumerate(islice(mutated(source, seeds), frames), start=1):
-        try:
-            outcomes[check(message, version, data)] += 1
-        except Exception as error:
-            error.add_note(f"seed {seed}, frame {number}: {message.__name__} v{version}: {data.hex()}")
-            raise
-        if progress and number % 50_000 == 0:
-            sys.stderr.write(f"\r{number:,} of {frames:,} frames")
-            sys.stderr.flush()
-    return outcomes
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Read mutated frames with both codecs; stop at any disagreement.")
-    parser.add_argument("--frames", type=int, default=1_000_000, help="how many (default: a million)")
-    parser.add_argument("--seed", type=int, default=None, help="where the damage comes from (default: a new one)")
-    options = parser.parse_args()
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
-    sys.stdout.write(f"seed {seed}\n")
-    outcomes = run(seed, options.frames, progress=True)
-    sys.stdout.write("\n" + "".join(f"{count:>9,}  {outcome}\n" for outcome, count in outcomes.most_common()))
+    cases = mutated(source, corpus(source, each=3))
+    return driver.fuzz(seed, frames, cases, lambda case: check(*case), describe)
 
 
 if __name__ == "__main__":
-    main()
+    driver.main("frames", run)
