@@ -2,8 +2,8 @@
 
 The last segment of a log is its active one, the only one that grows. Batches follow each other without gaps in the
 file, offsets rise, and none is further than 2^31 from the base offset. What the indexes say is a function of the log
-file: appending, recovering and reopening all make the same entries, one for the first batch that begins more than an
-index interval behind the last indexed one.
+file: appending and recovering make the same entries, one for the first batch that begins more than an index interval
+behind the last indexed one; and closing adds the newest timestamp to the time index if that lacks it.
 
 Nothing is opened or read before it is needed: making a segment of existing files asks only for the log's size.
 
@@ -310,9 +310,13 @@ class Segment:
             if indexed and error.position == indexed:
                 raise self._refuse_entry(indexed_offset, indexed) from error
             raise self._refuse(error) from error
-        if found is not None and indexed and found[0] == indexed and found[2] > indexed_offset:
-            raise self._refuse_entry(indexed_offset, indexed)
+        if indexed and (found is None or (found[0] == indexed and found[2] > indexed_offset)):
+            self._check_entry(indexed_offset, indexed)
         return found
+
+    def _check_entry(self, offset: int, position: int) -> None:
+        if not segment_scan.has_batch_of(self.log, position, self._size, self.base_offset, offset):
+            raise self._refuse_entry(offset, position)
 
     def _refuse_entry(self, offset: int, position: int) -> CorruptIndexError:
         path = self._files.offset_index.path
@@ -408,9 +412,7 @@ class Segment:
         self.time_index.check()
         self.transaction_index.check()
         if index.entry_count:
-            offset, position = index.last_offset, index.last_position
-            if not segment_scan.has_batch_of(self.log, position, self._size, self.base_offset, offset):
-                raise self._refuse_entry(offset, position)
+            self._check_entry(index.last_offset, index.last_position)
 
     def truncate_to(self, offset: int) -> int:
         """Drops the batch that holds the offset and all behind it. Returns the bytes cut off."""
