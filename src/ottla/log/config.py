@@ -6,6 +6,7 @@ A topic's own setting comes first, then the broker's setting of the same meaning
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,12 +20,20 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _WEEK_MS: Final = 7 * _DAY_MS
 
+_REPLICA = re.compile(r"\d+:\d+")
+
 _BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
 
 
 def _gzip_level(value: int) -> str | None:
     return None if value == -1 or 1 <= value <= 9 else f"{value} is neither -1 (the codec's choice) nor between 1 and 9"
+
+
+def _replicas(values: tuple[str, ...]) -> str | None:
+    if not values or values == ("*",) or all(_REPLICA.fullmatch(value) for value in values):
+        return None
+    return f"{','.join(values)!r} is neither a list of partition:broker pairs nor *"
 
 
 TOPIC_CONFIG: Final = ConfigSchema(
@@ -60,6 +69,7 @@ TOPIC_CONFIG: Final = ConfigSchema(
             _LIST,
             (),
             "Replicas whose fetching is slowed, as partition:broker pairs, or *.",
+            _replicas,
         ),
         ConfigKey(
             "index.interval.bytes", _INT, 4096, "About how many bytes lie between two entries of an index.", at_least(0)
@@ -69,6 +79,7 @@ TOPIC_CONFIG: Final = ConfigSchema(
             _LIST,
             (),
             "Replicas whose serving is slowed, as partition:broker pairs, or *.",
+            _replicas,
         ),
         ConfigKey(
             "local.retention.bytes",
@@ -180,7 +191,7 @@ TOPIC_CONFIG: Final = ConfigSchema(
     ],
 )
 
-_SCALED: Final = {
+BROKER_SCALED: Final = {
     # A topic's key: the broker's keys of the same meaning, the finest unit first, with their unit.
     "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", _HOUR_MS)),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
@@ -314,7 +325,7 @@ def _either(limit_ms: int, older_limit_ms: int) -> int:
 def _from_broker(broker: Mapping[str, str]) -> dict[str, str]:
     """What a broker's settings say in a topic's keys."""
     found = {key: broker[synonym] for key, synonym in BROKER_SYNONYMS.items() if synonym in broker}
-    for key, synonyms in _SCALED.items():
+    for key, synonyms in BROKER_SCALED.items():
         for synonym, unit_ms in synonyms:
             if synonym in broker:
                 found[key] = _scaled(synonym, broker[synonym], unit_ms)
