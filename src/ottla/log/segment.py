@@ -251,10 +251,11 @@ class Segment:
         if offset_index.is_full or time_index.is_full:
             return  # in the middle of an append: the next one rolls
         # Very old logs may have offsets that fall: those are found by the entry before.
-        if last_offset > offset_index.last_offset or not offset_index.entry_count:
+        if last_offset > offset_index.last_offset:
             offset_index.append(last_offset, position)
-            if newest[1] >= time_index.last_entry[1]:
-                time_index.maybe_append(*newest)
+            last = time_index.last_entry
+            if newest[0] > last[0] and newest[1] >= last[1]:
+                time_index.maybe_append(newest[0], newest[1])
 
     def become_active(self) -> None:
         """Makes the last segment of a reopened log ready to grow: preallocated indexes get their real size."""

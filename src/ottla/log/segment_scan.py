@@ -46,6 +46,7 @@ from ottla.records.layout import (
 )
 
 CHUNK_BYTES: Final = 1024 * 1024
+_FIRST_CHUNK_BYTES: Final = 64 * 1024
 _WINDOW_BYTES: Final = 8 * 1024
 """For look-ups: an index interval and a little more, which is where most of them end."""
 
@@ -113,14 +114,16 @@ def _refuse_length(length: int, position: int, offset: int) -> NoReturn:
 def iter_headers(
     file: File, position: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch. The records of a batch that reaches beyond the chunk are not read."""
+    """Position and header of each whole batch. Reads at most `chunk_bytes` at once, and less the larger batches are: of
+    large ones little more than the headers."""
+    wanted = min(chunk_bytes, _FIRST_CHUNK_BYTES)
     while end - position > MAGIC_AT:
-        buffer = file.read_at(position, min(chunk_bytes, end - position))
+        buffer = file.read_at(position, min(wanted, end - position))
         start, size = position, len(buffer)
         enough = min(HEADER_SIZE, end - position)
         if size < enough:
             return  # the file is shorter than it should be
-        at = 0
+        at, previous = 0, position
         while size - at >= enough:
             available = end - start - at
             try:
@@ -128,11 +131,14 @@ def iter_headers(
             except TruncatedBatchError:
                 return
             yield start + at, header
+            previous = start + at
             at += header[1] + LENGTH_PREFIX_SIZE
             enough = min(HEADER_SIZE, available - header[1] - LENGTH_PREFIX_SIZE)
             if enough <= MAGIC_AT:
                 return
         position = start + at
+        is_large = position - previous > size // 4
+        wanted = max(wanted // 4, HEADER_SIZE) if is_large else min(wanted * 4, chunk_bytes)
 
 
 def iter_batches(

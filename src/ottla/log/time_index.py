@@ -51,7 +51,7 @@ class TimeIndex(IndexFile):
     @property
     def is_full(self) -> bool:
         """But for the place that is kept for the end."""
-        return self.entry_count >= self.max_entries - 1
+        return len(self._entries()) >= (self.max_entries - 1) * 12
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
         """Timestamp and offset of the last entry that is not newer; without one no timestamp and the base offset."""
@@ -78,7 +78,7 @@ class TimeIndex(IndexFile):
         """
         data = self._growing()
         last_ms, last_offset = self._last
-        if not even_if_full and self.is_full:
+        if self.is_full and not even_if_full:
             raise ValueError(f"{self.path}: full, with {self.max_entries} entries; roll the segment")
         if data and (offset < last_offset or timestamp_ms < last_ms):
             raise ValueError(
