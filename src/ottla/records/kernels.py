@@ -248,12 +248,12 @@ def read_varlong(at: int, end: int) -> tuple[int, int]:
     folded = byte & 0x7F
     shift = 7
     while byte >= 0x80:
-        if at >= end or shift > 63:
+        if at >= end:
             return 0, BEYOND
         byte = load_byte(at)
         at += 1
         if shift == 63 and byte > 1:
-            return 0, BEYOND
+            return 0, BEYOND  # More bits than 64, or one byte more to come.
         folded |= (byte & 0x7F) << shift
         shift += 7
     return ((folded >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(folded & 1), at

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.records import column_reader
@@ -38,11 +38,23 @@ from ottla.records.errors import (
     UnknownCompressionError,
     UnknownMagicError,
 )
-from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LENGTH_AT, MAGIC_AT, Compression, TimestampType
+from ottla.records.layout import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    BASE_TIMESTAMP_AT,
+    CRC_AT,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    MAGIC_AT,
+    RECORD_COUNT_AT,
+    Compression,
+    TimestampType,
+)
 from ottla.records.plain import BatchOptions, decode_batch, encode_batch
 from ottla.records.record import Record
 
-EXAMPLES = settings(deadline=None, max_examples=150)
+EXAMPLES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
 CELLS = st.none() | st.binary(max_size=40) | st.binary(min_size=130, max_size=140)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3).map(tuple)
@@ -53,7 +65,7 @@ STAMPS = st.integers(-1, 2**45)
 def record_lists(draw: st.DrawFn, *, gaps: bool = False, min_size: int = 0) -> list[Record]:
     """Records with offsets from 0 on, some left out where compaction may have been."""
     records: list[Record] = []
-    offset = draw(st.integers(0, 3)) if gaps else 0
+    offset = draw(st.integers(0, 200)) if gaps else 0
     for key, value, headers, stamp in draw(
         st.lists(st.tuples(CELLS, CELLS, HEADERS | st.just(()), STAMPS), min_size=min_size, max_size=12)
     ):
@@ -351,7 +363,7 @@ def outcome(read: Callable[[bytes, Reading], Any], data: bytes, reading: Reading
         return type(error), str(error)
 
 
-@settings(deadline=None, max_examples=600)
+@settings(EXAMPLES, max_examples=600)
 @given(broken_batches())
 def test_what_is_broken_is_refused_in_the_words_of_the_plain_codec(batch: bytes) -> None:
     intact = bytes(encode_batch([Record(0, 0, b"k", b"v")]))
@@ -360,6 +372,32 @@ def test_what_is_broken_is_refused_in_the_words_of_the_plain_codec(batch: bytes)
     assert outcome(decode_records, data, reading) == outcome(plainly, data, reading)
     if isinstance(outcome(plainly, data, reading), tuple):
         assert outcome(decode_columns, data, reading) == outcome(plainly, data, reading)
+
+
+def with_header(at: int, layout: str, number: int, *records: Record) -> bytes:
+    """A batch of these records with one field of its header changed."""
+    batch = encode_batch(records, keep_offsets=True)
+    struct.pack_into(layout, batch, at, number)
+    return sealed(batch)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        with_header(LAST_OFFSET_DELTA_AT, ">i", 4, Record(0, 0, None, None), Record(5, 0, None, None)),
+        with_header(LAST_OFFSET_DELTA_AT, ">i", -1, Record(0, 0, None, None)),
+        with_header(BASE_OFFSET_AT, ">q", 2**63 - 1, Record(0, 0, None, None), Record(1, 0, None, None)),
+        with_header(BASE_TIMESTAMP_AT, ">q", 2**63 - 1, Record(0, 0, None, None), Record(1, 1, None, None)),
+        with_header(BASE_TIMESTAMP_AT, ">q", -(2**63), Record(0, 1, None, None), Record(1, 0, None, None)),
+        with_header(RECORD_COUNT_AT, ">i", 3, Record(0, 0, None, None), Record(1, 0, None, None)),
+        with_header(RECORD_COUNT_AT, ">i", 1, Record(0, 0, None, None), Record(1, 0, None, None)),
+        with_header(RECORD_COUNT_AT, ">i", -1, Record(0, 0, None, None)),
+    ],
+)
+def test_a_header_that_does_not_fit_its_records_is_refused(batch: bytes) -> None:
+    refusal = outcome(plainly, batch, Reading())
+    assert isinstance(refusal, tuple)
+    assert outcome(decode_records, batch, Reading()) == refusal
 
 
 def corrupt(batch: bytearray) -> None:
@@ -380,8 +418,8 @@ def no_length(batch: bytearray) -> None:
 
 
 def one_more_record(batch: bytearray) -> None:
-    struct.pack_into(">i", batch, 57, 2)
-    struct.pack_into(">i", batch, 23, 1)
+    struct.pack_into(">i", batch, RECORD_COUNT_AT, 2)
+    struct.pack_into(">i", batch, LAST_OFFSET_DELTA_AT, 1)
     sealed(batch)
 
 

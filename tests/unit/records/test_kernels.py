@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ottla.records import kernels
@@ -230,6 +230,13 @@ def test_varints_are_written_as_by_the_plain_codec(memory: Memory, number: int) 
 
 @EXAMPLES
 @given(st.binary(min_size=1, max_size=12) | numbers(64).map(lambda number: _varlong(number)))
+@example(b"\xff\xff\xff\xff\x0f")
+@example(b"\xff\xff\xff\xff\x10")
+@example(b"\x80\x80\x80\x80\x80\x00")
+@example(b"\xff" * 9 + b"\x01")
+@example(b"\xff" * 9 + b"\x02")
+@example(b"\x80" * 10 + b"\x00")
+@example(b"\x80" * 10)
 def test_varints_are_read_as_by_the_plain_codec(memory: Memory, data: bytes) -> None:
     address = memory.add(data)
     for ours, plain in ((kernels.read_varint, read_varint), (kernels.read_varlong, read_varlong)):
@@ -256,6 +263,19 @@ def _varlong(number: int) -> bytes:
         lambda low: b"\xf4" + bytes([0x80 | low >> 12, 0x80 | low >> 6 & 0x3F, 0x80 | low & 0x3F])
     )
 )
+@example(b"\xc1\xbf")
+@example(b"\xe0\x9f\xbf")
+@example(b"\xe0\xa0\x80")
+@example(b"\xed\x9f\xbf")
+@example(b"\xed\xa0\x80")
+@example(b"\xf0\x8f\xbf\xbf")
+@example(b"\xf0\x90\x80\x80")
+@example(b"\xf4\x8f\xbf\xbf")
+@example(b"\xf4\x90\x80\x80")
+@example(b"\xf5\x80\x80\x80")
+@example(b"\xe2\x82")
+@example(b"\xf0\x9f\x98\x28")
+@example(b"\xe2\x82\xc0")
 def test_utf8_is_what_python_takes_for_it(memory: Memory, data: bytes) -> None:
     try:
         data.decode()
