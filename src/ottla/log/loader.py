@@ -236,4 +236,6 @@ class _Loader:
         cut = segment.recover(replay)
         for transaction in aborted:
             segment.transaction_index.append(transaction)
+        # So that the next segment's recovery begins here, and not at the log's start.
+        producers.take_snapshot(segment.read_next_offset())
         return cut
