@@ -81,6 +81,7 @@ class _Loader:
         self.partition = partition
         self.config = config
         self.options = options
+        self.epochs = LeaderEpochs(disk, directory)
         self.segment_options = SegmentOptions(
             index_interval_bytes=config.index_interval_bytes, max_index_bytes=config.segment_index_bytes, clock=clock
         )
@@ -106,9 +107,8 @@ class _Loader:
                 segment.delete()
             segments = [self.open(log_start)]
             next_offset = log_start
-        epochs = LeaderEpochs(self.disk, self.directory)
-        epochs.truncate_from_end(next_offset)
-        epochs.truncate_from_start(log_start)
+        self.epochs.truncate_from_end(next_offset)
+        self.epochs.truncate_from_start(log_start)
         log = PartitionLog(
             disk=self.disk,
             clock=self.clock,
@@ -120,7 +120,7 @@ class _Loader:
             next_offset=next_offset,
             recovery_point=min(recovery_point if not self.options.clean else next_offset, next_offset),
             producers=ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms),
-            epochs=epochs,
+            epochs=self.epochs,
             metadata=PartitionMetadata.load(self.disk, self.directory),
         )
         rebuild_producers(log, next_offset)
@@ -229,6 +229,10 @@ class _Loader:
         aborted: list[AbortedTransaction] = []
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
+            # A crash may have come between a batch of a new leader and the writing down of its epoch.
+            latest = self.epochs.latest_epoch
+            if header.leader_epoch > (-1 if latest is None else latest):
+                self.epochs.assign(header.leader_epoch, header.base_offset)
             transaction = producers.replay(header, lambda: batch)
             if transaction is not None:
                 aborted.append(transaction)
