@@ -7,7 +7,6 @@ acknowledged them, and each batch's header as Kafka's own dump tool reads it.
 from __future__ import annotations
 
 import json
-import re
 import sys
 import tempfile
 import time
@@ -18,10 +17,9 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from golden import scenarios
+from golden import scenarios, segment_dump
 from golden.kafka_process import (
     Broker,
-    dump_segments,
     kraft_broker,
     stop,
     zookeeper,
@@ -145,89 +143,14 @@ def _create_topics(broker: Broker, wanted: Iterable[Scenario]) -> None:
 
 # Reading what came to disk, by Kafka's own tool
 
-_BATCH = re.compile(
-    r"^baseOffset: (?P<base_offset>\d+) lastOffset: (?P<last_offset>\d+) count: (?P<count>\d+) "
-    r"baseSequence: (?P<base_sequence>-?\d+) lastSequence: -?\d+ producerId: (?P<producer_id>-?\d+) "
-    r"producerEpoch: (?P<producer_epoch>-?\d+) partitionLeaderEpoch: (?P<leader_epoch>-?\d+) "
-    r"isTransactional: (?P<transactional>\w+) isControl: (?P<control>\w+) deleteHorizonMs: (?P<horizon>\S+) "
-    r"position: (?P<position>\d+) (?P<time>CreateTime|LogAppendTime|NoTimestampType): (?P<max_timestamp_ms>-?\d+) "
-    r"size: (?P<size>\d+) magic: (?P<magic>\d) compresscodec: (?P<codec>\w+) crc: (?P<crc>\d+) isvalid: (?P<valid>\w+)"
-)
-_MESSAGE = re.compile(
-    r"^offset: (?P<last_offset>\d+) position: (?P<position>\d+) "
-    r"(?P<time>CreateTime|LogAppendTime|NoTimestampType): (?P<max_timestamp_ms>-?\d+) "
-    r"size: (?P<size>\d+) magic: (?P<magic>\d) compresscodec: (?P<codec>\w+) crc: (?P<crc>\d+) isvalid: (?P<valid>\w+)"
-)
-_MARKER = re.compile(
-    r"^\| offset: (?P<offset>\d+) \w+: (?P<timestamp_ms>\d+) .*"
-    r"endTxnMarker: (?P<kind>COMMIT|ABORT) coordinatorEpoch: (?P<epoch>\d+)"
-)
-
-
 Dump = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 """Batches and transaction markers."""
 
 
 def _dumped(broker: Broker, wanted: Iterable[Scenario]) -> dict[str, Dump]:
     segments = {_segment(broker, scenario): scenario.topic for scenario in wanted}
-    dumps = dump_segments(broker.version, list(segments))
-    return {topic: _parsed(segment, dumps[segment]) for segment, topic in segments.items()}
-
-
-def _parsed(segment: Path, dump: str) -> Dump:
-    batches: list[dict[str, Any]] = []
-    markers: list[dict[str, Any]] = []
-    for line in dump.splitlines():
-        if found := _BATCH.match(line):
-            if found["valid"] != "true":
-                raise RuntimeError(f"{segment}: Kafka's dump tool finds a batch not valid: {line}")
-            horizon = re.search(r"\d+", found["horizon"])
-            batches.append(
-                {
-                    name: int(found[name])
-                    for name in (
-                        "position",
-                        "size",
-                        "magic",
-                        "base_offset",
-                        "last_offset",
-                        "count",
-                        "base_sequence",
-                        "producer_id",
-                        "producer_epoch",
-                        "leader_epoch",
-                        "max_timestamp_ms",
-                        "crc",
-                    )
-                }
-                | {
-                    "codec": found["codec"].lower(),
-                    "timestamp_type": found["time"],
-                    "transactional": found["transactional"] == "true",
-                    "control": found["control"] == "true",
-                    "delete_horizon_ms": int(horizon[0]) if horizon else None,
-                }
-            )
-        elif found := _MESSAGE.match(line):
-            if found["valid"] != "true":
-                raise RuntimeError(f"{segment}: Kafka's dump tool finds a message not valid: {line}")
-            batches.append(
-                {
-                    name: int(found[name])
-                    for name in ("position", "size", "magic", "last_offset", "max_timestamp_ms", "crc")
-                }
-                | {"codec": found["codec"].lower(), "timestamp_type": found["time"]}
-            )
-        elif found := _MARKER.match(line):
-            markers.append(
-                {
-                    "offset": int(found["offset"]),
-                    "timestamp_ms": int(found["timestamp_ms"]),
-                    "commit": found["kind"] == "COMMIT",
-                    "coordinator_epoch": int(found["epoch"]),
-                }
-            )
-    return batches, markers
+    texts = segment_dump.dump(broker.version, list(segments)).texts
+    return {topic: segment_dump.batches_and_markers(segment, texts[segment]) for segment, topic in segments.items()}
 
 
 def _segment(broker: Broker, scenario: Scenario) -> Path:

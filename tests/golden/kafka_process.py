@@ -34,6 +34,16 @@ _QUIET = {
     "group.initial.rebalance.delay.ms": "0",
 }
 
+_LOGGING = {
+    "log4j.rootLogger": "WARN, out",
+    # What it does with the logs it finds.
+    "log4j.logger.kafka.log": "INFO",
+    "log4j.logger.org.apache.kafka.storage.internals": "INFO",
+    "log4j.appender.out": "org.apache.log4j.ConsoleAppender",
+    "log4j.appender.out.layout": "org.apache.log4j.PatternLayout",
+    "log4j.appender.out.layout.ConversionPattern": "%p %c: %m%n",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Broker:
@@ -47,6 +57,11 @@ class Broker:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def output(self) -> str:
+        """What it said since it was started last."""
+        return (self.data.parent / "output.log").read_text(encoding="utf-8", errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +84,11 @@ def free_port() -> int:
         return port
 
 
-def java_command(version: str, *arguments: str, heap_mb: int = 512) -> list[str]:
-    return ["java", f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1", "-cp", classpath(version), *arguments]
+def java_command(version: str, *arguments: str, heap_mb: int = 512, logging: Path | None = None) -> list[str]:
+    options = [f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1"]
+    if logging is not None:
+        options.append(f"-Dlog4j.configuration=file:{logging}")
+    return ["java", *options, "-cp", classpath(version), *arguments]
 
 
 def run_java(version: str, source: str, given: str) -> str:
@@ -124,7 +142,8 @@ def zookeeper_mode_broker(
             **settings,
         },
     )
-    process = _start(java_command("3.9.1", "kafka.Kafka", str(config)), place)
+    logging = _properties(place / "log4j.properties", _LOGGING)
+    process = _start(java_command("3.9.1", "kafka.Kafka", str(config), logging=logging), place)
     _wait_for_port(ports.listening, process, place)
     return Broker("3.9.1", ports.advertised, place / "data", process)
 
@@ -160,6 +179,12 @@ def kraft_broker(
     return Broker("4.3.1", ports.advertised, place / "data", process)
 
 
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Without a chance to finish anything, as a crash would."""
+    process.kill()
+    process.wait()
+
+
 def stop(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
@@ -168,20 +193,6 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def dump_segments(version: str, files: list[Path]) -> dict[Path, str]:
-    """What Kafka's own dump tool reads in log files: a decoder that is independent of ours."""
-    tool = "kafka.tools.DumpLogSegments" if version == "3.9.1" else "org.apache.kafka.tools.DumpLogSegments"
-    command = java_command(version, tool, "--print-data-log", "--files", ",".join(map(str, files)))
-    result = subprocess.run(command, check=True, capture_output=True, text=True, errors="replace")
-    if "Exception" in result.stderr:
-        raise RuntimeError(f"Kafka's dump tool failed:\n{result.stderr}")
-    dumps = {}
-    for section in result.stdout.split("Dumping ")[1:]:
-        name, _, dump = section.partition("\n")
-        dumps[Path(name)] = dump
-    return dumps
 
 
 def _properties(file: Path, settings: Mapping[str, str]) -> Path:
