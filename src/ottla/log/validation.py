@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from crc32c import crc32c
 
@@ -40,21 +40,26 @@ from ottla.records import (
 from ottla.records.layout import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
+    CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
-    LEADER_EPOCH_AT,
     LENGTH_AT,
     LENGTH_PREFIX_SIZE,
     MAGIC_AT,
     MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
 )
 from ottla.records.varint import read_varint, read_varlong
 
 NO_TIMESTAMP: Final = -1
 MAX_DECOMPRESSED_BYTES: Final = 2**31 - 1
 _NO_LIMIT_MS: Final = 2**63 - 1
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
+_NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
+# Looking a member up in its enumeration costs as much as a comparison.
+_CLIENT: Final = AppendOrigin.CLIENT
+_LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
+_PLACE = struct.Struct(">qii")
+"""Base offset, length and leader epoch: what a batch begins with, none of it within the CRC."""
 
 
 @dataclass(slots=True)
@@ -162,8 +167,8 @@ def validate_and_assign(
     if config.compression is not None and any(header.compression != config.compression for header in headers):
         data = bytearray(b"".join(_recompressed(batch, config) for batch in iter_batches(data)))
         headers = tuple(batch.header for batch in iter_batches(data))
-    stamped = config.timestamp_type is TimestampType.LOG_APPEND_TIME
-    if config.compacts and origin is AppendOrigin.CLIENT:
+    stamped = config.timestamp_type is _LOG_APPEND_TIME
+    if config.compacts and origin is _CLIENT:
         for batch in iter_batches(data):
             _check_keys(batch)
     if config.timestamp_before_max_ms != _NO_LIMIT_MS and not stamped:
@@ -172,17 +177,17 @@ def validate_and_assign(
     position, offset = 0, next_offset
     assigned = []
     for header in headers:
-        _INT64.pack_into(data, position, offset)
-        _INT32.pack_into(data, position + LEADER_EPOCH_AT, leader_epoch)
+        length = header[1]
+        _PLACE.pack_into(data, position, offset, length, leader_epoch)
         if stamped:
             batch = BatchView(data, position)
-            batch.assign_max_timestamp(TimestampType.LOG_APPEND_TIME, now_ms)
+            batch.assign_max_timestamp(_LOG_APPEND_TIME, now_ms)
             header = batch.header
         else:
-            header = tuple.__new__(BatchHeader, (offset, header[1], leader_epoch, *header[3:]))
+            header = tuple.__new__(BatchHeader, (offset, length, leader_epoch, *header[3:]))
         assigned.append(header)
-        position += header[1] + LENGTH_PREFIX_SIZE
-        offset += header.last_offset_delta + 1
+        position += length + LENGTH_PREFIX_SIZE
+        offset += header[6] + 1
     info = AppendInfo.of(tuple(assigned), position)
     if stamped:
         info.log_append_time_ms = now_ms
@@ -190,31 +195,34 @@ def validate_and_assign(
 
 
 def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
-    if header.size_in_bytes > config.max_message_bytes:
+    base_offset, length, _, _, _, attributes, last_delta, _, max_timestamp_ms, producer_id, _, sequence, count = header
+    if length > config.max_message_bytes - LENGTH_PREFIX_SIZE:
         raise RecordTooLargeError(
             f"a batch of {header.size_in_bytes} bytes is larger than max.message.bytes, {config.max_message_bytes}"
         )
-    if header.max_timestamp_ms > now_ms + config.timestamp_after_max_ms and not config.timestamp_type:
+    if max_timestamp_ms - now_ms > config.timestamp_after_max_ms and not config.timestamp_type:
         raise InvalidTimestampError(
-            f"timestamp {header.max_timestamp_ms} is {header.max_timestamp_ms - now_ms} ms in the future; "
+            f"timestamp {max_timestamp_ms} is {max_timestamp_ms - now_ms} ms in the future; "
             f"message.timestamp.after.max.ms allows {config.timestamp_after_max_ms}"
         )
-    if origin is not AppendOrigin.CLIENT:
+    if origin is not _CLIENT:
         return
+    if attributes & _NOT_FOR_CLIENTS:
+        _refuse_attributes(header)
+    if count < 1 or count != last_delta + 1:
+        raise InvalidRecordsError(f"a batch of {count} records has last offset delta {last_delta}")
+    if base_offset:
+        raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {base_offset}")
+    if producer_id >= 0 and sequence < 0:
+        raise InvalidRecordsError(f"producer {producer_id} sends sequence number {sequence}")
+
+
+def _refuse_attributes(header: BatchHeader) -> NoReturn:
     if header.is_control:
         raise InvalidRecordsError("clients may not write control records")
-    if header.attributes & DELETE_HORIZON_BIT:
+    if header.has_delete_horizon:
         raise InvalidRecordsError("clients may not set a delete horizon")
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        raise InvalidTimestampError("clients may not send timestamps as the broker's")
-    if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
-        raise InvalidRecordsError(
-            f"a batch of {header.record_count} records has last offset delta {header.last_offset_delta}"
-        )
-    if header.base_offset != 0:
-        raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {header.base_offset}")
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        raise InvalidRecordsError(f"producer {header.producer_id} sends sequence number {header.base_sequence}")
+    raise InvalidTimestampError("clients may not send timestamps as the broker's")
 
 
 def _converted(data: Buffer) -> bytearray:
