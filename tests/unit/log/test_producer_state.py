@@ -375,6 +375,11 @@ def test_late_transactions(log: Log, states: ProducerStates) -> None:
     assert not states.has_late_transaction(22 * minute_ms, 15 * minute_ms)
 
 
+def test_a_transaction_without_a_timestamp_is_never_late(log: Log, states: ProducerStates) -> None:
+    log.append(data(1, sequence=0, transactional=True, timestamp_ms=0))
+    assert not states.has_late_transaction(10**12, 0)
+
+
 # --- several batches at once ----------------------------------------------------------------------------------------
 
 
@@ -388,6 +393,12 @@ def test_an_append_is_checked_as_a_whole_before_anything_changes(log: Log) -> No
     assert picture(log.states) == before
     log.append(data(1, sequence=1), data(2, sequence=0), data(1, sequence=2), data(1, sequence=3))
     assert [batch.last_offset for batch in log.states.entries[1].batches] == [0, 1, 3, 4]
+
+
+def test_an_unknown_producer_may_leave_gaps_within_its_first_append(log: Log) -> None:
+    log.append(data(1, sequence=5), data(1, sequence=9))
+    with pytest.raises(OutOfOrderSequenceError, match="a new epoch begins with sequence 0"):
+        log.append(data(2, sequence=5), data(2, epoch=1, sequence=6))
 
 
 def test_a_duplicate_among_several_answers_for_all(log: Log) -> None:
