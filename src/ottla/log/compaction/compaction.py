@@ -1,0 +1,304 @@
+"""One pass of compaction over one log: planned and applied by the thread that owns the log, run by another.
+
+    owner                              worker
+    Compaction(cleanable, …)
+                                       clean_next ─▶ a group of closed segments, written anew as one `.cleaned` segment
+    apply(group)                       …and so on, until it returns None
+    CleanedOffsets.set(end_offset)
+
+A group is swapped in before the next one is cleaned, so no more than a segment is on disk twice. The order of groups
+matters: what a later group drops, a tombstone say, may be dropped because an earlier one has no more to do with it.
+
+The swap survives a crash at every step. `.cleaned` files are worthless. They are synced, then renamed to `.swap`:
+from the moment all of them have that name the new segment counts, and the loader finishes what follows: old segments
+are renamed to `.deleted`, the new one loses its suffix. Where the new one ends before the last old one did, a crash
+may bring the last old ones back: they hold nothing but what newer records have replaced.
+
+The worker reads through files that it opened itself, so that the owner may close, truncate or delete segments
+meanwhile: the group is then not applied, and the pass is over. `cancel` ends it sooner.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from ottla.base.disk import File
+from ottla.log.compaction.options import CleanerOptions
+from ottla.log.compaction.selection import Cleanable
+from ottla.log.compaction.throttle import Throttle
+from ottla.log.compaction.transactions import TransactionTracker
+from ottla.log.errors import LogError
+from ottla.log.names import CLEANED, OFFSET_INDEX, SEGMENT_SUFFIXES, SWAP, TIME_INDEX, segment_name
+from ottla.log.segment import Segment, SegmentOptions
+from ottla.log.transaction_index import AbortedTransaction
+from ottla.records.layout import MAX_INT32
+
+if TYPE_CHECKING:
+    from ottla.log.compaction.chunks import Chunk
+    from ottla.log.compaction.offset_map import OffsetMap
+    from ottla.log.compaction.rewriter import Rewriter
+
+
+class CompactionCancelledError(LogError):
+    """The pass was ended: its log has changed under it, or the broker stops."""
+
+
+@runtime_checkable
+class KeepsTimes(Protocol):
+    """A disk that can be told when a file was last written."""
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSegment:
+    """A closed segment as it was when the pass was planned."""
+
+    segment: Segment
+    base_offset: int
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedGroup:
+    """Old segments, and the one that takes their place."""
+
+    old: tuple[SourceSegment, ...]
+    new: Segment
+
+
+@dataclass(slots=True)
+class CompactionStatistics:
+    """What a pass did, so far."""
+
+    mapped_bytes: int = 0
+    mapped_keys: int = 0
+    map_utilization: float = 0.0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keyless_records: int = 0
+    mapping_s: float = 0.0
+    copying_s: float = 0.0
+
+
+class Compaction:
+    """See the module. Making one is the plan: it copies all that the worker needs to know of the log."""
+
+    def __init__(self, cleanable: Cleanable, options: CleanerOptions, throttle: Throttle) -> None:
+        log = cleanable.log
+        self.log = log
+        self.partition = log.partition
+        self.first_dirty_offset = cleanable.first_dirty_offset
+        self.statistics = CompactionStatistics()
+        self._until_offset = cleanable.first_uncleanable_offset
+        self._options = options
+        self._throttle = throttle
+        self._cancelled = threading.Event()
+        self._disk = log.disk
+        self._clock = log.clock
+        self._directory = log.directory
+        self._config = log.config
+        self._log_start_offset = log.log_start_offset
+        self._now_ms = log.clock.now_ms()
+        self._segments = log.segments
+        self._sources = [
+            SourceSegment(segment, segment.base_offset, segment.path, segment.size)
+            for segment in self._segments[:-1]
+            if segment.base_offset < self._until_offset
+        ]
+        entries = log.producers.entries.values()
+        self._last_offsets = tuple(entry.last_offset for entry in entries if entry.last_offset >= 0)
+        self._marker_epochs = {entry.producer_id: entry.producer_epoch for entry in entries if entry.last_offset < 0}
+        self._offsets: OffsetMap | None = None
+        self._rewriter: Rewriter | None = None
+        self._groups: Iterator[tuple[SourceSegment, ...]] = iter(())
+        self._unsettled = False
+
+    @property
+    def end_offset(self) -> int:
+        """Below it, once every group is applied, no key is there twice."""
+        return self.first_dirty_offset if self._offsets is None else self._offsets.until_offset
+
+    def cancel(self) -> None:
+        """Lets the worker end soon, with `CompactionCancelledError`. Any thread may call it."""
+        self._cancelled.set()
+
+    def _check(self) -> None:
+        if self._cancelled.is_set():
+            raise CompactionCancelledError(f"{self.partition}: compaction was cancelled")
+
+    # The worker's.
+
+    def clean_next(self) -> CleanedGroup | None:
+        """Writes the next group anew, to be applied by the owner before this is called again; None after the last one.
+
+        Whatever it raises, it leaves no files behind that a restart would not remove.
+        """
+        self._check()
+        if self._unsettled:
+            self._disk.sync_directory(self._directory)
+            self._unsettled = False
+        rewriter = self._rewriter if self._rewriter is not None else self._begin()
+        group = next(self._groups, None)
+        if group is None:
+            return None
+        started_s = self._clock.monotonic_s()
+        new = self._write_group(group, rewriter)
+        totals, statistics = rewriter.totals, self.statistics
+        statistics.copying_s += self._clock.monotonic_s() - started_s
+        statistics.bytes_read, statistics.bytes_written = totals.bytes_read, totals.bytes_written
+        statistics.records_read, statistics.records_kept = totals.records_read, totals.records_kept
+        statistics.keyless_records = totals.keyless_records
+        return CleanedGroup(group, new)
+
+    def _begin(self) -> Rewriter:
+        from ottla.log.compaction.rewriter import LastRecords, Rewriter  # From here on numba is loaded.
+
+        started_s = self._clock.monotonic_s()
+        offsets = self._map_keys()
+        self.statistics.mapping_s = self._clock.monotonic_s() - started_s
+        self.statistics.mapped_keys = offsets.key_count
+        self.statistics.map_utilization = offsets.utilization
+        self._offsets = offsets
+        sources = [source for source in self._sources if source.base_offset < offsets.until_offset]
+        self._groups = iter(self._grouped(sources))
+        self._rewriter = Rewriter(
+            offsets,
+            TransactionTracker(self._aborted(0)),
+            LastRecords(self._last_offsets, self._marker_epochs),
+            now_ms=self._now_ms,
+            delete_retention_ms=self._config.delete_retention_ms,
+        )
+        return self._rewriter
+
+    def _map_keys(self) -> OffsetMap:
+        from ottla.log.compaction.offset_map import OffsetMap
+
+        options = self._options
+        offsets = OffsetMap(options.dedupe_buffer_bytes, options.load_factor, self.first_dirty_offset)
+        ends = [source.base_offset for source in self._sources[1:]] + [self._until_offset]
+        first = 0
+        while first < len(ends) and ends[first] <= self.first_dirty_offset:
+            first += 1
+        transactions = TransactionTracker(self._aborted(first))
+        for source, end in zip(self._sources[first:], ends[first:], strict=True):
+            for chunk in self._chunks(source):
+                self.statistics.mapped_bytes += chunk.size
+                if not self._map_chunk(chunk, offsets, transactions):
+                    return offsets
+            offsets.pass_over(end)
+        return offsets
+
+    def _map_chunk(self, chunk: Chunk, offsets: OffsetMap, transactions: TransactionTracker) -> bool:
+        """Whether all keys of the chunk went in."""
+        from ottla.log.compaction.rewriter import drop_unmapped
+
+        drop_unmapped(chunk, transactions, self.first_dirty_offset)
+        for first, table in chunk.runs():
+            entered = offsets.add(table, self.first_dirty_offset)
+            if entered < 0:
+                chunk.refuse(first - 1 - entered)
+            if entered < len(table):
+                return False
+        return True
+
+    def _aborted(self, first: int) -> list[AbortedTransaction]:
+        """The aborted transactions that reach into the sources from that one on. Their markers may stand behind
+        them."""
+        found: list[AbortedTransaction] = []
+        for segment in self._segments[first:]:
+            some, complete = segment.transaction_index.collect(self._log_start_offset, self._until_offset)
+            found += some
+            if complete:
+                break
+        return found
+
+    def _chunks(self, source: SourceSegment) -> Iterator[Chunk]:
+        from ottla.log.compaction.chunks import read_chunks
+
+        file: File = self._disk.open(source.path)
+        try:
+            for chunk in read_chunks(file, source.size, self._options.io_buffer_bytes):
+                self._check()
+                self._throttle.spend(chunk.size)
+                yield chunk
+        finally:
+            file.close()
+
+    def _grouped(self, sources: list[SourceSegment]) -> Iterator[tuple[SourceSegment, ...]]:
+        """Neighbours that together are no larger than one segment may be: so segments do not shrink for ever."""
+        ends = [source.base_offset for source in self._sources[1:]] + [self._until_offset]
+        limits = (self._config.segment_bytes, self._config.segment_index_bytes, self._config.segment_index_bytes)
+        group: list[SourceSegment] = []
+        sizes = [0, 0, 0]
+        for source, end in zip(sources, ends, strict=False):
+            added = [source.size, self._index_size(source, OFFSET_INDEX), self._index_size(source, TIME_INDEX)]
+            together = [size + more for size, more in zip(sizes, added, strict=True)]
+            fits = all(size <= limit for size, limit in zip(together, limits, strict=True))
+            if group and not (fits and (source.size == 0 or end - 1 - group[0].base_offset <= MAX_INT32)):
+                yield tuple(group)
+                group, together = [], added
+            group.append(source)
+            sizes = together
+        if group:
+            yield tuple(group)
+
+    def _index_size(self, source: SourceSegment, suffix: str) -> int:
+        path = self._directory / segment_name(source.base_offset, suffix)
+        return self._disk.size(path) if self._disk.exists(path) else 0
+
+    def _write_group(self, group: tuple[SourceSegment, ...], rewriter: Rewriter) -> Segment:
+        base_offset = group[0].base_offset
+        self._remove_cleaned(base_offset)
+        options = SegmentOptions(
+            index_interval_bytes=self._config.index_interval_bytes,
+            max_index_bytes=self._config.segment_index_bytes,
+            clock=self._clock,
+        )
+        try:
+            new = Segment.open(self._disk, self._directory, base_offset, options, suffix=CLEANED)
+            for source in group:
+                for chunk in self._chunks(source):
+                    self._throttle.spend(rewriter.copy(chunk, new))
+            new.become_inactive()
+            new.flush()
+            # By its time, too, a segment tells its age: that of its youngest part.
+            if isinstance(self._disk, KeepsTimes):
+                self._disk.set_modified_ms(new.path, self._disk.modified_ms(group[-1].path))
+            self._check()
+        except BaseException:
+            with suppress(OSError):
+                self._remove_cleaned(base_offset)
+            raise
+        return new
+
+    def _remove_cleaned(self, base_offset: int) -> None:
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            self._disk.remove(self._directory / (segment_name(base_offset, suffix) + CLEANED))
+
+    # The owner's.
+
+    def apply(self, group: CleanedGroup) -> None:
+        """Puts the new segment in the place of the old ones; `CompactionCancelledError` if they are no longer there."""
+        log, new = self.log, group.new
+        present = {id(segment) for segment in log.segments}
+        for source in group.old:
+            if id(source.segment) not in present or source.segment.size != source.size:
+                self.cancel()
+                new.delete()
+                raise CompactionCancelledError(
+                    f"{self.partition}: segment {source.base_offset} was changed while it was compacted"
+                )
+        new.rename_suffix(CLEANED, SWAP)
+        self._disk.sync_directory(self._directory)
+        log.replace_segments([new], [source.segment for source in group.old])
+        new.rename_suffix(SWAP, "")
+        self._unsettled = True

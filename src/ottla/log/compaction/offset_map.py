@@ -1,0 +1,90 @@
+"""The last offset of each key, within a bound of memory: what decides which records stay.
+
+24 bytes a key: 128 bits of its hash and the offset. Two keys with one hash would count as the same; with 128 bits
+that does not happen. The table begins small and grows eightfold, so that a small pass costs little and stays in the
+caches. Old and new table together are within the bound when it grows, which leaves eight ninths of it for the last
+table. Used by one thread.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ottla.log.compaction import kernels
+from ottla.records.kernels import Int64s
+
+ENTRY_BYTES: Final = 24
+_GROWTH: Final = 8
+_SMALLEST_SLOTS: Final = 8192
+_FULL_ENOUGH: Final = 0.5
+"""A table that can still grow does so beyond this load: the emptier, the shorter the search."""
+
+
+class OffsetMap:
+    """See the module. `until_offset` is how far the records are entered."""
+
+    __slots__ = ("_entries", "_largest_slots", "_limit", "_progress")
+
+    def __init__(self, max_bytes: int, load_factor: float, first_offset: int) -> None:
+        slots = max_bytes // ENTRY_BYTES
+        if slots > _SMALLEST_SLOTS:
+            slots = slots * _GROWTH // (_GROWTH + 1)
+        self._largest_slots = slots
+        # One slot stays empty, so that every search ends.
+        self._limit = min(int(slots * load_factor), slots - 1)
+        if self._limit < 1:
+            raise ValueError(
+                f"{max_bytes} bytes hold no key at a load of {load_factor}: raise log.cleaner.dedupe.buffer.size"
+            )
+        while slots > _SMALLEST_SLOTS * _GROWTH:
+            slots //= _GROWTH
+        self._entries: Int64s = np.zeros((slots, 3), np.int64)
+        self._progress = np.zeros(3, np.int64)
+        self._progress[kernels.MAPPED_UNTIL] = first_offset
+
+    @property
+    def entries(self) -> Int64s:
+        """For the kernels."""
+        return self._entries
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self._entries.nbytes
+
+    @property
+    def key_count(self) -> int:
+        return int(self._progress[kernels.MAPPED_KEYS])
+
+    @property
+    def record_count(self) -> int:
+        return int(self._progress[kernels.MAPPED_RECORDS])
+
+    @property
+    def until_offset(self) -> int:
+        return int(self._progress[kernels.MAPPED_UNTIL])
+
+    @property
+    def utilization(self) -> float:
+        return self.key_count / self._largest_slots
+
+    def add(self, table: Int64s, first_offset: int) -> int:
+        """Enters the keys of all records from an offset on. Returns how many batches were entered: all, or less when
+        the map is full; -1 - n if batch n is wrong."""
+        self._make_room(int(table[:, kernels.RECORD_COUNT].sum()))
+        return kernels.map_keys(table, first_offset, self._entries, self._limit, self._progress)
+
+    def pass_over(self, until_offset: int) -> None:
+        """No records come before that offset."""
+        self._progress[kernels.MAPPED_UNTIL] = max(self.until_offset, until_offset)
+
+    def _make_room(self, added: int) -> None:
+        slots = len(self._entries)
+        while self.key_count + added > slots * _FULL_ENOUGH and slots < self._largest_slots:
+            # A step short of the largest would leave no room for both: go all the way.
+            slots = slots * _GROWTH if slots * _GROWTH * _GROWTH <= self._largest_slots else self._largest_slots
+        if slots > len(self._entries):
+            larger = np.zeros((slots, 3), np.int64)
+            kernels.move_entries(self._entries, larger)
+            self._entries = larger

@@ -1,0 +1,114 @@
+"""Which log to compact next, and between which offsets. Pure: looks at logs, changes nothing.
+
+    log start ──▶ clean │ dirty, cleanable │ dirty, not yet cleanable ──▶ log end
+                        ▲ first dirty      ▲ first uncleanable
+
+Clean is what an earlier pass has seen: no key is in there twice. Not yet cleanable are the active segment, segments
+that reach to the last stable offset (an open transaction may still be aborted) and those younger than
+`min.compaction.lag.ms`. A log is worth compacting once the dirty bytes are more than `min.cleanable.dirty.ratio` of
+all, or the oldest dirty record is older than `max.compaction.lag.ms`. Called by the thread that owns the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
+
+from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
+
+_NEVER_MS: Final = 2**63 - 1
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleanable:
+    """How dirty a log is, and what of it can be compacted."""
+
+    log: PartitionLog
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    """The base offset of the first segment that is left alone."""
+    clean_bytes: int
+    dirty_bytes: int
+    overdue_ms: int
+    """For how long the oldest dirty record should have been compacted by now."""
+
+    @property
+    def dirty_ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        if self.overdue_ms > 0 and self.dirty_bytes > 0:
+            return True
+        return self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def find_cleanable(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Cleanable:
+    """`cleaned_offset` is how far an earlier pass came, as the checkpoint has it."""
+    segments = log.segments
+    closed = segments[:-1]
+    first_dirty = _first_dirty(log, cleaned_offset)
+    dirty = _from(closed, first_dirty)
+    bound = min(log.last_stable_offset, segments[-1].base_offset)
+    if log.config.min_compaction_lag_ms > 0:
+        newest_ms = now_ms - log.config.min_compaction_lag_ms
+        bound = min(bound, *(s.base_offset for s in dirty if s.largest_timestamp_ms > newest_ms), bound)
+    bound = max(bound, first_dirty)
+    # Whole segments only: the one that holds the bound stays out.
+    uncleanable = _from(closed, bound)
+    first_uncleanable = (uncleanable[0] if uncleanable else segments[-1]).base_offset
+    cleanable_dirty = takewhile(lambda s: s.base_offset < first_uncleanable, _from(closed, first_dirty))
+    return Cleanable(
+        log=log,
+        first_dirty_offset=first_dirty,
+        first_uncleanable_offset=first_uncleanable,
+        clean_bytes=sum(s.size for s in segments if s.base_offset < first_dirty),
+        dirty_bytes=sum(s.size for s in cleanable_dirty),
+        overdue_ms=_overdue_ms(log, dirty, now_ms),
+    )
+
+
+def filthiest(candidates: Sequence[Cleanable]) -> Cleanable | None:
+    """Of those that are due, the one with the largest share of dirty bytes."""
+    due = [candidate for candidate in candidates if candidate.is_due]
+    return max(due, key=lambda candidate: candidate.dirty_ratio, default=None)
+
+
+def _first_dirty(log: PartitionLog, cleaned_offset: int | None) -> int:
+    start, end = log.log_start_offset, log.next_offset
+    if cleaned_offset is None:
+        return start
+    if cleaned_offset > end:
+        _logger.warning(
+            "%s: compacted up to %d, says the checkpoint, but the log ends at %d: it is compacted from its start on",
+            log.partition,
+            cleaned_offset,
+            end,
+        )
+        return start
+    return max(cleaned_offset, start)
+
+
+def _from(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
+    """The segments from the one on that holds the offset."""
+    first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    return segments[max(first, 0) :]
+
+
+def _overdue_ms(log: PartitionLog, dirty: Sequence[Segment], now_ms: int) -> int:
+    limit_ms = log.config.max_compaction_lag_ms
+    if limit_ms >= _NEVER_MS:
+        return 0
+    found = [segment.first_batch_timestamp_ms for segment in dirty]
+    oldest_ms = min(
+        (timestamp_ms for timestamp_ms in found if timestamp_ms is not None and timestamp_ms > 0), default=None
+    )
+    return 0 if oldest_ms is None else max(now_ms - limit_ms - oldest_ms, 0)
