@@ -40,17 +40,20 @@ class OffsetIndex(IndexFile):
     @property
     def last_offset(self) -> int:
         """The base offset if there is no entry."""
-        self._entries()
+        if self._data is None:
+            self._load()
         return self._last[0]
 
     @property
     def last_position(self) -> int:
-        self._entries()
+        if self._data is None:
+            self._load()
         return self._last[1]
 
     @property
     def is_full(self) -> bool:
-        return len(self._entries()) >> 3 >= self.max_entries
+        data = self._data
+        return len(self._load() if data is None else data) >> 3 >= self.max_entries
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """Offset and position of the last entry at or before the offset; the segment's beginning if there is none."""

@@ -14,6 +14,7 @@ rolls, but not while it truncates, recovers, renames or deletes. An append that 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from ottla.records.errors import RecordError
 from ottla.records.layout import LENGTH_AT, LENGTH_PREFIX_SIZE, MAGIC_V2, MAX_INT32, NO_TIMESTAMP
 from ottla.records.legacy import MessageView
 from ottla.records.plain import decode_batch
+
+_LENGTH = struct.Struct(">i")
 
 
 class SegmentOverflowError(LogError):
@@ -189,11 +192,15 @@ class Segment:
         if size > segment_bytes - batch_size:
             return True
         if size:
-            first_ms = self.first_batch_timestamp_ms
+            first_ms = self._first_batch_timestamp_ms
+            if first_ms is None or first_ms < 0:
+                first_ms = self.first_batch_timestamp_ms
             waited_ms = now_ms - self.created_ms if first_ms is None else max_timestamp_ms - first_ms
             if waited_ms > segment_ms - jitter_ms:
                 return True
-        return self.offset_index.is_full or self.time_index.is_full or not self._takes_offset(last_offset)
+        if not 0 <= last_offset - self.base_offset <= MAX_INT32:
+            return True
+        return self.offset_index.is_full or self._files.time_index.is_full
 
     def _takes_offset(self, offset: int) -> bool:
         return 0 <= offset - self.base_offset <= MAX_INT32
@@ -209,13 +216,14 @@ class Segment:
         if not size:
             return
         position = self._size
-        if not self._takes_offset(last_offset):
+        end = position + size
+        if not 0 <= last_offset - self.base_offset <= MAX_INT32:
             raise self._refuse_offset(last_offset)
-        if position + size > MAX_INT32:
+        if end > MAX_INT32:
             raise SegmentOverflowError(f"{self.path}: {size} bytes more than its {position} do not fit in 2^31")
         # Before anything is written: these may have to open a file.
         indexed = self.offset_index.last_position
-        self._newest_batch()
+        newest = self._newest or self._newest_batch()
         log = self._files.log
         try:
             if log.size() != position:
@@ -226,9 +234,11 @@ class Segment:
                 log.truncate(position)
             raise
         self._files.mark_unsynced()
-        self._size = position + size
-        first_size = int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX_SIZE], "big") + LENGTH_PREFIX_SIZE
-        if first_size == size or position + size - indexed <= self._index_interval_bytes:
+        self._size = end
+        if end - indexed <= self._index_interval_bytes:  # no entry for any of them
+            if max_timestamp_ms > newest[0]:
+                self._newest = (max_timestamp_ms, offset_of_max_timestamp)
+        elif _LENGTH.unpack_from(data, LENGTH_AT)[0] == size - LENGTH_PREFIX_SIZE:
             self._note(position, last_offset, max_timestamp_ms, offset_of_max_timestamp)
         else:
             self._note_each(data, position)
@@ -242,7 +252,7 @@ class Segment:
 
     def _note(self, position: int, last_offset: int, max_timestamp_ms: int, offset_of_max_timestamp: int) -> None:
         """Remembers the newest timestamp, and makes index entries if the last ones are an interval away."""
-        newest = self._newest_batch()
+        newest = self._newest or self._newest_batch()
         if max_timestamp_ms > newest[0]:
             self._newest = newest = (max_timestamp_ms, offset_of_max_timestamp)
         offset_index, time_index = self._files.offset_index, self._files.time_index

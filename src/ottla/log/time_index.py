@@ -45,13 +45,15 @@ class TimeIndex(IndexFile):
     @property
     def last_entry(self) -> tuple[int, int]:
         """Timestamp and offset; no timestamp and the base offset if there is no entry."""
-        self._entries()
+        if self._data is None:
+            self._load()
         return self._last
 
     @property
     def is_full(self) -> bool:
         """But for the place that is kept for the end."""
-        return len(self._entries()) >= (self.max_entries - 1) * 12
+        data = self._data
+        return len(self._load() if data is None else data) >= (self.max_entries - 1) * 12
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
         """Timestamp and offset of the last entry that is not newer; without one no timestamp and the base offset."""
