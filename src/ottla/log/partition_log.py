@@ -135,18 +135,19 @@ class PartitionLog:
         not written again: its first append is answered."""
         if not len(data):
             return AppendInfo((), 0)
-        validated = validate_and_assign(
+        now_ms = self.clock.now_ms()
+        data, info = validate_and_assign(
             data,
             next_offset=self.next_offset,
-            now_ms=self.clock.now_ms(),
+            now_ms=now_ms,
             config=self.config,
             leader_epoch=leader_epoch,
             origin=origin,
         )
-        duplicate = self.producers.check(validated.info.headers, validated.data, origin)
+        duplicate = self.producers.check(info.headers, data, origin)
         if duplicate is not None:
-            return validated.info.of_duplicate(duplicate, self.log_start_offset)
-        return self._append(validated.data, validated.info)
+            return info.of_duplicate(duplicate, self.log_start_offset)
+        return self._append(data, info, now_ms)
 
     def append_as_follower(self, data: Buffer) -> AppendInfo:
         """Writes batches as the leader sent them; a piece of a batch at their end is left out."""
@@ -155,56 +156,53 @@ class PartitionLog:
             return info
         if not info.offsets_monotonic:
             raise UnexpectedOffsetError(f"{self.partition}: the leader's batches are not in order of their offsets")
-        if info.last_offset_of_first_batch < self.next_offset:
+        if info.first_offset < self.next_offset:
             reason = f"the leader's batches begin at {info.first_offset}, but the log ends at {self.next_offset}"
             raise UnexpectedOffsetError(f"{self.partition}: {reason}; the replica must truncate and fetch again")
         whole = memoryview(data)[: info.valid_bytes]
         self.producers.check(info.headers, whole, AppendOrigin.REPLICATION)
-        return self._append(whole, info)
+        return self._append(whole, info, self.clock.now_ms())
 
-    def _append(self, data: Buffer, info: AppendInfo) -> AppendInfo:
-        size = len(data)
-        if size > self.config.segment_bytes:
+    def _append(self, data: Buffer, info: AppendInfo, now_ms: int) -> AppendInfo:
+        size, last_offset, config = len(data), info.last_offset, self.config
+        if size > config.segment_bytes:
             raise RecordListTooLargeError(
-                f"{self.partition}: {size} bytes of batches do not fit a segment of {self.config.segment_bytes}"
+                f"{self.partition}: {size} bytes of batches do not fit a segment of {config.segment_bytes}"
             )
-        segment = self._segment_for(size, info)
+        segment = self._segments[-1]
+        if segment.should_roll(
+            batch_size=size,
+            last_offset=last_offset,
+            max_timestamp_ms=info.max_timestamp_ms,
+            now_ms=now_ms,
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            jitter_ms=self._jitter_ms(segment) if config.segment_jitter_ms else 0,
+        ):
+            # A follower's batch may leave a gap behind the log's end (compaction made it): a new segment begins where
+            # the batch does, so that relative offsets stay small.
+            segment = self.roll(max(self.next_offset, info.first_offset - (2**31 - 1)))
         segment.append(
             data,
-            last_offset=info.last_offset,
+            last_offset=last_offset,
             max_timestamp_ms=info.max_timestamp_ms,
             offset_of_max_timestamp=info.offset_of_max_timestamp,
         )
         info.log_start_offset = self.log_start_offset
-        self.next_offset = info.last_offset + 1
+        self.next_offset = next_offset = last_offset + 1
         latest = self.epochs.latest_epoch
         for header in info.headers:
-            if header.leader_epoch >= 0 and header.leader_epoch != latest:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
-                latest = header.leader_epoch
-        for aborted in self.producers.update(info.headers, data):
+            epoch = header[2]
+            if epoch != latest and epoch >= 0:
+                self.epochs.assign(epoch, header.base_offset)
+                latest = epoch
+        producers = self.producers
+        for aborted in producers.update(info.headers, data):
             segment.transaction_index.append(aborted)
-        self.producers.map_end_offset = self.next_offset
-        if self.next_offset - self.recovery_point >= self.config.flush_messages:
+        producers.map_end_offset = next_offset
+        if next_offset - self.recovery_point >= config.flush_messages:
             self.flush()
         return info
-
-    def _segment_for(self, size: int, info: AppendInfo) -> Segment:
-        active = self._segments[-1]
-        config = self.config
-        if active.should_roll(
-            batch_size=size,
-            last_offset=info.last_offset,
-            max_timestamp_ms=info.max_timestamp_ms,
-            now_ms=self.clock.now_ms(),
-            segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
-            jitter_ms=self._jitter_ms(active) if config.segment_jitter_ms else 0,
-        ):
-            # A follower's batch may leave a gap behind the log's end (compaction made it): a new segment begins where
-            # the batch does, so that relative offsets stay small.
-            return self.roll(max(self.next_offset, info.first_offset - (2**31 - 1)))
-        return active
 
     def _jitter_ms(self, segment: Segment) -> int:
         """Spreads the rolls of many partitions. Drawn from the segment's name, so that a restart does not change it."""

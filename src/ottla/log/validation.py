@@ -79,10 +79,6 @@ class AppendInfo:
     offsets_monotonic: bool = True
     is_duplicate: bool = False
 
-    @property
-    def last_offset_of_first_batch(self) -> int:
-        return self.headers[0].last_offset
-
     @classmethod
     def of(cls, headers: tuple[BatchHeader, ...], valid_bytes: int) -> AppendInfo:
         if len(headers) == 1:  # every produce request of a client
@@ -95,7 +91,7 @@ class AppendInfo:
             last = header.last_offset
             if header.max_timestamp_ms > info.max_timestamp_ms:
                 info.max_timestamp_ms, info.offset_of_max_timestamp = header.max_timestamp_ms, last
-            info.offsets_monotonic &= last > previous
+            info.offsets_monotonic &= header.base_offset > previous
             previous = last
         if headers:
             info.first_offset, info.last_offset = headers[0].base_offset, previous
