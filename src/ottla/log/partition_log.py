@@ -34,6 +34,7 @@ from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import AppendInfo, analyse, validate_and_assign
+from ottla.records.layout import MAX_INT32
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,16 @@ class PartitionLog:
             raise UnexpectedOffsetError(f"{self.partition}: {reason}; the replica must truncate and fetch again")
         whole = memoryview(data)[: info.valid_bytes]
         self.producers.check(info.headers, whole, AppendOrigin.REPLICATION)
-        return self._append(whole, info, self.clock.now_ms())
+        now_ms = self.clock.now_ms()
+        if info.last_offset - info.first_offset <= MAX_INT32:
+            return self._append(whole, info, now_ms)
+        at = 0  # with gaps too wide for one segment
+        for header in info.headers:
+            behind = at + header.size_in_bytes
+            self._append(whole[at:behind], AppendInfo.of((header,), behind - at), now_ms)
+            at = behind
+        info.log_start_offset = self.log_start_offset
+        return info
 
     def _append(self, data: Buffer, info: AppendInfo, now_ms: int) -> AppendInfo:
         size, last_offset, config = len(data), info.last_offset, self.config
@@ -179,9 +189,10 @@ class PartitionLog:
             segment_ms=config.segment_ms,
             jitter_ms=self._jitter_ms(segment) if config.segment_jitter_ms else 0,
         ):
-            # A follower's batch may leave a gap behind the log's end (compaction made it): a new segment begins where
-            # the batch does, so that relative offsets stay small.
-            segment = self.roll(max(self.next_offset, info.first_offset - (2**31 - 1)))
+            # A follower's batch may be further from the log's end than a segment reaches (compaction made the gap): the new
+            # segment then begins where the batch does. Otherwise at the log's end, so that no segment ends in a gap.
+            fits = last_offset - self.next_offset <= MAX_INT32
+            segment = self.roll(self.next_offset if fits else info.first_offset)
         segment.append(
             data,
             last_offset=last_offset,
