@@ -120,7 +120,9 @@ class PartitionLog:
     def last_stable_offset(self) -> int:
         """Below it, every transaction is decided: as far as a consumer of committed records may read."""
         unstable = self.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)  # its first records may be deleted
 
     def set_high_watermark(self, offset: int) -> None:
         """Told by replication, within the log's bounds."""
