@@ -181,6 +181,13 @@ class PartitionLog:
             raise RecordListTooLargeError(
                 f"{self.partition}: {size} bytes of batches do not fit a segment of {config.segment_bytes}"
             )
+        # Before the records: an epoch without them is harmless, and if this fails nothing is appended.
+        latest = self.epochs.latest_epoch
+        for header in info.headers:
+            epoch = header[2]
+            if epoch != latest and epoch >= 0:
+                self.epochs.assign(epoch, header.base_offset)
+                latest = epoch
         segment = self._segments[-1]
         if segment.should_roll(
             batch_size=size,
@@ -203,12 +210,6 @@ class PartitionLog:
         )
         info.log_start_offset = self.log_start_offset
         self.next_offset = next_offset = last_offset + 1
-        latest = self.epochs.latest_epoch
-        for header in info.headers:
-            epoch = header[2]
-            if epoch != latest and epoch >= 0:
-                self.epochs.assign(epoch, header.base_offset)
-                latest = epoch
         producers = self.producers
         for aborted in producers.update(info.headers, data):
             segment.transaction_index.append(aborted)
