@@ -9,7 +9,9 @@ import pytest
 
 from kafka_artifacts import classpath
 from ottla.base.config import ConfigError
-from ottla.log.config import BROKER_SCALED, BROKER_SYNONYMS, TOPIC_CONFIG, LogConfig
+from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS, LOG_BROKER_CONFIG
+from ottla.log.config import LogConfig
+from ottla.log.topic_config import TOPIC_CONFIG
 
 PRINTER = Path(__file__).parent / "java" / "TopicConfigs.java"
 
@@ -33,7 +35,7 @@ def printed() -> list[str]:
 
 
 def test_keys_types_and_defaults(printed: list[str]) -> None:
-    theirs = {tuple(line.split("\t")[:3]) for line in printed if not line.startswith("?")}
+    theirs = {tuple(line.split("\t")[:3]) for line in printed if line[0] not in "?!"}
     ours = {(key.name, key.type.name, key.text(key.default)) for key in TOPIC_CONFIG}
     assert ours == theirs
 
@@ -41,12 +43,21 @@ def test_keys_types_and_defaults(printed: list[str]) -> None:
 def test_what_the_broker_calls_them(printed: list[str]) -> None:
     theirs = {
         name: tuple(synonyms.split())
-        for name, _, _, synonyms in (line.split("\t") for line in printed if not line.startswith("?"))
+        for name, _, _, synonyms in (line.split("\t") for line in printed if line[0] not in "?!")
         if synonyms.split()
     }
     ours: dict[str, tuple[str, ...]] = {key: (synonym,) for key, synonym in BROKER_SYNONYMS.items()}
     ours |= {key: tuple(name for name, _ in synonyms) for key, synonyms in BROKER_SCALED.items()}
     assert ours == theirs
+
+
+def test_the_broker_s_keys(printed: list[str]) -> None:
+    theirs = {
+        name: (kind, default) for name, kind, default in (line[1:].split("\t") for line in printed if line[0] == "!")
+    }
+    for key in LOG_BROKER_CONFIG:
+        default = "null" if key.default is None else key.text(key.default)
+        assert (key.type.name, default.replace("e+308", "E308")) == theirs[key.name], key.name
 
 
 def test_what_is_accepted(printed: list[str]) -> None:

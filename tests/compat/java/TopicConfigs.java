@@ -4,9 +4,10 @@ import org.apache.kafka.server.config.ConfigSynonym;
 import org.apache.kafka.server.config.ServerTopicConfigSynonyms;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
-/** Prints each topic config of Kafka, with its type, its default, and the broker's configs that stand in for it. */
+/** Prints each topic config of Kafka, with its type, its default, and the broker's configs that stand in for it;
+ *  then, after !, each of the broker's; then, after ?, whether Kafka accepts each of the given pairs. */
 public class TopicConfigs {
-    public static void main(String[] names) {
+    public static void main(String[] names) throws Exception {
         var keys = new TreeMap<>(LogConfig.configKeys());
         for (ConfigDef.ConfigKey key : keys.values()) {
             StringBuilder line = new StringBuilder(key.name + "\t" + key.type + "\t");
@@ -15,7 +16,9 @@ public class TopicConfigs {
                 line.append(each.name()).append(' ');
             System.out.println(line);
         }
-        // Which of the given key=value pairs Kafka accepts.
+        var brokers = (ConfigDef) Class.forName("kafka.server.KafkaConfig").getMethod("configDef").invoke(null);
+        for (ConfigDef.ConfigKey key : brokers.configKeys().values())
+            System.out.println("!" + key.name + "\t" + key.type + "\t" + ConfigDef.convertToString(key.defaultValue, key.type));
         for (String pair : names) {
             String[] parts = pair.split("=", 2);
             var properties = new java.util.Properties();

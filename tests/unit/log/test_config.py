@@ -7,7 +7,9 @@ import dataclasses
 import pytest
 
 from ottla.base.config import ConfigError
-from ottla.log.config import BROKER_SYNONYMS, TOPIC_CONFIG, LogConfig
+from ottla.log.broker_config import BROKER_SYNONYMS, LOG_BROKER_CONFIG
+from ottla.log.config import LogConfig
+from ottla.log.topic_config import TOPIC_CONFIG
 from ottla.records import Compression, TimestampType
 
 
@@ -61,6 +63,8 @@ def test_the_older_bound_on_timestamps_stands_in_for_both_newer_ones() -> None:
 def test_a_broker_s_wrong_value_is_told_by_its_own_name() -> None:
     with pytest.raises(ConfigError, match=r"log\.retention\.hours: 'long' is no whole number"):
         LogConfig.from_properties({}, {"log.retention.hours": "long"})
+    with pytest.raises(ConfigError, match=r"log\.segment\.bytes: 3 is less than 14"):
+        LogConfig.from_properties({}, {"log.segment.bytes": "3"})
 
 
 def test_lags_must_not_contradict_each_other() -> None:
@@ -72,6 +76,11 @@ def test_lags_must_not_contradict_each_other() -> None:
 
 def test_synonyms_name_keys_that_exist() -> None:
     assert all(key in TOPIC_CONFIG for key in BROKER_SYNONYMS)
+    assert all(synonym in LOG_BROKER_CONFIG for synonym in BROKER_SYNONYMS.values())
+
+
+def test_a_broker_s_other_keys_are_passed_over() -> None:
+    assert LogConfig.from_properties({}, {"listeners": "PLAINTEXT://:9092"}) == LogConfig()
 
 
 def test_a_config_cannot_be_changed() -> None:

@@ -1,0 +1,171 @@
+"""The keys of a broker's config that concern its logs: Kafka 3.9's, with its defaults and rules.
+
+Most stand in for a topic's key that the topic does not set; the rest say how the broker looks after all its logs. Where
+the logs lie (`log.dirs`) is the broker's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.base.config import ConfigKey, ConfigSchema, ConfigType, at_least
+from ottla.log.topic_config import TOPIC_CONFIG
+
+_HOUR_MS: Final = 3_600_000
+_MAX_LONG: Final = 2**63 - 1
+_LARGEST_DOUBLE: Final = 1.7976931348623157e308
+_BOOLEAN, _INT, _LONG, _DOUBLE = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
+
+BROKER_SCALED: Final = {
+    # A topic's key: the broker's keys of the same meaning, the finest unit first, with their unit.
+    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", _HOUR_MS)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+}
+BROKER_SYNONYMS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.downconversion.enable": "log.message.downconversion.enable",
+    "message.format.version": "log.message.format.version",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.difference.max.ms": "log.message.timestamp.difference.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""The broker's key that stands in for a topic's; those in another unit aside."""
+
+_UPKEEP: Final = [
+    ConfigKey(
+        "log.cleaner.backoff.ms", _LONG, 15_000, "How long compaction rests when there is nothing to do.", at_least(0)
+    ),
+    ConfigKey("log.cleaner.dedupe.buffer.size", _LONG, 128 * 2**20, "Memory for the keys of all compactions together."),
+    ConfigKey("log.cleaner.enable", _BOOLEAN, True, "Whether logs are compacted at all."),
+    ConfigKey("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full the memory for keys may become."),
+    ConfigKey(
+        "log.cleaner.io.buffer.size",
+        _INT,
+        512 * 2**10,
+        "Memory for reading and writing, of all compactions.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "log.cleaner.io.max.bytes.per.second", _DOUBLE, _LARGEST_DOUBLE, "The most that compactions read and write."
+    ),
+    ConfigKey(
+        "log.cleaner.threads",
+        _INT,
+        1,
+        "Compactions at a time.",
+        at_least(0),
+    ),
+    ConfigKey("log.flush.interval.ms", _LONG, None, "Stands in for flush.ms of topics that do not set it."),
+    ConfigKey(
+        "log.flush.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        "How often recovery points are written down.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "log.flush.scheduler.interval.ms", _LONG, _MAX_LONG, "How often it is seen whether a log must be flushed."
+    ),
+    ConfigKey(
+        "log.flush.start.offset.checkpoint.interval.ms",
+        _INT,
+        60_000,
+        "How often start offsets are written down.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "log.initial.task.delay.ms",
+        _LONG,
+        30_000,
+        "How long after the start this upkeep begins.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "log.retention.check.interval.ms", _LONG, 300_000, "How often it is seen what must be deleted.", at_least(1)
+    ),
+    ConfigKey("log.retention.hours", _INT, 168, "Stands in for retention.ms of topics that do not set it."),
+    ConfigKey("log.retention.minutes", _INT, None, "The same in minutes, before hours."),
+    ConfigKey("log.retention.ms", _LONG, None, "The same in milliseconds, before both."),
+    ConfigKey(
+        "log.roll.hours",
+        _INT,
+        168,
+        "Stands in for segment.ms of topics that do not set it.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "log.roll.jitter.hours", _INT, 0, "Stands in for segment.jitter.ms of topics that do not set it.", at_least(0)
+    ),
+    ConfigKey("log.roll.jitter.ms", _LONG, None, "The same in milliseconds, before hours."),
+    ConfigKey("log.roll.ms", _LONG, None, "Milliseconds for log.roll.hours, before it."),
+    ConfigKey(
+        "num.recovery.threads.per.data.dir", _INT, 1, "Threads that load a directory's logs at the start.", at_least(1)
+    ),
+    ConfigKey(
+        "producer.id.expiration.check.interval.ms",
+        _INT,
+        600_000,
+        "How often silent producers are looked for.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "producer.id.expiration.ms",
+        _INT,
+        86_400_000,
+        "How long a silent producer's sequence is remembered.",
+        at_least(1),
+    ),
+]
+
+LOG_BROKER_CONFIG: Final = ConfigSchema(
+    "broker",
+    [
+        *_UPKEEP,
+        *(
+            ConfigKey(
+                synonym, key.type, key.default, f"Stands in for {key.name} of topics that do not set it.", key.rule
+            )
+            for key, synonym in ((TOPIC_CONFIG[name], synonym) for name, synonym in BROKER_SYNONYMS.items())
+        ),
+    ],
+)
+
+
+def topic_defaults(broker: Mapping[str, str]) -> dict[str, str]:
+    """What a broker's settings say in a topic's keys. Keys that do not concern logs are passed over; a wrong value is
+    told by the broker's name for it."""
+    found = {}
+    for key, synonym in BROKER_SYNONYMS.items():
+        if synonym in broker:
+            LOG_BROKER_CONFIG[synonym].parse(broker[synonym])
+            found[key] = broker[synonym]
+    for key, synonyms in BROKER_SCALED.items():
+        for synonym, unit_ms in reversed(synonyms):  # the finest unit comes last, and wins
+            if synonym in broker:
+                value: int = LOG_BROKER_CONFIG[synonym].parse(broker[synonym])
+                found[key] = str(value * unit_ms if value > 0 else value)
+    return found
