@@ -15,7 +15,6 @@ import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 from ottla.log.partition_log import PartitionLog
@@ -54,24 +53,22 @@ class Cleanable:
 def find_cleanable(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Cleanable:
     """`cleaned_offset` is how far an earlier pass came, as the checkpoint has it."""
     segments = log.segments
-    closed = segments[:-1]
+    active = segments[-1]
     first_dirty = _first_dirty(log, cleaned_offset)
-    dirty = _from(closed, first_dirty)
-    bound = min(log.last_stable_offset, segments[-1].base_offset)
+    dirty = _closed_from(segments, first_dirty)
+    bound = min(log.last_stable_offset, active.base_offset)
     if log.config.min_compaction_lag_ms > 0:
         newest_ms = now_ms - log.config.min_compaction_lag_ms
-        bound = min(bound, *(s.base_offset for s in dirty if s.largest_timestamp_ms > newest_ms), bound)
-    bound = max(bound, first_dirty)
+        young = (segment.base_offset for segment in dirty if segment.largest_timestamp_ms > newest_ms)
+        bound = min(bound, next(young, bound))
     # Whole segments only: the one that holds the bound stays out.
-    uncleanable = _from(closed, bound)
-    first_uncleanable = (uncleanable[0] if uncleanable else segments[-1]).base_offset
-    cleanable_dirty = takewhile(lambda s: s.base_offset < first_uncleanable, _from(closed, first_dirty))
+    first_uncleanable = next(iter(_closed_from(segments, max(bound, first_dirty))), active).base_offset
     return Cleanable(
         log=log,
         first_dirty_offset=first_dirty,
         first_uncleanable_offset=first_uncleanable,
         clean_bytes=sum(s.size for s in segments if s.base_offset < first_dirty),
-        dirty_bytes=sum(s.size for s in cleanable_dirty),
+        dirty_bytes=sum(s.size for s in dirty if s.base_offset < first_uncleanable),
         overdue_ms=_overdue_ms(log, dirty, now_ms),
     )
 
@@ -97,10 +94,12 @@ def _first_dirty(log: PartitionLog, cleaned_offset: int | None) -> int:
     return max(cleaned_offset, start)
 
 
-def _from(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
-    """The segments from the one on that holds the offset."""
+def _closed_from(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
+    """The closed segments from the one on that holds the offset."""
+    if offset >= segments[-1].base_offset:
+        return ()
     first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
-    return segments[max(first, 0) :]
+    return segments[max(first, 0) : -1]
 
 
 def _overdue_ms(log: PartitionLog, dirty: Sequence[Segment], now_ms: int) -> int:
