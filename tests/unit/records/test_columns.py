@@ -53,6 +53,7 @@ from ottla.records.layout import (
 )
 from ottla.records.plain import BatchOptions, decode_batch, encode_batch
 from ottla.records.record import Record
+from ottla.records.varint import write_varint
 
 EXAMPLES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
@@ -393,8 +394,62 @@ def with_header(at: int, layout: str, number: int, *records: Record) -> bytes:
         with_header(RECORD_COUNT_AT, ">i", 1, Record(0, 0, None, None), Record(1, 0, None, None)),
         with_header(RECORD_COUNT_AT, ">i", -1, Record(0, 0, None, None)),
     ],
+    ids=range(8),
 )
 def test_a_header_that_does_not_fit_its_records_is_refused(batch: bytes) -> None:
+    refusal = outcome(plainly, batch, Reading())
+    assert isinstance(refusal, tuple)
+    assert outcome(decode_records, batch, Reading()) == refusal
+
+
+def holding(*bodies: list[int] | bytes) -> bytes:
+    """A batch of hand-made records: each the numbers behind its length, after attributes and timestamp delta."""
+    payload = bytearray()
+    for numbers in bodies:
+        body = bytearray(numbers if isinstance(numbers, bytes) else 2)
+        for number in () if isinstance(numbers, bytes) else numbers:
+            write_varint(body, number)
+        write_varint(payload, len(body))
+        payload += body
+    batch = encode_batch([Record(0, 0, None, None)], BatchOptions(last_offset_delta=100))
+    batch[HEADER_SIZE:] = payload
+    struct.pack_into(">i", batch, RECORD_COUNT_AT, len(bodies))
+    return sealed(batch)
+
+
+def test_hand_made_records_are_read_where_nothing_is_wrong() -> None:
+    batch = holding([0, -1, 0, 0], [3, 0, -1, 0], [100, -1, -1, 1, 0, -1])
+    assert decode_records(batch) == decode_batch(batch)
+    assert [record.offset for record in decode_records(batch)] == [0, 3, 100]
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        [[3, -1, -1, 0], [3, -1, -1, 0]],
+        [[3, -1, -1, 0], [2, -1, -1, 0]],
+        [[-1, -1, -1, 0]],
+        [[101, -1, -1, 0]],
+        [[0, -2, -1, 0]],
+        [[0, -1, -2, 0]],
+        [[0, 100, -1, 0]],
+        [[0, -1, 100, 0]],
+        [[0, 2**31 - 1, -1, 0]],
+        [[0, -1, -1, -1]],
+        [[0, -1, -1, 1]],
+        [[0, -1, -1, 1, -1, -1]],
+        [[0, -1, -1, 1, 0, -2]],
+        [[0, -1, -1, 1, 0, 5]],
+        [[0, -1, -1, 2**31 - 1, 0, 0]],
+        [[0, -1, -1, 0, 0]],
+        [[0, -1, -1]],
+        [b"", [1, -1, -1, 0]],
+        [bytes(1), bytes(13)],
+    ],
+    ids=str,
+)
+def test_hand_made_records_are_refused_as_by_the_plain_codec(bodies: list[Any]) -> None:
+    batch = holding(*bodies)
     refusal = outcome(plainly, batch, Reading())
     assert isinstance(refusal, tuple)
     assert outcome(decode_records, batch, Reading()) == refusal
