@@ -89,12 +89,9 @@ class _Loader:
     def load(self) -> PartitionLog:
         self.finish_swaps()
         self.remove_leftovers()
-        segments, rebuilt = self.open_segments()
-        if self.options.clean and not rebuilt:
-            recovery_point = max(self.options.recovery_point, 0)
-        else:
+        segments = self.open_segments()
+        if not self.options.clean:
             segments = self.recover(segments)
-            recovery_point = min(self.options.recovery_point, segments[-1].base_offset) if segments else 0
         if not segments:
             segments = [self.open(self.options.log_start_offset)]
         last = segments[-1]
@@ -107,8 +104,14 @@ class _Loader:
                 segment.delete()
             segments = [self.open(log_start)]
             next_offset = log_start
+            self.epochs.clear()
+        recovery_point = next_offset
+        if not self.options.clean:
+            recovery_point = min(self.options.recovery_point, segments[-1].base_offset)
         self.epochs.truncate_from_end(next_offset)
         self.epochs.truncate_from_start(log_start)
+        producers = ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms)
+        producers.remove_stray_snapshots([segment.base_offset for segment in segments])
         log = PartitionLog(
             disk=self.disk,
             clock=self.clock,
@@ -118,8 +121,8 @@ class _Loader:
             segments=segments,
             log_start_offset=log_start,
             next_offset=next_offset,
-            recovery_point=min(recovery_point if not self.options.clean else next_offset, next_offset),
-            producers=ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms),
+            recovery_point=recovery_point,
+            producers=producers,
             epochs=self.epochs,
             metadata=PartitionMetadata.load(self.disk, self.directory),
         )
@@ -173,49 +176,59 @@ class _Loader:
 
     # 2. Segments and their indexes.
 
-    def open_segments(self) -> tuple[list[Segment], bool]:
-        """The segments, and whether an index had to be rebuilt."""
+    def open_segments(self) -> list[Segment]:
+        """All of them. Indexes of those that `recover` will read anyway are left to it."""
         names = set(self.disk.list(self.directory))
         forms = [parse_segment_file(name) for name in sorted(names)]
-        segments, rebuilt = [], False
-        for base_offset in sorted(form.base_offset for form in forms if form and form.suffix == LOG):
-            missing = [s for s in (OFFSET_INDEX, TIME_INDEX) if segment_name(base_offset, s) not in names]
+        bases = sorted(form.base_offset for form in forms if form and form.suffix == LOG)
+        segments: list[Segment] = []
+        for base_offset, following in zip(bases, (*bases[1:], None), strict=False):
             segment = self.open(base_offset)
+            segments.append(segment)
+            if self.is_suspect(following):
+                continue
+            missing = [s for s in (OFFSET_INDEX, TIME_INDEX) if segment_name(segment.base_offset, s) not in names]
             reason = f"{', '.join(missing)} missing" if missing else ""
             if not missing and not self.options.clean:
                 try:
                     segment.check_indexes()
                 except CorruptIndexError as error:
                     reason = str(error)
-            segments.append(segment)
             if reason:
-                _logger.warning("%s: rebuilding the indexes of segment %d: %s", self.partition, base_offset, reason)
-                self.recover_segment(segments)
-                rebuilt = True
-        return segments, rebuilt
+                _logger.warning("%s: its indexes are made anew: %s", segment.path, reason)
+                cut = self.recover_segment(segments)
+                segment.flush()  # nobody will look at it again, whatever becomes of this run
+                if cut:
+                    _logger.error("%s: %d bytes were not whole valid batches and are cut off", segment.path, cut)
+        return segments
+
+    def is_suspect(self, following: int | None) -> bool:
+        """Whether the segment before that one has records that may not have reached the disk."""
+        return not self.options.clean and (following is None or following > self.options.recovery_point)
 
     # 3. What may not have reached the disk.
 
     def recover(self, segments: list[Segment]) -> list[Segment]:
         """Reads the segments behind the recovery point; the log ends at the first batch that is not whole and valid."""
-        point = self.options.recovery_point
         for index, segment in enumerate(segments):
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
-            if following is not None and following <= point:
+            if not self.is_suspect(following):
                 continue
             cut = self.recover_segment(segments[: index + 1])
-            if not cut:
+            end = segment.read_next_offset()
+            if cut:
+                _logger.warning(
+                    "%s: %d bytes behind offset %d are not whole valid batches and are cut off", segment.path, cut, end
+                )
+            # Files lose their ends independently. Only compaction leaves a gap that is none.
+            elif following is None or following == end or self.config.compacts:
                 continue
-            _logger.warning(
-                "%s: %d bytes behind offset %d are not whole batches and are cut off",
-                self.partition,
-                cut,
-                segment.read_next_offset(),
-            )
             for later in reversed(segments[index + 1 :]):
-                _logger.warning("%s: segment %d is behind the cut and goes", self.partition, later.base_offset)
+                _logger.warning("%s: it begins behind what was lost, and goes", later.path)
                 later.delete()
                 self.disk.remove(self.directory / segment_name(later.base_offset, PRODUCER_SNAPSHOT))
+            # Else a power cut could bring them back behind new records.
+            self.disk.sync_directory(self.directory)
             return segments[: index + 1]
         return segments
 
