@@ -114,7 +114,8 @@ class PartitionLog:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the oldest transaction begins that is open, or decided above the high watermark."""
-        return self.producers.first_unstable_offset
+        unstable = self.producers.first_unstable_offset
+        return None if unstable is None else max(unstable, self.log_start_offset)
 
     @property
     def last_stable_offset(self) -> int:
@@ -198,8 +199,8 @@ class PartitionLog:
             segment_ms=config.segment_ms,
             jitter_ms=self._jitter_ms(segment) if config.segment_jitter_ms else 0,
         ):
-            # A follower's batch may be further from the log's end than a segment reaches (compaction made the gap): the new
-            # segment then begins where the batch does. Otherwise at the log's end, so that no segment ends in a gap.
+            # A follower's batch may be further from the log's end than a segment reaches (compaction made the gap): the
+            # new segment then begins where the batch does. Otherwise at the log's end, so that none ends in a gap.
             fits = last_offset - self.next_offset <= MAX_INT32
             segment = self.roll(self.next_offset if fits else info.first_offset)
         segment.append(
@@ -442,7 +443,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Writes what a clean start needs, and closes the files. The caller flushes before, if it wants that."""
-        self.producers.take_snapshot(self.next_offset)
+        self.producers.take_snapshot(self.next_offset, sync=True)
         for segment in self._segments:
             segment.close()
         for _, segment in self._removable:
