@@ -1,0 +1,809 @@
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from logs.batches import NOW_MS, batch, marker, records_of, values_of
+from logs.checker import check, records_in
+from logs.home import PARTITION, Home
+from ottla.log.append_origin import AppendOrigin
+from ottla.log.config import LogConfig
+from ottla.log.errors import (
+    CorruptRecordsError,
+    InvalidProducerEpochError,
+    InvalidRecordsError,
+    OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    RecordListTooLargeError,
+    UnexpectedOffsetError,
+)
+from ottla.log.partition_log import PartitionLog
+from ottla.records import BatchView, Compression, TimestampType, iter_batches
+from ottla.testing.manual_clock import ManualClock
+from ottla.testing.simulated_disk import Operation, SimulatedDisk
+
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
+"""Some twelve batches of one record a segment, an index entry for every second."""
+
+
+def bases(log: PartitionLog) -> list[int]:
+    return [segment.base_offset for segment in log.segments]
+
+
+def fill(log: PartitionLog, count: int, *, epoch: int = 0) -> None:
+    """Appends so many batches of one record, whose value is its offset and whose time rises."""
+    for _ in range(count):
+        offset = log.next_offset
+        log.append_as_leader(batch([b"%d" % offset], timestamp_ms=NOW_MS + offset), epoch)
+
+
+def read_values(log: PartitionLog, offset: int, max_bytes: int = 1_000_000, bound: int | None = None) -> list[int]:
+    """The values of what one read returns."""
+    found = log.read(offset, max_bytes, bound=bound).slice
+    return [] if found is None else [int(value or b"") for value in values_of(records_of(found.read()))]
+
+
+# Append as leader
+
+
+def test_records_get_the_next_offsets_and_the_leaders_epoch(home: Home) -> None:
+    log = home.open()
+    first = log.append_as_leader(batch(3), 4)
+    second = log.append_as_leader(batch(2), 5)
+    assert (first.first_offset, first.last_offset, first.log_start_offset) == (0, 2, 0)
+    assert (second.first_offset, second.last_offset) == (3, 4)
+    assert log.next_offset == 5
+    assert [record.offset for record in records_in(log)] == [0, 1, 2, 3, 4]
+    assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries] == [(4, 0), (5, 3)]
+    check(log)
+
+
+def test_nothing_to_append_changes_nothing(home: Home) -> None:
+    log = home.open()
+    info = log.append_as_leader(b"", 0)
+    assert (info.headers, log.next_offset, log.size) == ((), 0, 0)
+    assert log.append_as_follower(b"").headers == ()
+
+
+def test_the_brokers_time_is_told_to_the_producer(home: Home) -> None:
+    log = home.open(LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME))
+    home.clock.advance_ms(5)
+    assert log.append_as_leader(batch(1, timestamp_ms=3), 0).log_append_time_ms == NOW_MS + 5
+    assert [record.timestamp_ms for record in records_in(log)] == [NOW_MS + 5]
+
+
+def test_batches_are_recompressed_and_found(home: Home) -> None:
+    log = home.open(LogConfig(compression=Compression.LZ4))
+    log.append_as_leader(batch([b"abc " * 100], compression=Compression.GZIP), 0)
+    assert values_of(records_in(log)) == [b"abc " * 100]
+    assert [found.header.compression for found in check(log)] == [Compression.LZ4]
+
+
+def test_a_refused_batch_leaves_no_trace(home: Home) -> None:
+    log = home.open(LogConfig(compacts=True))
+    log.append_as_leader(batch(1), 0)
+    broken = batch(1)
+    broken[-1] ^= 1
+    for data in (batch(1, key=None), marker(4, committed=True), broken):
+        with pytest.raises((InvalidRecordsError, CorruptRecordsError)):
+            log.append_as_leader(data, 9)
+    assert log.next_offset == 1
+    assert [entry.epoch for entry in log.epochs.entries] == [0]
+    check(log)
+
+
+def test_batches_must_fit_a_segment(home: Home) -> None:
+    log = home.open(LogConfig(segment_bytes=500))
+    with pytest.raises(RecordListTooLargeError, match="500"):
+        log.append_as_leader(batch([bytes(600)]), 0)
+    with pytest.raises(RecordListTooLargeError, match="500"):
+        log.append_as_follower(batch([bytes(600)], base_offset=0, leader_epoch=0))
+    assert (log.next_offset, log.size, bases(log)) == (0, 0, [0])
+    assert log.epochs.entries == ()
+
+
+# Producers
+
+
+def test_a_duplicate_is_answered_with_its_first_offsets(home: Home) -> None:
+    log = home.open()
+    for sequence in range(6):
+        log.append_as_leader(batch(2, producer_id=9, producer_epoch=0, sequence=sequence * 2), 0)
+    size = log.size
+    for sequence in range(1, 6):
+        again = log.append_as_leader(batch(2, producer_id=9, producer_epoch=0, sequence=sequence * 2), 0)
+        assert again.is_duplicate
+        assert (again.first_offset, again.last_offset) == (sequence * 2, sequence * 2 + 1)
+    assert (log.next_offset, log.size) == (12, size)
+    with pytest.raises(OutOfOrderSequenceError):  # the sixth last is forgotten
+        log.append_as_leader(batch(2, producer_id=9, producer_epoch=0, sequence=0), 0)
+    check(log)
+
+
+def test_a_duplicate_is_told_the_time_of_its_first_append(home: Home) -> None:
+    log = home.open(LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME))
+    data = batch(1, producer_id=9, producer_epoch=0, sequence=0)
+    log.append_as_leader(bytes(data), 0)
+    home.clock.advance_ms(77)
+    assert log.append_as_leader(bytes(data), 0).log_append_time_ms == NOW_MS
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_duplicate_is_known_after_a_restart(home: Home, clean: bool) -> None:
+    log = home.open(SMALL)
+    for sequence in range(30):
+        log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=sequence), 0)
+    if clean:
+        log.close()
+    log = home.open(SMALL, clean=clean)
+    again = log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=29), 0)
+    assert (again.is_duplicate, again.first_offset, log.next_offset) == (True, 29, 30)
+    log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=30), 0)
+    check(log)
+
+
+def test_a_gap_and_an_old_epoch_are_refused(home: Home) -> None:
+    log = home.open()
+    log.append_as_leader(batch(2, producer_id=9, producer_epoch=3, sequence=0), 0)
+    with pytest.raises(OutOfOrderSequenceError):
+        log.append_as_leader(batch(1, producer_id=9, producer_epoch=3, sequence=5), 0)
+    with pytest.raises(InvalidProducerEpochError):
+        log.append_as_leader(batch(1, producer_id=9, producer_epoch=2, sequence=2), 0)
+    assert log.next_offset == 2
+    check(log)
+
+
+def test_a_follower_replays_what_a_producer_did(home: Home) -> None:
+    log = home.open()
+    data = [
+        batch(2, base_offset=0, leader_epoch=1, producer_id=9, producer_epoch=0, sequence=0),
+        batch(2, base_offset=2, leader_epoch=1, producer_id=9, producer_epoch=0, sequence=2),
+    ]
+    for each in data:
+        log.append_as_follower(each)
+    assert log.append_as_leader(batch(2, producer_id=9, producer_epoch=0, sequence=2), 2).is_duplicate
+    check(log)
+
+
+# Append as follower
+
+
+def test_a_follower_keeps_batches_as_they_are(home: Home) -> None:
+    log = home.open(LogConfig(compression=Compression.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME))
+    data = bytes(batch(2, base_offset=0, leader_epoch=3) + batch(1, base_offset=2, leader_epoch=4))
+    info = log.append_as_follower(data)
+    assert (info.first_offset, info.last_offset, log.next_offset) == (0, 2, 3)
+    found = log.read(0, 10_000).slice
+    assert found is not None
+    assert found.read() == data
+    assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries] == [(3, 0), (4, 2)]
+    check(log)
+
+
+def test_a_follower_leaves_a_piece_at_the_end_out(home: Home) -> None:
+    log = home.open()
+    whole, piece = batch(2, base_offset=0, leader_epoch=0), batch(3, base_offset=2, leader_epoch=0)
+    log.append_as_follower(whole + piece[:-1])
+    assert (log.next_offset, log.size) == (2, len(whole))
+    log.append_as_follower(piece)
+    assert log.next_offset == 5
+    check(log)
+
+
+def test_a_follower_takes_gaps(home: Home) -> None:
+    log = home.open(SMALL)
+    for offset in (0, 7, 8, 900):
+        log.append_as_follower(batch(1, base_offset=offset, leader_epoch=0))
+    assert log.next_offset == 901
+    found = log.read(9, 1000).slice
+    assert found is not None
+    assert BatchView(found.read()).base_offset == 900
+    check(log)
+
+
+@pytest.mark.parametrize("base_offset", [0, 3, 4])
+def test_a_follower_refuses_what_it_has(home: Home, base_offset: int) -> None:
+    log = home.open()
+    fill(log, 5)
+    with pytest.raises(UnexpectedOffsetError, match=r"topic-0.*ends at 5"):
+        log.append_as_follower(batch(3, base_offset=base_offset, leader_epoch=0))
+    assert log.next_offset == 5
+    check(log)
+
+
+def test_a_follower_refuses_batches_out_of_order(home: Home) -> None:
+    log = home.open()
+    for second in (0, 2, 3):
+        with pytest.raises(UnexpectedOffsetError, match="order"):
+            log.append_as_follower(batch(2, base_offset=2) + batch(2, base_offset=second))
+    assert log.size == 0
+
+
+def test_a_follower_takes_batches_too_far_apart_for_one_segment(home: Home) -> None:
+    log = home.open()
+    offsets = (0, 5, 2**32, 2**32 + 1, 2**34)
+    data = b"".join(batch(2, base_offset=offset * 2, leader_epoch=0) for offset in offsets)
+    info = log.append_as_follower(data)
+    assert (info.first_offset, info.last_offset, info.log_start_offset) == (0, 2**35 + 1, 0)
+    assert [found.header.base_offset for found in check(log)] == [offset * 2 for offset in offsets]
+
+
+# Rolling
+
+
+def test_a_full_segment_rolls(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 100)
+    assert len(bases(log)) > 5
+    assert all(segment.size <= 1000 for segment in log.segments)
+    size = log.segments[0].size
+    assert size + len(batch([b"1"])) > 1000
+    assert read_values(log, 0)[0] == 0
+    check(log)
+    names = home.names()
+    for base in bases(log):
+        assert {f"{base:020d}.log", f"{base:020d}.index", f"{base:020d}.timeindex"} <= set(names)
+    snapshots = [name for name in names if name.endswith(".snapshot")]
+    assert snapshots == [f"{base:020d}.snapshot" for base in bases(log)[1:]]
+
+
+def test_a_segment_rolls_by_the_time_between_timestamps(home: Home) -> None:
+    log = home.open(LogConfig(segment_ms=1000))
+    log.append_as_leader(batch(1, timestamp_ms=NOW_MS), 0)
+    log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 1000), 0)
+    assert bases(log) == [0]
+    log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 1001), 0)
+    assert bases(log) == [0, 2]
+
+
+def test_a_segment_without_timestamps_rolls_by_the_clock(home: Home) -> None:
+    log = home.open(LogConfig(segment_ms=1000))
+    log.append_as_leader(batch(1, timestamp_ms=-1), 0)
+    home.clock.advance_ms(1000)
+    log.append_as_leader(batch(1, timestamp_ms=-1), 0)
+    assert bases(log) == [0]
+    home.clock.advance_ms(1)
+    log.append_as_leader(batch(1, timestamp_ms=-1), 0)
+    assert bases(log) == [0, 2]
+
+
+def test_jitter_makes_partitions_roll_at_different_times_but_never_late(home: Home) -> None:
+    config = LogConfig(segment_ms=1000, segment_jitter_ms=600)
+    log = home.open(config)
+    log.append_as_leader(batch(1, timestamp_ms=NOW_MS), 0)
+    log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 399), 0)
+    assert bases(log) == [0]
+    log.append_as_leader(batch(1, timestamp_ms=NOW_MS + 1001), 0)
+    assert bases(log) == [0, 2]
+    drawn = set()
+    for partition in range(20):
+        other = log.partition._replace(partition=partition)
+        log.partition = other
+        drawn.add(log._jitter_ms(log.active))
+    assert len(drawn) > 10
+    assert all(0 <= jitter_ms < 600 for jitter_ms in drawn)
+
+
+def test_a_full_index_rolls(home: Home) -> None:
+    log = home.open(LogConfig(index_interval_bytes=0, segment_index_bytes=12 * 5))
+    fill(log, 20)
+    assert len(bases(log)) > 2
+    assert all(segment.time_index.entry_count <= 5 for segment in log.segments)
+    check(log)
+
+
+def test_offsets_too_far_from_the_segments_first_roll(home: Home) -> None:
+    log = home.open()
+    log.append_as_follower(batch(1, base_offset=0, leader_epoch=0))
+    log.append_as_follower(batch(1, base_offset=2**31 - 1, leader_epoch=0))
+    assert bases(log) == [0]
+    log.append_as_follower(batch(3, base_offset=2**31, leader_epoch=0))
+    assert bases(log) == [0, 2**31]
+    far = 2**31 + 3 + 2**40
+    log.append_as_follower(batch(3, base_offset=far, leader_epoch=0))
+    assert log.next_offset == far + 3
+    found = log.read(2**31 + 3, 1).slice
+    assert found is not None
+    assert BatchView(found.read()).base_offset == far
+    check(log)
+
+
+def test_an_empty_follower_may_begin_far_away(home: Home) -> None:
+    log = home.open()
+    log.append_as_follower(batch(2, base_offset=2**33, leader_epoch=0))
+    assert log.next_offset == 2**33 + 2
+    check(log)
+
+
+def test_rolling_an_empty_segment_does_nothing(home: Home) -> None:
+    log = home.open()
+    log.roll()
+    assert bases(log) == [0]
+    fill(log, 1)
+    rolled: list[PartitionLog] = []
+    log.on_roll = rolled.append
+    log.roll()
+    log.roll()
+    assert bases(log) == [0, 1]
+    assert rolled == [log]
+    fill(log, 1)
+    check(log)
+
+
+# Reading
+
+
+@pytest.fixture(scope="module")
+def filled() -> PartitionLog:
+    """A hundred records in several segments; not to be changed."""
+    clock = ManualClock()
+    log = Home(SimulatedDisk(clock=clock), clock, Path("/data")).open(SMALL)
+    fill(log, 100)
+    log.set_high_watermark(90)
+    return log
+
+
+def test_a_read_begins_with_the_offset_and_stays_within_a_segment(filled: PartitionLog) -> None:
+    for offset in range(100):
+        values = read_values(filled, offset)
+        assert values[0] == offset
+        assert values == list(range(offset, offset + len(values)))
+
+
+def test_a_read_in_the_middle_of_a_batch_returns_the_whole_batch(home: Home) -> None:
+    log = home.open()
+    log.append_as_leader(batch(10), 0)
+    found = log.read(7, 1).slice
+    assert found is not None
+    assert [record.offset for record in records_of(found.read())] == list(range(10))
+
+
+def test_a_read_stops_before_the_bound(filled: PartitionLog) -> None:
+    for bound in (0, 1, 13, 14, 15, 50, 90, 99, 100, 500):
+        for offset in (0, 5, 49, 89):
+            values = read_values(filled, offset, bound=bound)
+            assert all(value < bound for value in values)
+            assert bool(values) == (offset < bound)
+            assert not values or values[0] == offset
+
+
+def test_a_bound_within_a_batch_leaves_it_out(home: Home) -> None:
+    log = home.open()
+    log.append_as_leader(batch(5), 0)
+    log.append_as_leader(batch(5), 0)
+    for bound, expected in ((0, 0), (4, 0), (5, 5), (9, 5), (10, 10)):
+        found = log.read(0, 100_000, bound=bound).slice
+        assert (0 if found is None else len(records_of(found.read()))) == expected, bound
+
+
+def test_a_read_with_a_bound_sees_what_was_appended_since(home: Home) -> None:
+    log = home.open(SMALL)
+    for end in range(1, 40):
+        fill(log, 1)
+        assert read_values(log, end - 1, bound=end) == [end - 1]
+        assert read_values(log, end - 1, bound=end - 1) == []
+
+
+def test_a_read_returns_at_least_one_batch_if_asked_to(filled: PartitionLog) -> None:
+    size = len(batch([b"50"]))
+    assert read_values(filled, 50, max_bytes=1) == [50]
+    assert read_values(filled, 50, max_bytes=0) == [50]
+    small = filled.read(50, size - 1, min_one=False).slice
+    assert small is not None
+    assert small.size == size - 1
+    assert filled.read(50, 0, min_one=False).slice is None
+    exact = filled.read(50, size * 2, min_one=False).slice
+    assert exact is not None
+    assert values_of(records_of(exact.read())) == [b"50", b"51"]
+
+
+def test_a_read_outside_the_log_is_out_of_range(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 50)
+    log.set_high_watermark(50)
+    log.advance_log_start(20)
+    assert log.read(50, 100).slice is None
+    for offset in (51, 19, 0, -1):
+        with pytest.raises(OffsetOutOfRangeError, match=rf"topic-0.*{offset}.*20 to 50"):
+            log.read(offset, 100)
+    assert read_values(log, 20)[0] == 20
+
+
+# Transactions
+
+
+def test_the_last_stable_offset_waits_for_open_transactions(home: Home) -> None:
+    log = home.open()
+    fill(log, 3)
+    log.append_as_leader(batch(2, producer_id=1, producer_epoch=0, sequence=0, transactional=True), 0)
+    log.append_as_leader(batch(1, producer_id=2, producer_epoch=0, sequence=0, transactional=True), 0)
+    log.set_high_watermark(6)
+    assert (log.last_stable_offset, log.first_unstable_offset) == (3, 3)
+    log.append_as_leader(marker(1, committed=True), 0, origin=AppendOrigin.COORDINATOR)
+    assert log.last_stable_offset == 3, "the marker is above the high watermark"
+    log.set_high_watermark(7)
+    assert log.last_stable_offset == 5
+    log.append_as_leader(marker(2, committed=False), 0, origin=AppendOrigin.COORDINATOR)
+    log.set_high_watermark(8)
+    assert (log.last_stable_offset, log.first_unstable_offset) == (8, None)
+    check(log)
+
+
+def test_the_last_stable_offset_is_never_below_the_logs_start(home: Home) -> None:
+    log = home.open()
+    log.append_as_leader(batch(2, producer_id=1, producer_epoch=0, sequence=0, transactional=True), 0)
+    fill(log, 3)
+    log.set_high_watermark(5)
+    log.advance_log_start(4)
+    assert log.last_stable_offset == 4
+
+
+def aborted(log: PartitionLog, offset: int, max_bytes: int = 1_000_000) -> list[tuple[int, int]] | None:
+    found = log.read(offset, max_bytes, bound=log.last_stable_offset, with_aborted=True).aborted_transactions
+    return None if found is None else [(each.producer_id, each.first_offset) for each in found]
+
+
+def test_a_read_is_told_the_aborted_transactions_it_meets(home: Home) -> None:
+    log = home.open(SMALL)
+    for producer_id in range(1, 31):
+        # Every third aborts; each lies between other records.
+        fill(log, 2)
+        data = batch(2, producer_id=producer_id, producer_epoch=0, sequence=0, transactional=True)
+        log.append_as_leader(data, 0)
+        fill(log, 1)
+        end = marker(producer_id, committed=producer_id % 3 != 0)
+        log.append_as_leader(end, 0, origin=AppendOrigin.COORDINATOR)
+    log.set_high_watermark(log.next_offset)
+    assert len(bases(log)) > 3
+    expected = {producer_id: (producer_id - 1) * 6 + 2 for producer_id in range(3, 31, 3)}
+    for offset in range(0, log.next_offset, 5):
+        found = log.read(offset, 400, with_aborted=True)
+        assert found.slice is not None
+        assert found.aborted_transactions is not None
+        told = {each.producer_id: each.first_offset for each in found.aborted_transactions}
+        assert told.items() <= expected.items()
+        assert len(told) == len(found.aborted_transactions)
+        for view in iter_batches(found.slice.read(), partial_tail=True):
+            if view.producer_id in expected and not view.is_control and view.last_offset >= offset:
+                assert view.producer_id in told, f"read at {offset}: {view} was aborted"
+    assert aborted(log, 0, 1) == []
+    assert log.read(0, 100).aborted_transactions is None
+    assert log.read(log.next_offset, 100, with_aborted=True).aborted_transactions == []
+    check(log)
+
+
+def test_a_transaction_aborted_in_a_later_segment_is_told(home: Home) -> None:
+    log = home.open(SMALL)
+    log.append_as_leader(batch(2, producer_id=1, producer_epoch=0, sequence=0, transactional=True), 0)
+    fill(log, 40)
+    log.append_as_leader(marker(1, committed=False), 0, origin=AppendOrigin.COORDINATOR)
+    fill(log, 40)
+    log.set_high_watermark(log.next_offset)
+    assert aborted(log, 0) == [(1, 0)]
+    assert aborted(log, 20) == [(1, 0)], "it is open there"
+    assert aborted(log, 43) == []
+    log.flush()
+    log.close()
+    log = home.open(SMALL)
+    log.set_high_watermark(log.next_offset)
+    assert aborted(log, 0) == [(1, 0)]
+    check(log)
+
+
+# By time
+
+
+def test_offsets_are_found_by_time(filled: PartitionLog) -> None:
+    for offset in range(100):
+        found = filled.offset_for_timestamp(NOW_MS + offset)
+        assert found is not None
+        assert (found.offset, found.timestamp_ms, found.leader_epoch) == (offset, NOW_MS + offset, 0)
+    earliest = filled.offset_for_timestamp(0)
+    assert earliest is not None
+    assert earliest.offset == 0
+    assert filled.offset_for_timestamp(NOW_MS + 100) is None
+    newest = filled.offset_of_max_timestamp()
+    assert newest is not None
+    assert (newest.offset, newest.timestamp_ms) == (99, NOW_MS + 99)
+
+
+def test_offsets_are_found_by_time_where_times_are_not_in_order(home: Home) -> None:
+    log = home.open(SMALL)
+    times = [(index * 37) % 100 for index in range(100)]
+    for time_ms in times:
+        log.append_as_leader(batch(1, timestamp_ms=NOW_MS + time_ms), time_ms // 60)
+    for time_ms in range(100):
+        found = log.offset_for_timestamp(NOW_MS + time_ms)
+        assert found is not None
+        expected = next(offset for offset, each in enumerate(times) if each >= time_ms)
+        assert (found.offset, found.timestamp_ms) == (expected, NOW_MS + times[expected])
+    newest = log.offset_of_max_timestamp()
+    assert newest is not None
+    assert newest.offset == times.index(99)
+
+
+def test_time_is_asked_for_record_by_record(home: Home) -> None:
+    log = home.open()
+    log.append_as_leader(batch(4, timestamps_ms=[NOW_MS, NOW_MS + 30, NOW_MS + 10, NOW_MS + 20]), 5)
+    found = log.offset_for_timestamp(NOW_MS + 15)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms, found.leader_epoch) == (1, NOW_MS + 30, 5)
+    newest = log.offset_of_max_timestamp()
+    assert newest is not None
+    assert newest.offset == 1
+
+
+def test_no_time_is_found_before_the_logs_start(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 50)
+    log.set_high_watermark(50)
+    log.advance_log_start(20)
+    found = log.offset_for_timestamp(NOW_MS + 3)
+    assert found is not None
+    assert found.offset == 20
+
+
+def test_an_empty_log_has_no_times(home: Home) -> None:
+    log = home.open()
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_of_max_timestamp() is None
+    log.append_as_leader(batch(1, timestamp_ms=-1), 0)
+    assert log.offset_of_max_timestamp() is None
+
+
+# Truncation
+
+
+@pytest.mark.parametrize("offset", [0, 1, 12, 13, 14, 50, 98, 99])
+def test_truncation_forgets_all_behind_the_offset(home: Home, offset: int) -> None:
+    log = home.open(SMALL)
+    fill(log, 60, epoch=1)
+    fill(log, 40, epoch=2)
+    log.set_high_watermark(100)
+    log.flush()
+    log.truncate_to(offset)
+    assert log.next_offset == offset
+    assert (log.high_watermark, log.recovery_point) == (offset, offset)
+    assert [int(value or b"") for value in values_of(records_in(log))] == list(range(offset))
+    assert all(entry.start_offset < offset for entry in log.epochs.entries)
+    check(log)
+    fill(log, 30, epoch=3)
+    assert [int(value or b"") for value in values_of(records_in(log))] == list(range(offset + 30))
+    check(log)
+    log = home.open(SMALL, clean=False)
+    assert [int(value or b"") for value in values_of(records_in(log))] == list(range(offset + 30))
+    check(log)
+
+
+def test_truncation_in_the_middle_of_a_batch_drops_it_whole(home: Home) -> None:
+    log = home.open()
+    log.append_as_leader(batch(5), 0)
+    log.append_as_leader(batch(5), 0)
+    log.truncate_to(7)
+    assert [record.offset for record in records_in(log)] == [0, 1, 2, 3, 4]
+    assert log.next_offset == 7
+    log.append_as_follower(batch(1, base_offset=7, leader_epoch=0))
+
+
+def test_truncation_behind_the_end_does_nothing(home: Home) -> None:
+    log = home.open()
+    fill(log, 5)
+    log.truncate_to(5)
+    log.truncate_to(99)
+    assert log.next_offset == 5
+    with pytest.raises(ValueError, match="-1"):
+        log.truncate_to(-1)
+    check(log)
+
+
+def test_truncation_brings_producers_back_to_what_they_were(home: Home) -> None:
+    log = home.open(SMALL)
+    for sequence in range(40):
+        log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=sequence), 0)
+    log.append_as_leader(batch(1, producer_id=9, producer_epoch=1, sequence=0, transactional=True), 0)
+    log.append_as_leader(marker(9, committed=False, producer_epoch=1), 0, origin=AppendOrigin.COORDINATOR)
+    log.truncate_to(41)
+    log.set_high_watermark(41)
+    assert log.last_stable_offset == 40, "the transaction is open again"
+    log.truncate_to(33)
+    check(log)
+    assert log.producers.entries[9].last_sequence == 32
+    log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=33), 0)
+    log.truncate_to(0)
+    assert not log.producers.entries
+    check(log)
+
+
+def test_truncation_below_the_first_segment_begins_anew(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 50)
+    log.set_high_watermark(50)
+    log.delete_segments(list(log.segments[:2]))
+    first = bases(log)[0]
+    log.truncate_to(first - 3)
+    assert (log.log_start_offset, log.next_offset, log.high_watermark) == (first - 3, first - 3, first - 3)
+    assert (bases(log), log.size) == ([first - 3], 0)
+    fill(log, 3)
+    check(log)
+
+
+@pytest.mark.parametrize("offset", [0, 20, 50, 1000])
+def test_a_log_can_begin_anew_anywhere(home: Home, offset: int) -> None:
+    log = home.open(SMALL)
+    for sequence in range(50):
+        log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=sequence), 0)
+    log.set_high_watermark(50)
+    log.truncate_fully_and_start_at(offset)
+    assert (log.log_start_offset, log.next_offset, log.high_watermark) == (offset, offset, offset)
+    assert not log.producers.entries
+    assert not log.epochs.entries
+    log.append_as_follower(batch(1, base_offset=offset, leader_epoch=3))
+    check(log)
+    log.close()
+    log = home.open(SMALL)
+    assert (log.log_start_offset, log.next_offset) == (offset, offset + 1)
+    check(log)
+
+
+# Deletion at the start
+
+
+def test_records_before_the_logs_start_are_gone_for_readers(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 50, epoch=4)
+    log.set_high_watermark(40)
+    log.advance_log_start(25)
+    assert log.log_start_offset == 25
+    assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries] == [(4, 25)]
+    log.advance_log_start(10)
+    assert log.log_start_offset == 25, "it never goes back"
+    with pytest.raises(OffsetOutOfRangeError, match=r"topic-0.*41.*40"):
+        log.advance_log_start(41)
+    log.advance_log_start(40)
+    check(log)
+
+
+def test_only_the_oldest_segments_can_be_deleted(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 50)
+    log.set_high_watermark(50)
+    for doomed in ([log.segments[1]], list(log.segments), [log.active]):
+        with pytest.raises(ValueError, match="oldest"):
+            log.delete_segments(doomed)
+    count = len(log.segments)
+    log.delete_segments([])
+    assert len(log.segments) == count
+    check(log)
+
+
+def test_files_are_renamed_first_and_removed_later(home: Home) -> None:
+    log = home.open(replace(SMALL, file_delete_delay_ms=500))
+    fill(log, 50)
+    log.set_high_watermark(50)
+    doomed = list(log.segments[:2])
+    under_way = log.read(0, 1000).slice
+    assert under_way is not None
+    log.delete_segments(doomed)
+    assert log.log_start_offset == bases(log)[0] > doomed[1].base_offset
+    gone = {f"{segment.base_offset:020d}" for segment in doomed}
+    files = [name for name in home.names() if name[:20] in gone]
+    assert files
+    assert all(name.endswith((".deleted", ".snapshot")) for name in files)
+    assert records_of(under_way.read())[0].offset == 0, "a response under way can still be sent"
+    home.clock.advance_ms(499)
+    assert log.remove_due() == 0
+    home.clock.advance_ms(1)
+    assert log.remove_due() == 2
+    assert not [name for name in home.names() if name.endswith(".deleted")]
+    check(log)
+
+
+# Flushing
+
+
+def test_flush_moves_the_recovery_point(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 50)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 50
+
+
+def test_flush_by_count(home: Home) -> None:
+    log = home.open(LogConfig(flush_messages=10))
+    log.append_as_leader(batch(9), 0)
+    assert log.recovery_point == 0
+    log.append_as_leader(batch(1), 0)
+    assert log.recovery_point == 10
+    log.append_as_leader(batch(5), 0)
+    assert log.recovery_point == 10
+
+
+def test_flush_by_time(home: Home) -> None:
+    log = home.open(LogConfig(flush_ms=100))
+    home.clock.advance_ms(1000)
+    assert not log.is_flush_due(), "there is nothing to flush"
+    fill(log, 1)
+    assert log.is_flush_due()
+    log.flush()
+    fill(log, 1)
+    home.clock.advance_ms(99)
+    assert not log.is_flush_due()
+    home.clock.advance_ms(1)
+    assert log.is_flush_due()
+
+
+def test_what_was_flushed_survives_a_power_cut() -> None:
+    for seed in range(30):
+        disk = SimulatedDisk(seed)
+        here = Home(disk, disk.clock, Path("/data"))  # type: ignore[arg-type]  # a ManualClock, if none was given
+        disk.make_directory(here.root)
+        log = here.open(SMALL)
+        disk.sync_directory(here.root)
+        disk.sync_directory(Path("/"))
+        fill(log, 30)
+        log.flush()
+        fill(log, 30)
+        disk.crash()
+        disk.restart()
+        log = here.open(SMALL, clean=False, recovery_point=30)
+        found = [int(value or b"") for value in values_of(records_in(log))]
+        assert found == list(range(len(found)))
+        assert len(found) >= 30
+        check(log)
+
+
+def test_config_changes_take_effect_with_the_next_append(home: Home) -> None:
+    log = home.open()
+    fill(log, 3)
+    log.update_config(LogConfig(compression=Compression.GZIP, segment_bytes=10_000))
+    fill(log, 1)
+    assert [found.header.compression for found in check(log)] == [Compression.NONE] * 3 + [Compression.GZIP]
+    log.update_config(SMALL)
+    fill(log, 30)
+    assert len(bases(log)) > 1
+    check(log, exact_indexes=False)
+
+
+# A disk that fails
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_an_append_that_fails_is_not_there(code: int) -> None:
+    disk = SimulatedDisk(3)
+    here = Home(disk, ManualClock(), Path("/data"))
+    log = here.open(SMALL)
+    fill(log, 40)
+    for skipped in range(30):
+        fault = disk.fail(code, when=lambda operation, path: path.suffix == ".log" and operation is Operation.APPEND)
+        before = log.next_offset
+        with pytest.raises(OSError, match=r"\.log") as caught:
+            log.append_as_leader(batch([b"lost"]), 0)
+        assert caught.value.errno == code
+        assert fault.strikes == 1, skipped
+        assert log.next_offset == before
+        check(log)
+        fill(log, 1)
+    assert [int(value or b"") for value in values_of(records_in(log))] == list(range(70))
+    check(here.open(SMALL, clean=False))
+
+
+def test_an_append_whose_epoch_cannot_be_written_is_not_there() -> None:
+    disk = SimulatedDisk(3)
+    here = Home(disk, ManualClock(), Path("/data"))
+    log = here.open(SMALL)
+    fill(log, 5)
+    disk.fail(errno.EIO, when=lambda _, path: path.name.startswith("leader-epoch-checkpoint"))
+    with pytest.raises(OSError, match="leader-epoch-checkpoint"):
+        log.append_as_leader(batch([b"lost"]), 1)
+    assert (log.next_offset, len(records_in(log))) == (5, 5)
+    fill(log, 5, epoch=1)
+    check(log)
+
+
+def test_partition_is_named(home: Home) -> None:
+    assert home.open().partition == PARTITION
+    assert home.open().topic_id is None
