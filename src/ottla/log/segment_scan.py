@@ -182,11 +182,13 @@ def find_offset(
 ) -> tuple[int, int, int] | None:
     """Position, size and base offset of the first batch that reaches to the offset or beyond; None if none does.
 
-    The hot path of reading: one read of a window, and of each header only what is needed to step on.
+    The hot path of reading: one read of a window, and of each header only what is needed to step on. Behind a batch
+    that is larger than the window no more than the next header is read.
     """
     unpack = _STEP.unpack_from
+    wanted = window_bytes
     while end - position >= HEADER_SIZE:
-        buffer = file.read_at(position, min(window_bytes, end - position))
+        buffer = file.read_at(position, min(wanted, end - position))
         last_at = len(buffer) - HEADER_SIZE
         if last_at < 0:
             return None
@@ -204,7 +206,10 @@ def find_offset(
                 return (position + at, size, base_offset) if position + at + size <= end else None
             at += size
         position += at
-        window_bytes = min(window_bytes * 2, CHUNK_BYTES)
+        if size > window_bytes:
+            wanted = HEADER_SIZE
+        else:
+            wanted = window_bytes = min(window_bytes * 2, CHUNK_BYTES)
     # Fewer bytes than a header of today: an old message perhaps.
     for found, header in iter_headers(file, position, end):
         if header.last_offset >= offset:
