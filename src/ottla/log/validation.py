@@ -47,6 +47,7 @@ from ottla.records.layout import (
     LENGTH_PREFIX_SIZE,
     MAGIC_AT,
     MAGIC_V2,
+    MINIMUM_RECORD_SIZE,
     TIMESTAMP_TYPE_BIT,
 )
 from ottla.records.varint import read_varint, read_varlong
@@ -54,6 +55,7 @@ from ottla.records.varint import read_varint, read_varlong
 NO_TIMESTAMP: Final = -1
 MAX_DECOMPRESSED_BYTES: Final = 2**31 - 1
 _NO_LIMIT_MS: Final = 2**63 - 1
+_LAST_CODEC: Final = max(Compression)
 _NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 # Looking a member up in its enumeration costs as much as a comparison.
 _CLIENT: Final = AppendOrigin.CLIENT
@@ -133,6 +135,13 @@ def _sound_headers(data: Buffer, origin: AppendOrigin) -> tuple[tuple[BatchHeade
             end = position + header.length + LENGTH_PREFIX_SIZE
             if crc32c(view[position + ATTRIBUTES_AT : end]) != header.crc:
                 BatchView(data, position).validate()  # raises: it has the words
+            count = header[12]
+            if (
+                header[5] & COMPRESSION_MASK > _LAST_CODEC
+                or not 0 <= count <= header[6] + 1
+                or count * MINIMUM_RECORD_SIZE > header[1]
+            ):
+                BatchView(data, position).validate(verify_crc=False)  # raises, unless compression makes room for them
             headers.append(header)
             position = end
     except TruncatedBatchError as error:
