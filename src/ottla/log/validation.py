@@ -254,7 +254,7 @@ def _payload(batch: BatchView) -> Buffer:
 def _recompressed(batch: BatchView, config: LogConfig) -> bytearray:
     """The same records under the topic's codec: their bytes stay, only what is around them changes."""
     codec = config.compression
-    if codec is None or batch.compression == codec:
+    if codec is None or batch.compression == codec or batch.is_control:  # nobody gains by a smaller marker
         return bytearray(memoryview(batch.buffer)[batch.position : batch.position + batch.size_in_bytes])
     try:
         records = _payload(batch)
