@@ -172,6 +172,8 @@ def validate_and_assign(
     if config.compression is not None and any(header.compression != config.compression for header in headers):
         data = bytearray(b"".join(_recompressed(batch, config) for batch in iter_batches(data)))
         headers = tuple(batch.header for batch in iter_batches(data))
+        for header in headers:
+            _check_size(header, config)  # another codec may have made it larger
     stamped = config.timestamp_type is _LOG_APPEND_TIME
     if config.compacts and origin is _CLIENT:
         for batch in iter_batches(data):
@@ -202,9 +204,7 @@ def validate_and_assign(
 def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
     base_offset, length, _, _, _, attributes, last_delta, _, max_timestamp_ms, producer_id, _, sequence, count = header
     if length > config.max_message_bytes - LENGTH_PREFIX_SIZE:
-        raise RecordTooLargeError(
-            f"a batch of {header.size_in_bytes} bytes is larger than max.message.bytes, {config.max_message_bytes}"
-        )
+        _check_size(header, config)
     if max_timestamp_ms - now_ms > config.timestamp_after_max_ms and not config.timestamp_type:
         raise InvalidTimestampError(
             f"timestamp {max_timestamp_ms} is {max_timestamp_ms - now_ms} ms in the future; "
@@ -220,6 +220,13 @@ def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, n
         raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {base_offset}")
     if producer_id >= 0 and sequence < 0:
         raise InvalidRecordsError(f"producer {producer_id} sends sequence number {sequence}")
+
+
+def _check_size(header: BatchHeader, config: LogConfig) -> None:
+    if header.size_in_bytes > config.max_message_bytes:
+        raise RecordTooLargeError(
+            f"a batch of {header.size_in_bytes} bytes is larger than max.message.bytes, {config.max_message_bytes}"
+        )
 
 
 def _refuse_attributes(header: BatchHeader) -> NoReturn:
