@@ -162,11 +162,14 @@ def validate_and_assign(
 ) -> ValidatedBatches:
     """Checks what a leader is asked to append and gives it offsets from `next_offset` on, the epoch, and, where the
     topic says so, the time and the codec. Patches the given buffer when it can be written to."""
-    if has_old_magic(data):
+    is_old = has_old_magic(data)
+    if is_old:
         data = _converted(data)
     elif isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         data = bytearray(data)
     headers, _ = _sound_headers(data, origin)
+    if len(headers) > 1 and origin is _CLIENT and not is_old:
+        raise InvalidRecordsError(f"{len(headers)} batches at once for a partition; a client may send one")
     for header in headers:
         _check_batch(header, config, origin, now_ms)
     if config.compression is not None and any(header.compression != config.compression for header in headers):
