@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from golden import scenarios, segment_dump
+from golden.java_writer import Acknowledged, text
 from golden.kafka_process import (
     Broker,
     kraft_broker,
@@ -26,7 +27,7 @@ from golden.kafka_process import (
     zookeeper_mode_broker,
 )
 from golden.scenarios import Compaction, Given, Scenario
-from golden.writers import Acknowledged, text, write_all, writer_version
+from golden.writers import write_all, writer_version
 
 TARGET = Path(__file__).resolve().parent / "records"
 PATIENCE_S = 90.0

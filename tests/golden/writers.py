@@ -6,7 +6,6 @@ Each sends a scenario's batches one by one and returns what the broker acknowled
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import aiokafka
@@ -14,15 +13,13 @@ import confluent_kafka
 import kafka
 
 from golden import scenarios
-from golden.kafka_process import Broker, run_java
+from golden.java_writer import Acknowledged, write_by_java
+from golden.kafka_process import Broker
 from golden.scenarios import Scenario
 
 CLIENT_ID = "golden"
 LINGER_MS = 5000
 FLUSH_TIMEOUT_S = 60
-
-Acknowledged = list[tuple[int, int]]
-"""Offset and timestamp of each record, in the order they were sent."""
 
 
 def writer_version(name: str) -> str:
@@ -34,17 +31,12 @@ def writer_version(name: str) -> str:
     return versions.get(name, f"Java producer {name.removeprefix('java-')}")
 
 
-def text(value: bytes | None) -> str | None:
-    """Bytes as JSON text: Latin-1 has a character for each byte."""
-    return None if value is None else value.decode("latin-1")
-
-
 def write_all(broker: Broker, wanted: list[Scenario]) -> dict[str, Acknowledged]:
     acknowledged: dict[str, Acknowledged] = {}
     for version in ("3.9.1", "4.3.1"):
         of_java = [scenario for scenario in wanted if scenario.writer == f"java-{version}"]
         if of_java:
-            acknowledged |= _write_by_java(broker, version, of_java)
+            acknowledged |= write_by_java(broker, version, of_java)
     for scenario in wanted:
         if scenario.writer == scenarios.LIBRDKAFKA:
             acknowledged[scenario.topic] = _write_by_librdkafka(broker, scenario)
@@ -53,37 +45,6 @@ def write_all(broker: Broker, wanted: list[Scenario]) -> dict[str, Acknowledged]
         elif scenario.writer == scenarios.AIOKAFKA:
             acknowledged[scenario.topic] = asyncio.run(_write_by_aiokafka(broker, scenario))
     return acknowledged
-
-
-def _write_by_java(broker: Broker, version: str, wanted: list[Scenario]) -> dict[str, Acknowledged]:
-    task = {"bootstrap": broker.address, "scenarios": [_java_scenario(scenario) for scenario in wanted]}
-    answer: dict[str, list[list[int]]] = json.loads(run_java(version, "Produce.java", json.dumps(task)))
-    return {topic: [(offset, timestamp_ms) for offset, timestamp_ms in acks] for topic, acks in answer.items()}
-
-
-def _java_scenario(scenario: Scenario) -> dict[str, Any]:
-    config = {"compression.type": scenario.codec, "enable.idempotence": str(scenario.idempotent).lower()}
-    if scenario.transactional:
-        config["transactional.id"] = scenario.name
-    return {
-        "topic": scenario.topic,
-        "config": config,
-        "batches": [
-            {
-                "end": sent.end,
-                "records": [
-                    {
-                        "timestamp_ms": given.timestamp_ms,
-                        "key": text(given.key),
-                        "value": text(given.value),
-                        "headers": [[name, text(value)] for name, value in given.headers],
-                    }
-                    for given in sent.records
-                ],
-            }
-            for sent in scenario.batches
-        ],
-    }
 
 
 def _write_by_librdkafka(broker: Broker, scenario: Scenario) -> Acknowledged:
