@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from compat.log_files import read_epochs, segment_files
 from compat.log_writing import Appended
 from golden import segment_dump
 from golden.segment_dump import Fields
 
-_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 _RUNS = {
     "deep": ("--deep-iteration", "--print-data-log"),
     "verify-index": ("--verify-index-only",),
@@ -42,18 +42,6 @@ class DumpedLogs:
             batches += some_batches
             markers += some_markers
         return batches, markers
-
-
-def segment_files(place: Path) -> list[Path]:
-    """All that the tool can read below a folder, in order."""
-    return sorted(path for path in place.glob("**/*") if path.suffix in _SUFFIXES)
-
-
-def read_epochs(folder: Path) -> list[tuple[int, int]]:
-    """The leader epochs in a partition's folder, with their first offsets; without a file there are none."""
-    file = folder / "leader-epoch-checkpoint"
-    lines = file.read_text().splitlines()[2:] if file.exists() else []
-    return [(int(epoch), int(offset)) for epoch, offset in map(str.split, lines)]
 
 
 def dump_logs(place: Path, accounts: Mapping[str, list[Appended]]) -> DumpedLogs:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from compat.log_dumps import DumpedLogs, dump_logs
+from compat.log_files import tear
 from compat.log_workloads import LOG_START, WORKLOADS, Workload, write_all
 from compat.log_writing import Appended, aborted_transactions, producers_at
 from compat.once import Once
@@ -46,9 +47,7 @@ def _write_and_dump(place: Path) -> DumpedLogs:
     shutil.copytree(place / "closed", place / "reopened")
     directories.close()
     for folder in (place / "reopened").glob("ours.*"):
-        newest = max(folder.glob("*.log"))
-        with newest.open("ab") as file:
-            file.write(newest.read_bytes()[:100])
+        tear(max(folder.glob("*.log")))
         (folder / "leader-epoch-checkpoint").unlink(missing_ok=True)
     reopened = LogDirectories(LocalDisk(), clock, [place / "reopened"], options)
     reopened.open(_config_of)
