@@ -1,6 +1,8 @@
-"""Which segments a log no longer keeps: by age, by size, and below its start. Whole ones only, never the active one.
+"""Which segments a log no longer keeps: below its start, by size, and by age. Whole ones only, never the active one.
 
-Nothing goes that the high watermark has not passed: it may still be needed by a follower.
+An active segment that is due by size or age is closed first, and a new one begins: else the last records of a topic to
+which nobody writes any more would stay for ever. Nothing goes that the high watermark has not passed: it may still be
+needed by a follower.
 """
 
 from __future__ import annotations
@@ -13,16 +15,19 @@ from ottla.log.segment import Segment
 
 def apply_retention(log: PartitionLog) -> int:
     """Deletes what is due; how many segments. A log that is only compacted loses just what is below its start."""
-    deleted = 0
+    deleted = _delete(log, _below_start(log))
     if log.config.deletes:
-        deleted += _delete(log, _expired(log))
         deleted += _delete(log, _beyond_size(log))
-    return deleted + _delete(log, _below_start(log))
+        deleted += _delete(log, _expired(log))
+    return deleted
 
 
 def _deletable(log: PartitionLog) -> list[Segment]:
-    """The oldest segments, as far as the high watermark has passed them."""
-    return [segment for segment, following in pairwise(log.segments) if following.base_offset <= log.high_watermark]
+    """The oldest segments, as far as the high watermark has passed them; an empty active one has nothing to delete."""
+    passed = [segment for segment, following in pairwise(log.segments) if following.base_offset <= log.high_watermark]
+    if log.active.size and log.next_offset <= log.high_watermark:
+        passed.append(log.active)
+    return passed
 
 
 def _expired(log: PartitionLog) -> list[Segment]:
@@ -55,5 +60,7 @@ def _below_start(log: PartitionLog) -> list[Segment]:
 
 
 def _delete(log: PartitionLog, doomed: list[Segment]) -> int:
+    if doomed and doomed[-1] is log.active:
+        log.roll()
     log.delete_segments(doomed)
     return len(doomed)
