@@ -14,6 +14,8 @@ from ottla.log.partition_log import PartitionLog
 from ottla.testing.manual_clock import ManualClock
 
 PARTITION = TopicPartition("topic", 0)
+ROOT = Path("/data")
+"""On a simulated disk."""
 
 
 @dataclass
