@@ -202,9 +202,6 @@ class Segment:
             return True
         return self.offset_index.is_full or self._files.time_index.is_full
 
-    def _takes_offset(self, offset: int) -> bool:
-        return 0 <= offset - self.base_offset <= MAX_INT32
-
     def _refuse_offset(self, offset: int) -> SegmentOverflowError:
         return SegmentOverflowError(f"{self.path}: offset {offset} is not within 2^31 of the base offset")
 
@@ -391,19 +388,23 @@ class Segment:
             self.transaction_index.clear()
         self._newest = (NO_TIMESTAMP, self.base_offset)
         self._first_batch_timestamp_ms = None
-        end, next_offset = 0, self.base_offset
+        end, next_offset, base_offset = 0, self.base_offset, self.base_offset
+        newest_ms, entry_due = NO_TIMESTAMP, self._index_interval_bytes
         batches = segment_scan.iter_batches(self.log, 0, self._size)
         while True:
             try:
                 position, header, data = next(batches)
             except (RecordError, StopIteration):
                 break
-            last_offset = header.last_offset
-            if not self._takes_offset(last_offset):
+            last_offset = header[0] + header[6]
+            if not 0 <= last_offset - base_offset <= MAX_INT32:
                 raise self._refuse_offset(last_offset)
-            self._note(position, last_offset, header.max_timestamp_ms, last_offset)
-            end, next_offset = position + header.size_in_bytes, last_offset + 1
-            if on_batch and header.magic >= MAGIC_V2:
+            if position > entry_due or header[8] > newest_ms:
+                self._note(position, last_offset, header[8], last_offset)
+                newest_ms = self._newest[0]
+                entry_due = self._files.offset_index.last_position + self._index_interval_bytes
+            end, next_offset = position + len(data), last_offset + 1
+            if on_batch and header[3] >= MAGIC_V2:
                 on_batch(header, data)
         self._files.mark_unsynced()
         cut = self._size - end
