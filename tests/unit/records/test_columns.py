@@ -53,6 +53,7 @@ from ottla.records.layout import (
 )
 from ottla.records.plain import BatchOptions, decode_batch, encode_batch
 from ottla.records.record import Record
+from ottla.records.sections import Sections
 from ottla.records.varint import write_varint
 
 EXAMPLES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -400,6 +401,14 @@ def test_a_header_that_does_not_fit_its_records_is_refused(batch: bytes) -> None
     refusal = outcome(plainly, batch, Reading())
     assert isinstance(refusal, tuple)
     assert outcome(decode_records, batch, Reading()) == refusal
+
+
+@pytest.mark.parametrize("codec", Compression, ids=lambda codec: codec.name)
+def test_a_claimed_count_is_refused_before_anything_is_allocated_by_it(codec: Compression) -> None:
+    batch = encode_batch([Record(0, 0, None, bytes(50))], BatchOptions(compression=codec, last_offset_delta=2**31 - 1))
+    struct.pack_into(">i", batch, RECORD_COUNT_AT, 2**31 - 1)
+    with pytest.raises(RecordCountError):
+        Sections(sealed(batch), Reading())
 
 
 def holding(*bodies: list[int] | bytes) -> bytes:
