@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.log.errors import CorruptIndexError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.offset_index import OffsetIndex
-from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from ottla.testing.simulated_disk import Operation, SimulatedDisk, Survival
 
 BASE = 5_000_000_000
 MAX_BYTES = 1024
@@ -152,7 +152,7 @@ def test_trim_leaves_a_file_of_the_right_size_alone(tmp_path: Path) -> None:
     assert (tmp_path / "i.index").stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize(("log_size", "kept"), [(0, 0), (100, 0), (101, 1), (200, 1), (301, 3), (9999, 3)])
+@pytest.mark.parametrize(("log_size", "kept"), [(0, 0), (100, 0), (101, 1), (200, 1), (300, 2), (301, 3), (9999, 3)])
 def test_entries_beyond_the_log_are_dropped(tmp_path: Path, log_size: int, kept: int) -> None:
     entries = [(1, 100), (2, 200), (3, 300)]
     (tmp_path / "i.index").write_bytes(packed(*entries))
@@ -212,6 +212,7 @@ def test_synced_once() -> None:
     disk.before = refuse
     index.sync()
     disk.before = None
+    disk.crash(Survival.NOTHING)
     disk.restart()
     assert disk.read(index.path) == packed((1, 1))
 
