@@ -18,7 +18,7 @@ class GroupCommit:
     """One thread. `close` finishes what was asked before it."""
 
     def __init__(self) -> None:
-        self._asked: dict[PartitionLog, list[tuple[int, Future[None]]]] = {}
+        self._asked: dict[PartitionLog, list[Future[None]]] = {}
         self._wake = threading.Condition()
         self._closed = False
         self.sync_count = 0
@@ -34,7 +34,7 @@ class GroupCommit:
         with self._wake:
             if self._closed:
                 raise RuntimeError("the group commit is closed")
-            self._asked.setdefault(log, []).append((offset, answer))
+            self._asked.setdefault(log, []).append(answer)
             self._wake.notify()
         return answer
 
@@ -55,16 +55,15 @@ class GroupCommit:
             for log, waiting in asked.items():
                 self._commit(log, waiting)
 
-    def _commit(self, log: PartitionLog, waiting: list[tuple[int, Future[None]]]) -> None:
-        end = max(offset for offset, _ in waiting)
+    def _commit(self, log: PartitionLog, waiting: list[Future[None]]) -> None:
+        # From here on nobody can cancel them; who did is not told.
+        waiting = [answer for answer in waiting if answer.set_running_or_notify_cancel()]
         try:
-            for segment in list(log.unflushed_segments()):
-                segment.flush()
-            self.sync_count += 1
-        except OSError as error:
-            for _, answer in waiting:
+            log.flush()
+        except BaseException as error:  # whatever it is, those who wait must not wait for ever
+            for answer in waiting:
                 answer.set_exception(error)
             return
-        log.flushed_to(end)
-        for _, answer in waiting:
+        self.sync_count += 1
+        for answer in waiting:
             answer.set_result(None)

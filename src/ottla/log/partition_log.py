@@ -13,10 +13,12 @@ files, which stay open until they are removed. An `OSError` is left to the calle
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from zlib import crc32
 
@@ -91,6 +93,10 @@ class PartitionLog:
         self._last_flush_ms = clock.now_ms()
         self._removable: list[tuple[int, Segment]] = []
         self._bound_position: tuple[Segment, int, int, int] | None = None
+        self._flushing = threading.Lock()
+        """Held to move the recovery point, which flushes in other threads do."""
+        self._shortenings = 0
+        """Counts up when segments or records begin to be taken away, and when they are."""
 
     # --- what there is ----------------------------------------------------------------------------------------------
 
@@ -339,36 +345,47 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return
         keep = bisect_right(self._bases, offset)
-        # The highest first, each gone from disk before the next: a crash in between leaves no gap.
-        for segment in reversed(self._segments[keep:]):
-            segment.delete()
-        del self._segments[keep:], self._bases[keep:]
+        self._begin_shortening()
+        self._remove_from(keep)
         self.active.become_active()
         self.active.truncate_to(offset)
-        self._ended_at(offset)
+        # For good, before new records get these offsets: else a power cut could bring old ones back among them.
+        self.active.flush()
+        self._end_at(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forgets everything, and goes on at the offset: the leader no longer has what would come before."""
-        for segment in reversed(self._segments):
-            segment.delete()
-        self._segments, self._bases = [], []
+        self._begin_shortening()
+        self._remove_from(0)
         self._new_segment(offset)
         self.log_start_offset = offset
         self.epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
-        self.next_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
-        self.set_high_watermark(offset)
-        self._bound_position = None
+        self._end_at(offset)
 
-    def _ended_at(self, offset: int) -> None:
-        self.next_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
+    def _remove_from(self, index: int) -> None:
+        """The highest segment first: a crash in between leaves no gap."""
+        doomed = self._segments[index:]
+        del self._segments[index:], self._bases[index:]
+        for segment in reversed(doomed):
+            segment.delete()
+        if doomed:
+            self.disk.sync_directory(self.directory)
+
+    def _begin_shortening(self) -> None:
+        with self._flushing:
+            self._shortenings += 1
+
+    def _end_at(self, offset: int) -> None:
+        with self._flushing:
+            self._shortenings += 1
+            self.next_offset = offset
+            self.recovery_point = min(self.recovery_point, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
+        self._bound_position = None
         self.epochs.truncate_from_end(offset)
         rebuild_producers(self, offset)
         self.set_high_watermark(min(self.high_watermark, offset))
-        self._bound_position = None
 
     def advance_log_start(self, offset: int) -> None:
         """Forgets what is before the offset (delete-records, or a leader that did): nobody reads it again, and whole
@@ -394,6 +411,7 @@ class PartitionLog:
 
     def replace_segments(self, new: list[Segment], old: list[Segment]) -> None:
         """Puts segments where others were; the others' files are renamed now and removed later."""
+        self._begin_shortening()
         kept = [segment for segment in self._segments if segment not in old]
         self._segments = sorted([*kept, *new], key=lambda segment: segment.base_offset)
         self._bases = [segment.base_offset for segment in self._segments]
@@ -414,23 +432,28 @@ class PartitionLog:
 
     # --- keep -------------------------------------------------------------------------------------------------------
 
-    def unflushed_segments(self) -> Iterator[Segment]:
-        """The segments that hold records behind the recovery point."""
-        first = max(bisect_right(self._bases, self.recovery_point) - 1, 0)
-        return iter(self._segments[first:])
-
     def flush(self) -> None:
-        """Makes everything appended so far survive a power cut."""
-        end = self.next_offset
-        for segment in list(self.unflushed_segments()):
-            segment.flush()
-        self.flushed_to(end)
+        """Makes everything appended so far survive a power cut. Any thread may call it."""
+        while not self._flush_once():
+            pass
 
-    def flushed_to(self, end: int) -> None:
-        """What was appended below `end` is safe."""
-        if end > self.recovery_point:
-            self.recovery_point = end
-        self._last_flush_ms = self.clock.now_ms()
+    def _flush_once(self) -> bool:
+        """Whether it counts: not if the log was shortened meanwhile, for then other records may have these offsets."""
+        shortenings, end, segments = self._shortenings, self.next_offset, list(self._segments)
+        first = max(bisect_right(segments, self.recovery_point, key=_base_offset) - 1, 0)
+        try:
+            for segment in segments[first:]:
+                segment.flush()
+        except OSError:
+            if shortenings == self._shortenings:
+                raise
+            return False  # the file was removed
+        with self._flushing:
+            if shortenings != self._shortenings:
+                return False
+            self.recovery_point = max(self.recovery_point, end)
+            self._last_flush_ms = self.clock.now_ms()
+        return True
 
     def is_flush_due(self) -> bool:
         """Whether `flush.ms` have passed since the last flush, with something to flush."""
@@ -474,6 +497,9 @@ def replay_producers(segments: Sequence[Segment], producers: ProducerStates, sta
                 break
             if header.producer_id >= 0:
                 producers.replay(header, partial(segment.log.read_at, position, header.size_in_bytes))
+
+
+_base_offset = attrgetter("base_offset")
 
 
 def _nothing(_: PartitionLog) -> None:
