@@ -31,6 +31,7 @@ from ottla.log.names import (
     SEGMENT_SUFFIXES,
     SWAP,
     TIME_INDEX,
+    SegmentFile,
     TopicPartition,
     parse_segment_file,
     segment_name,
@@ -82,6 +83,7 @@ class _Loader:
         self.config = config
         self.options = options
         self.epochs = LeaderEpochs(disk, directory)
+        self.listed: list[tuple[str, SegmentFile]] | None = None
         self.segment_options = SegmentOptions(
             index_interval_bytes=config.index_interval_bytes, max_index_bytes=config.segment_index_bytes, clock=clock
         )
@@ -111,7 +113,7 @@ class _Loader:
         self.epochs.truncate_from_end(next_offset)
         self.epochs.truncate_from_start(log_start)
         producers = ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms)
-        producers.remove_stray_snapshots([segment.base_offset for segment in segments])
+        producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         log = PartitionLog(
             disk=self.disk,
             clock=self.clock,
@@ -132,18 +134,29 @@ class _Loader:
     def open(self, base_offset: int) -> Segment:
         return Segment.open(self.disk, self.directory, base_offset, self.segment_options)
 
+    def segment_files(self) -> list[tuple[str, SegmentFile]]:
+        """What the folder holds, by name: listed once for as long as nothing changes, for there may be thousands."""
+        if self.listed is None:
+            names = self.disk.list(self.directory)
+            self.listed = [(name, form) for name in names if (form := parse_segment_file(name))]
+        return self.listed
+
+    def remove(self, name: str) -> None:
+        self.disk.remove(self.directory / name)
+        self.listed = None
+
     # 1. What compaction and deletion left.
 
     def finish_swaps(self) -> None:
         """A crash may have come between any two renames. What has a `.swap` log takes its place, unless a `.cleaned`
         file shows that the renames to `.swap` were not done: then the old segments are still whole, and stay."""
-        forms = [(name, form) for name in self.disk.list(self.directory) if (form := parse_segment_file(name))]
+        forms = self.segment_files()
         unfinished = min((form.base_offset for _, form in forms if form.state == CLEANED), default=None)
         swaps = []
         for name, form in forms:
             undone = form.state == SWAP and unfinished is not None and form.base_offset >= unfinished
             if form.state == CLEANED or undone:
-                self.disk.remove(self.directory / name)
+                self.remove(name)
             elif form.state == SWAP and form.suffix == LOG:
                 swaps.append(form.base_offset)
         for base_offset in swaps:
@@ -153,34 +166,29 @@ class _Loader:
         swap = Segment.open(self.disk, self.directory, base_offset, self.segment_options, suffix=SWAP)
         end = swap.read_next_offset()
         swap.close()
-        for name in self.disk.list(self.directory):
-            form = parse_segment_file(name)
-            if form and not form.state and form.suffix in SEGMENT_SUFFIXES and base_offset < form.base_offset < end:
-                self.disk.remove(self.directory / name)
+        for name, form in self.segment_files():
+            if not form.state and form.suffix in SEGMENT_SUFFIXES and base_offset < form.base_offset < end:
+                self.remove(name)
         for suffix in reversed(SEGMENT_SUFFIXES):  # the log last: until then the swap can be finished again
             source = self.directory / (segment_name(base_offset, suffix) + SWAP)
             if self.disk.exists(source):
                 self.disk.replace(source, self.directory / segment_name(base_offset, suffix))
         self.disk.sync_directory(self.directory)
+        self.listed = None
 
     def remove_leftovers(self) -> None:
-        names = self.disk.list(self.directory)
-        logs = {form.base_offset for form in map(parse_segment_file, names) if form and form[1:] == (LOG, "")}
-        for name in names:
-            form = parse_segment_file(name)
-            if form is None:
-                continue
+        logs = {form.base_offset for _, form in self.segment_files() if form[1:] == (LOG, "")}
+        for name, form in self.segment_files():
             orphan = form.suffix in SEGMENT_SUFFIXES and form.base_offset not in logs
             if form.state or orphan or name.endswith(DELETED):
-                self.disk.remove(self.directory / name)
+                self.remove(name)
 
     # 2. Segments and their indexes.
 
     def open_segments(self) -> list[Segment]:
         """All of them. Indexes of those that `recover` will read anyway are left to it."""
-        names = set(self.disk.list(self.directory))
-        forms = [parse_segment_file(name) for name in sorted(names)]
-        bases = sorted(form.base_offset for form in forms if form and form.suffix == LOG)
+        names = {name for name, _ in self.segment_files()}
+        bases = sorted(form.base_offset for _, form in self.segment_files() if form.suffix == LOG)
         segments: list[Segment] = []
         for base_offset, following in zip(bases, (*bases[1:], None), strict=False):
             segment = self.open(base_offset)

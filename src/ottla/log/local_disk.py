@@ -252,7 +252,8 @@ class LocalDisk:
         return path.stat().st_mtime_ns // 1_000_000
 
     def list(self, directory: Path) -> list[str]:
-        return sorted(entry.name for entry in directory.iterdir())
+        with os.scandir(directory) as entries:  # `iterdir` makes a path of each
+            return sorted([entry.name for entry in entries])
 
     def is_directory(self, path: Path) -> bool:
         try:

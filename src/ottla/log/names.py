@@ -62,7 +62,10 @@ def segment_name(base_offset: int, suffix: str) -> str:
 def parse_segment_file(name: str) -> SegmentFile | None:
     """None for a file that belongs to no segment."""
     form = _SEGMENT_FILE.fullmatch(name)
-    return SegmentFile(int(form["offset"]), form["suffix"], form["state"] or "") if form else None
+    if form is None:
+        return None
+    offset, suffix, state = form.groups("")
+    return SegmentFile(int(offset), suffix, state)
 
 
 def parse_partition_folder(name: str) -> TopicPartition | None:

@@ -98,7 +98,8 @@ class SnapshotFiles:
 
     def reload(self) -> None:
         """Looks again at what the folder holds."""
-        forms = map(parse_segment_file, self._disk.list(self.directory))
+        names = (name for name in self._disk.list(self.directory) if name.endswith(PRODUCER_SNAPSHOT))
+        forms = map(parse_segment_file, names)
         self._offsets = sorted(form.base_offset for form in forms if form and form[1:] == (PRODUCER_SNAPSHOT, ""))
 
     @property
