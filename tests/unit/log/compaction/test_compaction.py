@@ -5,9 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from ottla.log.compaction import CleanerOptions, find_cleanable
+from ottla.records import Compression, TimestampType
 from unit.log.compaction.written_log import (
     RETENTION_MS,
     WrittenLog,
@@ -16,9 +20,6 @@ from unit.log.compaction.written_log import (
     find_mapped,
     latest_values,
 )
-
-from ottla.log.compaction import CleanerOptions, find_cleanable
-from ottla.records import Compression, TimestampType
 
 keys = st.integers(0, 5).map(lambda number: b"key %d" % number * (1 + number * 3))
 values = st.one_of(st.none(), st.binary(max_size=20))
@@ -78,7 +79,7 @@ def check_pass(written: WrittenLog, map_keys: int) -> None:
     st.sampled_from([600, 2000]),
 )
 def test_a_pass_does_what_plain_words_say(
-    todo: list[tuple[object, ...]], slots: int, io_bytes: int, kind: TimestampType, segment_bytes: int
+    todo: list[tuple[Any, ...]], slots: int, io_bytes: int, kind: TimestampType, segment_bytes: int
 ) -> None:
     folder = Path(tempfile.mkdtemp())
     options = CleanerOptions(dedupe_buffer_bytes=24 * slots, load_factor=0.9, io_buffer_bytes=io_bytes)
@@ -98,9 +99,7 @@ def test_a_pass_does_what_plain_words_say(
                     written.append(*data, compression=codec, producer_id=producer_id)
                 case ("transact", [*data], Compression() as codec, int(producer_id)):
                     open_transactions.add(producer_id)
-                    written.append(
-                        *data, compression=codec, producer_id=producer_id, transactional=True
-                    )
+                    written.append(*data, compression=codec, producer_id=producer_id, transactional=True)
                 case ("end", int(producer_id), bool(committed)):
                     if producer_id in open_transactions:
                         open_transactions.discard(producer_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ottla.base.disk import Disk
 from ottla.log.append_origin import AppendOrigin
@@ -71,12 +72,12 @@ class WrittenLog:
         disk: Disk | None = None,
         clock: ManualClock | None = None,
         options: CleanerOptions | None = None,
-        **config: object,
+        **config: Any,
     ) -> WrittenLog:
         clock = clock or ManualClock()
         disk = disk or LocalDisk()
         settings = {"compacts": True, "deletes": False, "delete_retention_ms": RETENTION_MS, **config}
-        log = load(disk, clock, directory / str(PARTITION), PARTITION, LogConfig(**settings), LoadOptions())  # type: ignore[arg-type]  # Checked by the dataclass.
+        log = load(disk, clock, directory / str(PARTITION), PARTITION, LogConfig(**settings), LoadOptions())
         options = options or CleanerOptions()
         return cls(disk, clock, log, Cleaner(disk, clock, options), options)
 
@@ -246,7 +247,10 @@ def compacted(
                     r
                     for r in records
                     if r.offset >= mapped_until
-                    or (offsets.get(r.key, -1) <= r.offset and (r.value is not None or horizon is None or now_ms < horizon))
+                    or (
+                        offsets.get(r.key, -1) <= r.offset
+                        and (r.value is not None or horizon is None or now_ms < horizon)
+                    )
                 )
                 set_horizon = header.last_offset < mapped_until and any(r.value is None for r in records)
         if not records and not retained:
