@@ -11,7 +11,7 @@ more than one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -72,13 +72,23 @@ class LogDirectories:
     def open(self, config_of: ConfigOf) -> None:
         """Locks and loads every directory. One that cannot be used is offline from the start; if that is every one,
         the last reason is raised. A directory that another process uses, or another broker's, is refused outright."""
+        try:
+            for directory in self.directories:
+                with self._guarded(directory):
+                    self._claim(directory)
+            for directory in self.online():
+                with self._guarded(directory):
+                    self._load(directory, config_of)
+            self._check_any_left()
+        except BaseException:
+            self._release_locks()
+            raise
+
+    def _release_locks(self) -> None:
         for directory in self.directories:
-            with self._guarded(directory):
-                self._claim(directory)
-        for directory in self.online():
-            with self._guarded(directory):
-                self._load(directory, config_of)
-        self._check_any_left()
+            if directory.lock is not None:
+                directory.lock.release()
+                directory.lock = None
 
     def _claim(self, directory: LogDirectory) -> None:
         path = directory.path
@@ -133,6 +143,8 @@ class LogDirectories:
             for log in pool.map(load_one, found):
                 log.set_high_watermark(high_watermarks.get(log.partition, log.log_start_offset))
                 directory.logs[log.partition] = log
+        if not clean:
+            self._checkpoint(directory)  # a log may have lost records below the recovery point that is written down
 
     def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that cannot be read costs time, not records: it is said, and done without."""
@@ -151,9 +163,7 @@ class LogDirectories:
                     log.close()
                 self._checkpoint(directory)
                 CleanShutdownFile(self.disk, directory.path).write()
-            if directory.lock is not None:
-                directory.lock.release()
-                directory.lock = None
+        self._release_locks()
 
     # --- what there is ----------------------------------------------------------------------------------------------
 
@@ -174,14 +184,24 @@ class LogDirectories:
 
     # --- replicas come and go ---------------------------------------------------------------------------------------
 
-    def create(self, partition: TopicPartition, config: LogConfig, *, topic_id: Uuid | None = None) -> PartitionLog:
-        """The partition's log, made in the directory with the fewest replicas if it is not there."""
+    def create(
+        self, partition: TopicPartition, config: LogConfig, *, topic_id: Uuid | None = None, is_new: bool = True
+    ) -> PartitionLog:
+        """The partition's log, made in the directory with the fewest replicas if it is not there. A replica that is not
+        new is not made again while a directory is offline: it may lie there."""
         existing = self.directory_of(partition)
         if existing is not None:
             if existing.failure is not None:
                 raise LogDirectoryError(existing.path, f"{partition} lies here, and the directory is offline")
-            return existing.logs[partition]
+            log = existing.logs[partition]
+            if topic_id is not None:
+                with self.guard(existing):
+                    log.metadata.assign(topic_id)  # refuses another topic of that name
+            return log
         self._check_any_left()
+        offline = next((each for each in self.directories if each.failure is not None), None)
+        if offline is not None and not is_new:
+            raise LogDirectoryError(offline.path, f"{partition} may lie here, and the directory is offline")
         directory = min(self.online(), key=lambda each: len(each.logs))
         with self.guard(directory):
             folder = directory.path / str(partition)
@@ -201,11 +221,32 @@ class LogDirectories:
         with self.guard(directory):
             log = directory.logs.pop(partition)
             log.close()
-            target = directory.path / f"{partition}.{unique.hex()}-delete"
+            target = directory.path / _deleted_folder(partition, unique)
             self.disk.replace(log.directory, target)
             self.disk.sync_directory(directory.path)
             self._removable.append((self.clock.now_ms() + log.config.file_delete_delay_ms, target))
             self._checkpoint(directory)
+
+    # --- what a follower does ---------------------------------------------------------------------------------------
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Cuts logs that had more than their leaders. The recovery points are written down before anything new can be
+        appended: else records that are not yet safe would count as such after a crash, for having the old offsets."""
+        for directory in self.online():
+            here = [partition for partition in offsets if partition in directory.logs]
+            if here:
+                with self._guarded(directory):
+                    for partition in here:
+                        directory.logs[partition].truncate_to(offsets[partition])
+                    self._checkpoint(directory)
+
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
+        """Empties a log whose leader has nothing before the offset."""
+        directory = self.directory_of(partition)
+        if directory is not None and directory.failure is None:
+            with self._guarded(directory):
+                directory.logs[partition].truncate_fully_and_start_at(offset)
+                self._checkpoint(directory)
 
     # --- from time to time ------------------------------------------------------------------------------------------
 
@@ -290,3 +331,9 @@ class LogDirectories:
         if not self.online():
             last = self.directories[-1]
             raise LogDirectoryError(last.path, f"no log directory is left; the last failure was: {last.failure}")
+
+
+def _deleted_folder(partition: TopicPartition, unique: Uuid) -> str:
+    """A long topic name is cut, so that the folder's has at most 255 bytes."""
+    ending = f"-{partition.partition}.{unique.hex()}-delete"
+    return partition.topic[: 255 - len(ending)] + ending
