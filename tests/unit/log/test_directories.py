@@ -1,0 +1,604 @@
+from __future__ import annotations
+
+import errno
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from logs.batches import batch, values_of
+from logs.checker import check, records_in
+from ottla.base.disk import Disk
+from ottla.base.ids import Uuid
+from ottla.log import names
+from ottla.log.checkpoints import CleanShutdownFile, MetaProperties, OffsetCheckpoint
+from ottla.log.config import LogConfig
+from ottla.log.directories import DirectoryOptions, LogDirectories, LogDirectory
+from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileError, LogDirectoryError
+from ottla.log.local_disk import LocalDisk
+from ottla.log.names import TopicPartition
+from ottla.log.partition_log import PartitionLog
+from ottla.log.partition_metadata import InconsistentTopicIdError
+from ottla.testing.manual_clock import ManualClock
+from ottla.testing.simulated_disk import Operation, SimulatedDisk
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150)
+SOME_ID = Uuid(bytes(range(16)))
+
+
+def partition(number: int, topic: str = "topic") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+@dataclass
+class Broker:
+    """What survives a restart of the directories."""
+
+    disk: Disk
+    root: Path
+    count: int = 2
+    clock: ManualClock = field(default_factory=ManualClock)
+    options: DirectoryOptions = field(default_factory=lambda: DirectoryOptions(broker_id=1, cluster_id="cluster"))
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.root / f"disk{index}" for index in range(self.count)]
+
+    def start(self, options: DirectoryOptions | None = None) -> LogDirectories:
+        directories = LogDirectories(self.disk, self.clock, self.paths, options or self.options)
+        directories.open(lambda _: CONFIG)
+        return directories
+
+    def kill(self, directories: LogDirectories) -> None:
+        """The process is gone; only its locks are missed."""
+        directories._release_locks()
+
+
+@pytest.fixture(params=["local", "simulated"])
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Broker:
+    if request.param == "local":
+        return Broker(LocalDisk(), tmp_path)
+    return Broker(SimulatedDisk(), Path("/data"))
+
+
+def fill(log: PartitionLog, count: int) -> None:
+    for _ in range(count):
+        log.append_as_leader(batch([b"%d" % log.next_offset]), 0)
+
+
+def values(log: PartitionLog | None) -> list[int]:
+    assert log is not None
+    return [int(value or b"") for value in values_of(records_in(log))]
+
+
+# Replicas and their places
+
+
+def test_a_new_replica_goes_to_the_directory_with_the_fewest(broker: Broker) -> None:
+    broker.count = 3
+    directories = broker.start()
+    for number in range(7):
+        directories.create(partition(number), CONFIG)
+    assert sorted(len(directory.logs) for directory in directories.directories) == [2, 2, 3]
+    directories.delete(partition(0), SOME_ID)
+    directories.delete(partition(3), SOME_ID)
+    log = directories.create(partition(9), CONFIG)
+    assert log.directory.parent == broker.paths[0]
+    directories.close()
+
+
+def test_a_replica_is_made_once(broker: Broker) -> None:
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+    assert directories.create(partition(0), CONFIG) is log
+    assert directories.get(partition(0)) is log
+    assert list(directories.logs()) == [log]
+    assert directories.get(partition(1)) is None
+    directories.close()
+    reopened = broker.start().get(partition(0))
+    assert reopened is not None
+    assert reopened.topic_id == SOME_ID
+
+
+def test_a_replica_of_an_older_topic_of_that_name_is_not_taken_for_the_new_one(broker: Broker) -> None:
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG)
+    assert log.topic_id is None
+    assert directories.create(partition(0), CONFIG, topic_id=SOME_ID).topic_id == SOME_ID
+    with pytest.raises(InconsistentTopicIdError, match=r"topic-0.partition\.metadata"):
+        directories.create(partition(0), CONFIG, topic_id=Uuid(bytes(15) + b"x"))
+
+
+def test_a_deleted_replica_is_renamed_first_and_removed_later(broker: Broker) -> None:
+    directories = broker.start()
+    fill(directories.create(partition(0), CONFIG), 20)
+    directories.delete(partition(0), SOME_ID)
+    assert directories.get(partition(0)) is None
+    folders = [name for path in broker.paths for name in broker.disk.list(path) if "topic" in name]
+    assert folders == [f"topic-0.{SOME_ID.hex()}-delete"]
+    assert names.DELETED_FOLDER.fullmatch(folders[0])
+    again = directories.create(partition(0), CONFIG)
+    assert again.next_offset == 0
+    broker.clock.advance_ms(CONFIG.file_delete_delay_ms - 1)
+    directories.remove_due()
+    assert broker.disk.exists(broker.paths[0] / folders[0])
+    broker.clock.advance_ms(1)
+    directories.remove_due()
+    assert not broker.disk.exists(broker.paths[0] / folders[0])
+    directories.delete(partition(77), SOME_ID)
+
+
+def test_what_a_deleted_replica_left_is_removed_after_a_restart(broker: Broker) -> None:
+    directories = broker.start()
+    directories.create(partition(0), CONFIG)
+    directories.delete(partition(0), SOME_ID)
+    directories.close()
+    directories = broker.start()
+    assert directories.get(partition(0)) is None
+    directories.remove_due()
+    assert not any("topic" in name for path in broker.paths for name in broker.disk.list(path))
+
+
+def test_the_longest_topic_name_can_be_deleted(broker: Broker) -> None:
+    directories = broker.start()
+    longest = partition(12, "t" * 249)
+    fill(directories.create(longest, CONFIG), 1)
+    directories.delete(longest, SOME_ID)
+    assert directories.online() == directories.directories
+    (name,) = [name for path in broker.paths for name in broker.disk.list(path) if name.startswith("ttt")]
+    assert len(name) == 255
+    assert name.endswith(f"-12.{SOME_ID.hex()}-delete")
+
+
+def test_other_folders_are_left_alone(broker: Broker) -> None:
+    for name in ("lost+found", "topic-0.0123456789abcdef0123456789abcdef-future", "no partition"):
+        broker.disk.make_directory(broker.paths[0] / name)
+    directories = broker.start()
+    assert list(directories.logs()) == []
+    directories.close()
+    assert "lost+found" in broker.disk.list(broker.paths[0])
+
+
+# Stop and start
+
+
+def test_after_a_clean_stop_nothing_is_read_again(broker: Broker) -> None:
+    directories = broker.start()
+    for number in range(3):
+        log = directories.create(partition(number), CONFIG)
+        fill(log, 40)
+        log.set_high_watermark(30)
+        log.advance_log_start(number)
+    directories.close()
+    for path in broker.paths:
+        assert CleanShutdownFile(broker.disk, path).exists()
+    directories = broker.start()
+    for path in broker.paths:
+        assert not CleanShutdownFile(broker.disk, path).exists()
+    for number in range(3):
+        log = directories.create(partition(number), CONFIG)
+        assert (log.next_offset, log.high_watermark, log.log_start_offset) == (40, 30, number)
+        assert log.recovery_point == 40
+        check(log)
+
+
+def test_a_clean_start_reads_little() -> None:
+    disk = SimulatedDisk()
+    broker = Broker(disk, Path("/data"), 1)
+    directories = broker.start()
+    fill(directories.create(partition(0), CONFIG), 300)
+    directories.close()
+    read: list[Path] = []
+    disk.before = lambda operation, path: read.append(path) if operation is Operation.READ else None
+    broker.start()
+    logs = {path.name for path in read if path.suffix == ".log"}
+    assert len(logs) == 1, "only the end of the last segment is looked at"
+
+
+def test_after_a_kill_all_that_was_written_is_there(broker: Broker) -> None:
+    directories = broker.start()
+    for number in range(3):
+        log = directories.create(partition(number), CONFIG)
+        fill(log, 40)
+        log.set_high_watermark(40)
+    directories.checkpoint()
+    log = directories.create(partition(0), CONFIG)
+    log.flush()
+    fill(log, 10)
+    broker.kill(directories)
+    directories = broker.start()
+    assert values(directories.get(partition(0))) == list(range(50))
+    assert values(directories.get(partition(1))) == list(range(40))
+    for each in directories.logs():
+        assert each.high_watermark == 40
+        check(each)
+
+
+def test_an_unclean_start_writes_down_what_it_found(broker: Broker) -> None:
+    """Else the old recovery points would stand for records that are yet to come."""
+    broker.count = 1
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG)
+    fill(log, 40)
+    log.flush()
+    directories.checkpoint()
+    broker.kill(directories)
+    segment = log.segments[1].path
+    content = bytearray(broker.disk.read(segment))
+    content[-1] ^= 1
+    broker.disk.write(segment, content)
+    broker.disk.write(broker.paths[0] / names.RECOVERY_POINTS, b"0\n1\ntopic 0 5\n")
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG)
+    assert log.next_offset < 40
+    checkpoint = OffsetCheckpoint(broker.disk, broker.paths[0] / names.RECOVERY_POINTS)
+    assert checkpoint.read()[partition(0)] <= log.next_offset
+
+
+def test_many_threads_load(broker: Broker) -> None:
+    directories = broker.start()
+    for number in range(12):
+        fill(directories.create(partition(number), CONFIG), number + 5)
+    broker.kill(directories)
+    directories = broker.start(DirectoryOptions(broker_id=1, recovery_threads_per_directory=4))
+    assert {log.partition.partition: log.next_offset for log in directories.logs()} == {n: n + 5 for n in range(12)}
+
+
+def test_the_small_files_are_kafkas(broker: Broker) -> None:
+    broker.count = 1
+    directories = broker.start()
+    log = directories.create(partition(3, "with-dash"), CONFIG)
+    fill(log, 10)
+    log.flush()
+    log.set_high_watermark(7)
+    log.advance_log_start(2)
+    directories.checkpoint()
+
+    def read(name: str) -> bytes:
+        return broker.disk.read(broker.paths[0] / name)
+
+    assert read("recovery-point-offset-checkpoint") == b"0\n1\nwith-dash 3 10\n"
+    assert read("replication-offset-checkpoint") == b"0\n1\nwith-dash 3 7\n"
+    assert read("log-start-offset-checkpoint") == b"0\n1\nwith-dash 3 2\n"
+    assert b"broker.id=1\ncluster.id=cluster\n" in read("meta.properties")
+    directories.close()
+    assert b"brokerEpoch" in read(".kafka_cleanshutdown")
+    assert broker.start().create(partition(3, "with-dash"), CONFIG).log_start_offset == 2
+
+
+# From time to time
+
+
+def test_flush_retention_and_removal_reach_every_log(broker: Broker) -> None:
+    directories = broker.start()
+    config = LogConfig(segment_bytes=1000, flush_ms=100, retention_bytes=500, file_delete_delay_ms=50)
+    logs = [directories.create(partition(number), config) for number in range(3)]
+    for log in logs:
+        fill(log, 40)
+        log.set_high_watermark(40)
+    broker.clock.advance_ms(100)
+    directories.flush_due()
+    assert [log.recovery_point for log in logs] == [40] * 3
+    deleted = directories.apply_retention()
+    assert deleted >= 6
+    assert all(log.log_start_offset > 0 for log in logs)
+    broker.clock.advance_ms(50)
+    directories.remove_due()
+    assert not any(name.endswith(".deleted") for log in logs for name in broker.disk.list(log.directory))
+    for log in logs:
+        check(log)
+
+
+def test_silent_producers_are_forgotten(broker: Broker) -> None:
+    broker.options = DirectoryOptions(broker_id=1, producer_id_expiration_ms=1000)
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG)
+    log.append_as_leader(batch(1, producer_id=4, producer_epoch=0, sequence=0), 0)
+    directories.apply_retention()
+    assert 4 in log.producers.entries
+    broker.clock.advance_ms(1000)
+    directories.apply_retention()
+    assert 4 not in log.producers.entries
+
+
+# What a follower does
+
+
+def test_truncation_is_followed_by_new_recovery_points(broker: Broker) -> None:
+    directories = broker.start()
+    for number in range(4):
+        fill(directories.create(partition(number), CONFIG), 40)
+    for log in directories.logs():
+        log.flush()
+    directories.checkpoint()
+    directories.truncate_to({partition(0): 5, partition(1): 20, partition(9): 3})
+    directories.truncate_fully_and_start_at(partition(2), 100)
+    directories.truncate_fully_and_start_at(partition(9), 100)
+    points: dict[TopicPartition, int] = {}
+    for path in broker.paths:
+        points |= OffsetCheckpoint(broker.disk, path / names.RECOVERY_POINTS).read()
+    assert points == {partition(0): 5, partition(1): 20, partition(2): 40, partition(3): 40}
+    broker.kill(directories)
+    directories = broker.start()
+    assert {log.partition.partition: log.next_offset for log in directories.logs()} == {0: 5, 1: 20, 2: 100, 3: 40}
+
+
+# Locks and identity
+
+
+def test_two_brokers_never_share_a_directory(broker: Broker) -> None:
+    directories = broker.start()
+    with pytest.raises(DirectoryLockedError, match=r"disk0.*another process"):
+        broker.start()
+    directories.close()
+    broker.start().close()
+
+
+def test_another_process_is_kept_out(tmp_path: Path) -> None:
+    broker = Broker(LocalDisk(), tmp_path, 1)
+    program = """
+import sys
+from pathlib import Path
+from ottla.log.local_disk import LocalDisk
+held = LocalDisk().lock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.readline()
+"""
+    broker.disk.make_directory(broker.paths[0])
+    lock = broker.paths[0] / names.LOCK
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(DirectoryLockedError, match="disk0"):
+            broker.start()
+        other.kill()
+    broker.start().close()
+
+
+def test_a_failed_start_lets_go_of_what_it_had_locked(broker: Broker) -> None:
+    broker.count = 1
+    first = broker.start()
+    broker.count = 2
+    broker.root, other = broker.root / "x", broker.root
+    broker.disk.make_directory(broker.root)
+    directories = LogDirectories(broker.disk, broker.clock, [broker.root / "own", other / "disk0"], broker.options)
+    with pytest.raises(DirectoryLockedError, match="disk0"):
+        directories.open(lambda _: CONFIG)
+    broker.disk.lock(broker.root / "own" / names.LOCK).release()
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (DirectoryOptions(broker_id=2, cluster_id="cluster"), r"broker 1, this is broker 2"),
+        (DirectoryOptions(broker_id=1, cluster_id="other"), r"cluster cluster, this is cluster other"),
+    ],
+)
+def test_a_directory_of_another_broker_or_cluster_is_refused(
+    broker: Broker, options: DirectoryOptions, reason: str
+) -> None:
+    directories = broker.start()
+    fill(directories.create(partition(0), CONFIG), 5)
+    directories.close()
+    with pytest.raises(FileError, match=rf"disk0.*meta\.properties: .*{reason}"):
+        broker.start(options)
+    assert values(broker.start().get(partition(0))) == list(range(5))
+
+
+def test_a_directory_without_identity_is_given_one(broker: Broker) -> None:
+    broker.start().close()
+    meta = MetaProperties.read(broker.disk, broker.paths[1] / names.META_PROPERTIES)
+    assert meta is not None
+    assert (meta.broker_id, meta.cluster_id, meta.version) == (1, "cluster", 0)
+    broker.start(DirectoryOptions(broker_id=1)).close()
+
+
+def test_a_directory_of_a_newer_version_is_refused(broker: Broker) -> None:
+    broker.start().close()
+    path = broker.paths[1] / names.META_PROPERTIES
+    broker.disk.write(path, b"version=2\nnode.id=1\ncluster.id=cluster\n")
+    with pytest.raises(CorruptCheckpointError, match=r"disk1.*meta\.properties: version=2 is not known"):
+        broker.start()
+
+
+def test_at_least_one_directory_is_needed() -> None:
+    with pytest.raises(ValueError, match=r"log\.dirs"):
+        LogDirectories(SimulatedDisk(), ManualClock(), [], DirectoryOptions(broker_id=1))
+
+
+# Small files that are broken
+
+
+@pytest.mark.parametrize("name", [names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_START_OFFSETS])
+@pytest.mark.parametrize("content", [b"garbage", b"0\n2\ntopic 0 5\n", b"1\n1\ntopic 0 5\n", b"\xff\xfe", b"0\n1\nx\n"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_checkpoint_that_cannot_be_read_is_named_and_costs_no_record(
+    broker: Broker, caplog: pytest.LogCaptureFixture, name: str, content: bytes, clean: bool
+) -> None:
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG)
+    fill(log, 40)
+    log.set_high_watermark(40)
+    if clean:
+        directories.close()
+    else:
+        directories.checkpoint()
+        broker.kill(directories)
+    broker.disk.write(broker.paths[0] / name, content)
+    with caplog.at_level(logging.WARNING):
+        directories = broker.start()
+    assert f"{broker.paths[0] / name}: " in caplog.text
+    assert values(directories.get(partition(0))) == list(range(40))
+    for each in directories.logs():
+        check(each)
+
+
+@pytest.mark.parametrize("name", [names.LEADER_EPOCHS, names.PARTITION_METADATA])
+def test_a_small_file_of_a_log_that_cannot_be_read_stops_the_start_by_name(broker: Broker, name: str) -> None:
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+    fill(log, 10)
+    directories.close()
+    original = broker.disk.read(log.directory / name)
+    broker.disk.write(log.directory / name, b"garbage\nmore of it\n")
+    with pytest.raises(CorruptCheckpointError, match=rf"topic-0.{name}: "):
+        broker.start()
+    broker.disk.write(log.directory / name, original)
+    assert values(broker.start().get(partition(0))) == list(range(10))
+
+
+# Directories that fail
+
+
+def simulated(count: int = 2) -> tuple[SimulatedDisk, Broker]:
+    disk = SimulatedDisk()
+    return disk, Broker(disk, Path("/data"), count)
+
+
+def within(path: Path, *operations: Operation) -> Callable[[Operation, Path], bool]:
+    return lambda operation, struck: path in (struck, *struck.parents) and (not operations or operation in operations)
+
+
+def told(directories: LogDirectories) -> list[LogDirectory]:
+    failures: list[LogDirectory] = []
+    directories.on_failure = failures.append
+    return failures
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+def test_a_directory_that_fails_takes_only_its_replicas_offline(code: int) -> None:
+    disk, broker = simulated()
+    directories = broker.start()
+    failures = told(directories)
+    logs = [directories.create(partition(number), CONFIG) for number in range(4)]
+    for log in logs:
+        fill(log, 5)
+    failing = directories.directories[0]
+    disk.fail(code, when=within(broker.paths[0]), times=None)
+    lost = directories.directory_of(partition(0))
+    assert lost is failing
+    with (
+        pytest.raises(LogDirectoryError, match=r"/data/disk0: the directory is offline.*\.log"),
+        directories.guard(lost),
+    ):
+        fill(logs[0], 1)
+    assert failures == [failing]
+    assert failing.failure is not None
+    assert directories.online() == [directories.directories[1]]
+    assert directories.get(partition(0)) is None
+    assert directories.directory_of(partition(0)) is failing, "known, but not served"
+    with pytest.raises(LogDirectoryError, match=r"topic-0 lies here"):
+        directories.create(partition(0), CONFIG)
+    with pytest.raises(LogDirectoryError, match=r"topic-9 may lie here"):
+        directories.create(partition(9), CONFIG, is_new=False)
+    assert directories.create(partition(8), CONFIG).directory.parent == broker.paths[1]
+    assert [log.partition.partition for log in directories.logs()] == [1, 3, 8]
+    fill(logs[1], 5)
+    steps = disk.steps
+    directories.checkpoint()
+    directories.flush_due()
+    directories.apply_retention()
+    directories.remove_due()
+    directories.truncate_to({partition(0): 1})
+    directories.truncate_fully_and_start_at(partition(0), 1)
+    directories.delete(partition(0), SOME_ID)
+    assert disk.steps > steps
+    directories.close()
+    disk.heal()
+    assert not CleanShutdownFile(disk, broker.paths[0]).exists()
+    assert CleanShutdownFile(disk, broker.paths[1]).exists()
+    directories = broker.start()
+    for number, count in ((0, 5), (1, 10), (2, 5), (3, 5)):
+        log = directories.create(partition(number), CONFIG)
+        assert values(log) == list(range(count))
+        check(log)
+
+
+WORK: Sequence[tuple[str, Callable[[LogDirectories], object]]] = [
+    ("checkpoint", LogDirectories.checkpoint),
+    ("flush", LogDirectories.flush_due),
+    ("retention", LogDirectories.apply_retention),
+    ("truncate", lambda directories: directories.truncate_to({partition(0): 3, partition(1): 3})),
+    ("restart at", lambda directories: directories.truncate_fully_and_start_at(partition(0), 3)),
+    ("close", LogDirectories.close),
+]
+
+
+@pytest.mark.parametrize(("name", "work"), WORK, ids=[name for name, _ in WORK])
+def test_work_on_all_directories_goes_on_when_one_fails(name: str, work: Callable[[LogDirectories], object]) -> None:
+    disk, broker = simulated()
+    directories = broker.start()
+    config = LogConfig(segment_bytes=1000, flush_ms=0, retention_bytes=500)
+    for number in range(2):
+        log = directories.create(partition(number), config)
+        fill(log, 30)
+        log.set_high_watermark(30)
+    disk.fail(errno.EIO, when=within(broker.paths[0]), times=None)
+    work(directories)
+    assert [directory.failure is None for directory in directories.directories] == [False, True], name
+    other = directories.get(partition(1))
+    assert other is not None
+    if name != "close":
+        fill(other, 1)
+        check(other)
+
+
+def test_a_directory_may_be_offline_from_the_start() -> None:
+    disk, broker = simulated()
+    directories = broker.start()
+    for number in range(2):
+        fill(directories.create(partition(number), CONFIG), 5)
+    broker.kill(directories)
+    disk.fail(errno.EIO, when=within(broker.paths[0], Operation.READ, Operation.MAP), times=None)
+    directories = broker.start()
+    assert [directory.failure is None for directory in directories.directories] == [False, True]
+    assert values(directories.get(partition(1))) == list(range(5))
+
+
+def test_without_any_directory_left_there_is_no_broker() -> None:
+    disk, broker = simulated()
+    broker.kill(broker.start())
+    disk.fail(errno.EIO, when=within(Path("/data"), Operation.READ), times=None)
+    with pytest.raises(LogDirectoryError, match=r"/data/disk1: no log directory is left.*Input/output error"):
+        broker.start()
+    disk.heal()
+    directories = broker.start()
+    disk.fail(errno.EIO, when=within(Path("/data")), times=None)
+    directories.checkpoint()
+    assert directories.online() == []
+    with pytest.raises(LogDirectoryError, match="no log directory is left"):
+        directories.create(partition(5), CONFIG)
+
+
+def test_a_full_disk_makes_no_half_replica() -> None:
+    disk, broker = simulated(1)
+    steps = 0
+    while True:
+        directories = broker.start()
+        struck = disk.fail(errno.ENOSPC, skipped=steps, times=None)
+        try:
+            directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+        except LogDirectoryError:
+            assert directories.get(partition(0)) is None
+        disk.heal()
+        directories.close()
+        directories = broker.start()
+        log = directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+        assert (log.next_offset, log.topic_id) == (0, SOME_ID)
+        fill(log, 3)
+        check(log)
+        directories.delete(partition(0), SOME_ID)
+        broker.clock.advance_ms(CONFIG.file_delete_delay_ms)
+        directories.remove_due()
+        directories.close()
+        if not struck.strikes:
+            break
+        steps += 1
+    assert steps > 3
