@@ -242,7 +242,7 @@ def _send(producer: Producer, topic: str, records: Sequence[Given]) -> None:
 
 def _wait_until_compacted(broker: Broker) -> None:
     """Until the cleaner has seen all but the active segment, and everything is decided."""
-    _wait(lambda: _cleaned_to(broker) >= int(max((broker.data / f"{COMPACTED}-0").glob("*.log")).stem))
+    wait_until(lambda: _cleaned_to(broker) >= int(max((broker.data / f"{COMPACTED}-0").glob("*.log")).stem))
 
 
 def _cleaned_to(broker: Broker) -> int:
@@ -251,7 +251,7 @@ def _cleaned_to(broker: Broker) -> int:
     return max((int(offset) for topic, _, offset in map(str.split, lines) if topic == COMPACTED), default=-1)
 
 
-def _wait(ready: Callable[[], bool]) -> None:
+def wait_until(ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not ready():
         if time.monotonic() > deadline:
@@ -271,7 +271,7 @@ def _listen(broker: Broker) -> dict[str, Heard]:
         committed, stable = consume(broker, TOPICS, committed=True)
         return all(stable[topic] == ends[topic] for topic in TOPICS if topic != OPEN)
 
-    _wait(all_decided)  # a producer hears of the end of its transaction before the markers are written
+    wait_until(all_decided)  # a producer hears of the end of its transaction before the markers are written
     consumer = _consumer(broker, committed=False)
     heard = {}
     for topic in TOPICS:

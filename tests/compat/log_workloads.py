@@ -23,6 +23,8 @@ FIRST_PRODUCER_ID = 5000
 LOG_START = 137
 """Where the log begins whose first records were deleted."""
 
+COMPACTED = "ours.compacted"
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -93,7 +95,7 @@ def _truncated(writer: Writer) -> None:
     """Cut back over several segments, twice, and written again by leaders of higher epochs."""
     producer = Producer(FIRST_PRODUCER_ID + 20)
     for leader_epoch, cut in ((0, 40), (1, 55), (2, None)):
-        writer.leader_epoch = leader_epoch
+        writer.new_leader(leader_epoch)
         for _ in range(90):
             writer.append(writer.some_records(2, 200), producer=producer)
         if cut is not None:
@@ -112,6 +114,22 @@ def _recompressed(writer: Writer) -> None:
         writer.append(writer.some_records(5, 320), codec=Compression(number % 5))
 
 
+def _compacted(writer: Writer) -> None:
+    """Plain records and transactions of few keys, compacted, and then some more."""
+    producer = Producer(FIRST_PRODUCER_ID + 30)
+    for number in range(120):
+        codec = Compression(number % 5)
+        if number % 3:
+            writer.append(writer.some_records(1 + number % 4, 200, keyed=True), codec=codec)
+        else:
+            records = writer.some_records(3, 200, keyed=True)
+            writer.append(records, codec=codec, producer=producer, transactional=True)
+            writer.end_transaction(producer, commit=number % 4 != 1)
+    writer.compact()
+    for _ in range(30):
+        writer.append(writer.some_records(3, 200, keyed=True))
+
+
 WORKLOADS = (
     *(Workload(f"ours.{codec.name.lower()}", _plain(codec)) for codec in Compression),
     Workload("ours.every-codec", _every_codec),
@@ -122,16 +140,27 @@ WORKLOADS = (
     Workload("ours.append-time", _plain(Compression.NONE), (("message.timestamp.type", "LogAppendTime"),)),
     Workload("ours.append-time-gzip", _plain(Compression.GZIP), (("message.timestamp.type", "LogAppendTime"),)),
     Workload("ours.recompressed", _recompressed, (("compression.type", "zstd"),)),
+    Workload(COMPACTED, _compacted, (("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.99"))),
     Workload("ours.empty", lambda _: None),
 )
 
 
-def write_all(directories: LogDirectories, clock: Clock, topic_ids: Mapping[str, Uuid]) -> dict[str, list[Appended]]:
-    """Writes each workload into open directories; what is in each topic then."""
+_CONFIGS = {workload.partition: workload.config for workload in WORKLOADS}
+
+
+def config_of(partition: TopicPartition) -> LogConfig:
+    """For other topics, those of Kafka itself, what Kafka sets for them does not matter here."""
+    return _CONFIGS.get(partition, LogConfig(compacts=True, deletes=False))
+
+
+def write_all(
+    directories: LogDirectories, clock: Clock, topic_ids: Mapping[str, Uuid], *, one_leader: bool = False
+) -> dict[str, list[Appended]]:
+    """Writes each workload into open directories; what is in each topic then. With `one_leader` all in epoch 0."""
     accounts = {}
     for workload in WORKLOADS:
         log = directories.create(workload.partition, workload.config, topic_id=topic_ids.get(workload.topic))
-        writer = Writer(log, clock)
+        writer = Writer(log, clock, one_leader=one_leader)
         workload.write(writer)
         accounts[workload.topic] = writer.batches
     return accounts

@@ -7,10 +7,11 @@ walking over that list.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ottla.base.clock import Clock
 from ottla.log.append_origin import AppendOrigin
+from ottla.log.compaction import Cleaner, CleanerOptions
 from ottla.log.partition_log import PartitionLog
 from ottla.records import BatchOptions, Compression, Record, encode_batch, encode_transaction_marker
 
@@ -19,10 +20,14 @@ NO_PRODUCER = -1
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A batch in the log. `commits` is None for data; a marker has one record, which consumers never see."""
+    """A batch in the log, of which compaction may have left some records or none. `commits` is None for data; a marker
+    has one record, which consumers never see."""
 
     first_offset: int
+    count: int
+    """Of records once appended."""
     records: tuple[Record, ...]
+    max_timestamp_ms: int
     leader_epoch: int
     codec: Compression = Compression.NONE
     producer_id: int = NO_PRODUCER
@@ -34,11 +39,7 @@ class Appended:
 
     @property
     def last_offset(self) -> int:
-        return self.first_offset + len(self.records) - 1
-
-    @property
-    def max_timestamp_ms(self) -> int:
-        return max(record.timestamp_ms for record in self.records)
+        return self.first_offset + self.count - 1
 
 
 @dataclass(slots=True)
@@ -56,6 +57,7 @@ class Writer:
 
     log: PartitionLog
     clock: Clock
+    one_leader: bool = False
     leader_epoch: int = 0
     batches: list[Appended] = field(default_factory=list)
     start_ms: int = 0
@@ -71,6 +73,11 @@ class Writer:
     def records(self) -> list[Record]:
         """All data."""
         return [record for batch in self.batches if batch.commits is None for record in batch.records]
+
+    def new_leader(self, epoch: int) -> None:
+        """Of whom nothing is seen in a log that is to have only one."""
+        if not self.one_leader:
+            self.leader_epoch = epoch
 
     def append(
         self,
@@ -97,7 +104,9 @@ class Writer:
         self._account(
             Appended(
                 first,
+                len(given),
                 tuple(record._replace(offset=first + index) for index, record in enumerate(given)),
+                max(record.timestamp_ms for record in given),
                 self.leader_epoch,
                 self.log.config.compression if self.log.config.compression is not None else codec,
                 options.producer_id,
@@ -122,7 +131,9 @@ class Writer:
         self._account(
             Appended(
                 first,
+                1,
                 (Record(first, now_ms, None, None),),
+                now_ms,
                 self.leader_epoch,
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
@@ -144,6 +155,15 @@ class Writer:
         self.log.truncate_to(offset)
         self.batches = [batch for batch in self.batches if batch.first_offset < offset]
 
+    def compact(self) -> None:
+        """One pass of the cleaner: of each key below the offset it came to, the last record that was not aborted."""
+        cleaner = Cleaner(self.log.disk, self.clock, CleanerOptions(dedupe_buffer_bytes=2 * 2**20))
+        compaction = cleaner.choose([self.log])
+        if compaction is None:
+            raise AssertionError(f"{self.log.partition}: nothing to compact")
+        cleaner.run(compaction)
+        self.batches = compacted(self.batches, compaction.end_offset)
+
     def some_records(self, count: int, size: int = 40, *, keyed: bool = False) -> list[Record]:
         """Different from each other, with text that a terminal can show; time goes forth and sometimes back. The first
         header names the topic."""
@@ -159,6 +179,25 @@ class Writer:
 
 
 # What follows from an account.
+
+
+def compacted(batches: Sequence[Appended], end: int) -> list[Appended]:
+    """The account after compaction up to an offset."""
+    valid = {
+        batch.first_offset: batch.records
+        for batch, marker in _with_ends(batches)
+        if batch.commits is None and batch.last_offset < end and (marker is None or marker.commits)
+    }
+    last = {record.key: record.offset for records in valid.values() for record in records}
+    return [
+        batch
+        if batch.commits is not None or batch.last_offset >= end
+        else replace(
+            batch,
+            records=tuple(record for record in valid.get(batch.first_offset, ()) if last[record.key] == record.offset),
+        )
+        for batch in batches
+    ]
 
 
 def committed(batches: Sequence[Appended]) -> list[Record]:
@@ -207,7 +246,7 @@ def producers_at(batches: Sequence[Appended], offset: int) -> dict[int, dict[str
             continue
         if batch.transactional and state["currentTxnFirstOffset"] == -1:
             state["currentTxnFirstOffset"] = batch.first_offset
-        delta = len(batch.records) - 1
+        delta = batch.count - 1
         state |= {
             "firstSequence": batch.base_sequence,
             "lastSequence": batch.base_sequence + delta,
