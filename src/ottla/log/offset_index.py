@@ -17,6 +17,8 @@ from ottla.log.index_file import IndexFile
 
 _ENTRY = struct.Struct(">ii")
 _INT32 = struct.Struct(">i")
+_GUESS_ENTRIES = 16
+"""How far from the guessed place a look-up first looks."""
 
 
 class OffsetIndex(IndexFile):
@@ -64,8 +66,17 @@ class OffsetIndex(IndexFile):
         if offset >= last[0]:
             return last
         relative = offset - self.base_offset
+        if relative < 0:
+            return self.base_offset, 0
         unpack = _INT32.unpack_from
         low, high = 0, len(data) >> 3
+        # Offsets mostly rise evenly, so a guess saves most of the steps, and most of the pages that must be in memory.
+        guess = relative * high // (last[0] - self.base_offset)
+        below, above = guess - _GUESS_ENTRIES, guess + _GUESS_ENTRIES
+        if below > 0 and unpack(data, below << 3)[0] <= relative:
+            low = below
+        if above < high and unpack(data, above << 3)[0] > relative:
+            high = above
         while low < high:
             middle = (low + high) >> 1
             if unpack(data, middle << 3)[0] <= relative:

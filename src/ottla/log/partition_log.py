@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 from ottla.base.clock import Clock
@@ -39,8 +40,7 @@ from ottla.log.validation import AppendInfo, analyse, validate_and_assign
 from ottla.records.layout import MAX_INT32
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(NamedTuple):
     """What a read found. `slice` is None where there is nothing between the offset and the bound."""
 
     slice: FileSlice | None
@@ -274,7 +274,8 @@ class PartitionLog:
             raise OffsetOutOfRangeError(
                 f"{self.partition}: offset {offset} is asked for, there are {self.log_start_offset} to {end}"
             )
-        bound = end if bound is None else min(bound, end)
+        if bound is None or bound > end:
+            bound = end
         index = bisect_right(self._bases, offset) - 1
         while offset < bound and index < len(self._segments):
             segment = self._segments[index]

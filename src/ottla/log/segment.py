@@ -296,10 +296,12 @@ class Segment:
         if found is None:
             return None
         position, batch_size, base_offset = found
-        end = self._size if max_position is None else min(max_position, self._size)
-        if min_one and batch_size > max_bytes:
-            max_bytes = batch_size
-        size = min(max_bytes, max(end - position, 0))
+        end = self._size
+        if max_position is not None and max_position < end:
+            end = max_position
+        size = batch_size if min_one and batch_size > max_bytes else max_bytes
+        if size > end - position:
+            size = max(end - position, 0)
         return SegmentRead(FileSlice(self._files.log, position, size), base_offset, position, batch_size)
 
     def position_of(self, offset: int, start_position: int = 0) -> tuple[int, int] | None:

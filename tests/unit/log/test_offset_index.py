@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,27 @@ def test_bytes_of_the_file(tmp_path: Path) -> None:
     index.append(BASE + 2**31 - 1, 2**31 - 1)
     index.close()
     assert (tmp_path / "i.index").read_bytes() == bytes.fromhex("00000003 00001004 7fffffff 7fffffff")
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        pytest.param(list(range(0, 2000, 20)), id="even"),
+        pytest.param([*range(90), *range(5000, 5010)], id="crowded at the beginning"),
+        pytest.param([*range(0, 5000, 500), *range(5000, 5090)], id="crowded at the end"),
+        pytest.param([number**2 for number in range(100)], id="ever sparser"),
+        pytest.param([*range(100), 2**31 - 1], id="one far away"),
+    ],
+)
+def test_a_guess_never_misleads_a_lookup(tmp_path: Path, offsets: list[int]) -> None:
+    index = index_at(tmp_path)
+    for number, offset in enumerate(offsets):
+        index.append(BASE + offset, number * 5000)
+    for target in {near for offset in offsets for near in (offset - 1, offset, offset + 1)}:
+        number = bisect_right(offsets, target) - 1
+        expected = (offsets[number], number * 5000) if number >= 0 else (0, 0)
+        found, position = index.lookup(BASE + target)
+        assert (found - BASE, position) == expected
 
 
 @settings(deadline=None, max_examples=60)
