@@ -5,7 +5,8 @@ Run: python bench/log.py [--rounds 7] [--large-gb 4] [--only PART] [--directory 
 What runs in one thread over pages in memory is measured in CPU time, the kernel's part included, so that neither other
 work on the machine nor the disk's writeback decides; what waits for the disk is measured by the clock. Ours and what is
 beside it take turns, and the best round of each counts. Files are real, and removed afterwards: the large log needs
-that much disk, and is read where its pages are in memory, for it is the way to a batch that must not grow with the log.
+that much disk (`--large-gb 20` is the size that is promised). It is read where its pages are in memory, for it is the
+way to a batch that must not grow with the log.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 from crc32c import crc32c
@@ -132,6 +134,14 @@ def fill(log: PartitionLog, size: int, batch: bytearray) -> None:
     log.set_high_watermark(log.next_offset)
 
 
+def leave(log: PartitionLog) -> None:
+    """What closing does, without waiting for the disk: everything is written, nothing synced."""
+    log.producers.take_snapshot(log.next_offset)
+    log.active.become_inactive()
+    for segment in log.segments:
+        segment.abandon()
+
+
 def our_append(folder: Path, batches: list[bytearray]) -> Sample:
     first = batch_of(170)
 
@@ -145,7 +155,7 @@ def our_append(folder: Path, batches: list[bytearray]) -> Sample:
         for batch in batches:
             append(batch, 0)
         taken_s = time.thread_time() - start
-        log.close()
+        leave(log)
         shutil.rmtree(folder)
         return taken_s
 
@@ -167,7 +177,7 @@ def replica_append(folder: Path, batches: list[bytearray]) -> Sample:
         for batch in batches:
             append(batch)
         taken_s = time.thread_time() - start
-        log.close()
+        leave(log)
         shutil.rmtree(folder)
         return taken_s
 
@@ -186,7 +196,6 @@ def bare_append(path: Path, batches: list[bytearray]) -> Sample:
             crc32c(memoryview(batch)[ATTRIBUTES_AT:])
             write(descriptor, batch)
         taken_s = time.thread_time() - start
-        os.fsync(descriptor)  # as closing a log does
         os.close(descriptor)
         path.unlink()
         return taken_s
@@ -200,7 +209,7 @@ def bare_append(path: Path, batches: list[bytearray]) -> Sample:
 def append_rows(settings: Settings) -> Iterator[Row]:
     folder, bare = settings.directory / "append-0", settings.directory / "append.bare"
     for size, title in ((KIB, "1 KiB"), (16 * KIB, "16 KiB"), (64 * KIB, "64 KiB"), (MIB, "1 MiB")):
-        batches = copies_of(batch_of(size), max(16, min(4000, 16 * MIB // size)))
+        batches = copies_of(batch_of(size), max(32, min(4000, 16 * MIB // size)))
         total_mb = sum(map(len, batches)) / 1e6
         ours_s, bare_s = best_of([our_append(folder, batches), bare_append(bare, batches)], settings.rounds)
         yield Row(
@@ -245,8 +254,7 @@ def reads(log: PartitionLog, offsets: list[int]) -> Sample:
 def read_rows(settings: Settings) -> Iterator[Row]:
     choice = random.Random(7)
     for size, title in ((16 * KIB, "16 KiB"), (KIB, "1 KiB")):
-        large_gb = settings.large_gb if size > KIB else 1.0
-        small_gb = 1.0 if size > KIB else 0.25
+        small_gb, large_gb = (1.0, settings.large_gb) if size > KIB else (0.1, 0.4)
         logs = [open_log(settings.directory / f"read-{index}") for index in range(2)]
         samples: list[Sample] = []
         for log, gigabytes in zip(logs, (small_gb, large_gb), strict=True):
@@ -256,10 +264,10 @@ def read_rows(settings: Settings) -> Iterator[Row]:
             sample()
         small_s, large_s = best_of(samples, 2 * settings.rounds)
         for log in logs:
-            log.close()
+            leave(log)
             shutil.rmtree(log.directory)
         yield Row(
-            f"read at random offsets, {large_gb:g} GB in batches of {title}",
+            f"read at random offsets, {large_gb:g} GB of {title} batches",
             f"{3000 / large_s:,.0f} slices/s",
             f"{3000 / small_s:,.0f} slices/s",
             f"the same in {small_gb:g} GB",
@@ -273,7 +281,7 @@ def reopening(folder: Path, config: LogConfig) -> Sample:
         start = time.thread_time()
         log = open_log(folder, config)
         taken_s = time.thread_time() - start
-        log.close()
+        leave(log)
         return taken_s
 
     return sample
@@ -291,12 +299,12 @@ def listing(folder: Path) -> Sample:
 
 
 def memory_of_open_log(folder: Path, config: LogConfig) -> int:
-    open_log(folder, config).close()  # what is made once is not the log's
+    leave(open_log(folder, config))  # what is made once is not the log's
     tracemalloc.start()
     log = open_log(folder, config)
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    log.close()
+    leave(log)
     return held
 
 
@@ -307,7 +315,7 @@ def reopen_rows(settings: Settings) -> Iterator[Row]:
         folder = folders[segments] = settings.directory / f"reopen-{segments}"
         log = open_log(folder, config)
         fill(log, segments * 64 * KIB, batch_of(16 * KIB))
-        log.close()
+        leave(log)
     few, many = folders[10], folders[1000]
     few_s, many_s, bare_s = best_of([reopening(few, config), reopening(many, config), listing(many)], settings.rounds)
     title = "reopen a clean log of 1,000 segments"
@@ -330,7 +338,7 @@ def recovery(folder: Path) -> Sample:
         start = time.thread_time()
         log = open_log(folder, clean=False)
         taken_s = time.thread_time() - start
-        log.close()
+        leave(log)
         return taken_s
 
     return sample
@@ -360,12 +368,12 @@ def recovery_rows(settings: Settings) -> Iterator[Row]:
         log, batch = open_log(folder), batch_of(size)
         fill(log, total, batch)
         path = log.active.path
-        log.close()
+        leave(log)
         total_mb = path.stat().st_size / 1e6
         ours_s, bare_s = best_of([recovery(folder), checked_reading(path, len(batch))], settings.rounds)
         shutil.rmtree(folder)
         yield Row(
-            f"recovery after an unclean stop, batches of {title}",
+            f"recovery, batches of {title}",
             f"{total_mb / ours_s:,.0f} MB/s",
             f"{total_mb / bare_s:,.0f} MB/s",
             "bare read and CRC",
@@ -420,33 +428,44 @@ def bare_syncing(path: Path, batches: list[bytearray]) -> Sample:
     return sample
 
 
+def paired(one: Sample, other: Sample, rounds: int) -> tuple[float, float, float]:
+    """Medians of the seconds of both and of how many times those of the other the one took, round by round: a disk has
+    moods, and the best moment of one beside that of the other would say nothing."""
+    pairs = [(one(), other()) for _ in range(rounds)]
+    return (
+        median(first for first, _ in pairs),
+        median(second for _, second in pairs),
+        median(first / second for first, second in pairs),
+    )
+
+
 def commit_rows(settings: Settings) -> Iterator[Row]:
     log, commit = open_log(settings.directory / "commit-0"), GroupCommit()
-    one = batch_of(KIB)
-    counts = {1: 100, 10: 500, 100: 3000}
-    flushed, synced = copies_of(one, 100), copies_of(one, 100)
-    samples = [flushing(log, flushed), bare_syncing(settings.directory / "commit.bare", synced)]
-    samples += [committing(log, commit, copies_of(one, count), waiters) for waiters, count in counts.items()]
-    flush_s, bare_s, *commit_s = best_of(samples, settings.rounds)
-    flush_rate, bare_rate = len(flushed) / flush_s, len(synced) / bare_s
+    batches = copies_of(batch_of(KIB), 50)
+    flushed, bare = flushing(log, batches), bare_syncing(settings.directory / "commit.bare", batches)
+    bare_s, flush_s, ratio = paired(bare, flushed, 2 * settings.rounds)
     yield Row(
         "append of 1 KiB and flush, each",
-        f"{flush_rate:,.0f} appends/s",
-        f"{bare_rate:,.0f} appends/s",
+        f"{len(batches) / flush_s:,.0f} appends/s",
+        f"{len(batches) / bare_s:,.0f} appends/s",
         "bare write and fdatasync",
-        flush_rate / bare_rate,
+        ratio,
     )
-    for (waiters, count), taken_s in zip(counts.items(), commit_s, strict=True):
-        rate = count / taken_s
+    for waiters, count in ((1, 50), (10, 250), (100, 1500)):
+        many, rounds = copies_of(batch_of(KIB), count), 2 * settings.rounds
+        committed = committing(log, commit, many, waiters)
+        syncs = commit.sync_count
+        flush_s, commit_s, ratio = paired(flushed, committed, rounds)
+        shared = rounds * count / (commit.sync_count - syncs)
         yield Row(
-            f"group commit, {waiters} waiting",
-            f"{rate:,.0f} appends/s",
-            f"{flush_rate:,.0f} appends/s",
+            f"group commit, {waiters} waiting: {shared:.0f} share a sync",
+            f"{count / commit_s:,.0f} appends/s",
+            f"{len(batches) / flush_s:,.0f} appends/s",
             "a flush for each append",
-            rate / flush_rate,
+            ratio * count / len(batches),
         )
     commit.close()
-    log.close()
+    leave(log)
     shutil.rmtree(log.directory)
 
 
@@ -468,8 +487,9 @@ def facts(settings: Settings) -> list[str]:
     return [
         f"Python {platform.python_version()} on {machine}.",
         f"The best of {settings.rounds} rounds, in turns, garbage collection off. CPU time of the thread and the "
-        "kernel's work for it; group commit and flushes by the clock. Every file is new, as a segment is, so writing "
-        "includes the kernel's making of its pages.",
+        "kernel's work for it; where a disk is waited for (flush, group commit) the clock's, and medians of "
+        f"{2 * settings.rounds} pairs. Every file is new, as a segment is, so writing includes making the pages it "
+        "is kept in.",
         "Ratio: ours to what is beside it, more is better. Reads answer slices of up to 64 KiB, which are not copied: "
         "the way to them is measured, at 3,000 places whose pages are in memory.",
     ]
