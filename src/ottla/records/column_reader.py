@@ -77,12 +77,12 @@ def decode_columns(
 
 
 def decode_records(data: ByteBuffer, reading: Reading | None = None) -> list[Record]:
-    """The records of all batches as objects, control records left out: the plain codec's answer, ten times as fast."""
+    """The records of all batches as objects, control records left out: what the plain codec says, in far less time."""
     return list(iterate_records(data, reading))
 
 
 def iterate_records(data: ByteBuffer, reading: Reading | None = None) -> Iterator[Record]:
-    """The same records one by one, for who takes them one by one: in two thirds of the time.
+    """The same records one by one, for who takes them one by one: in about two thirds of the time.
 
     Everything is checked by the time this returns. The objects are made as they are taken, and those that are dropped
     again leave the garbage collector nothing to look at.
