@@ -140,6 +140,20 @@ def _has_instruction() -> bool:
 crc_of = _crc_by_instruction if _has_instruction() else _crc_by_table
 
 
+@_primitive
+def prefetch(_typing: Any, _address: Any) -> Any:
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        number = ir.IntType(32)
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        # For reading, to be kept in all caches, data.
+        hints = [ir.Constant(number, hint) for hint in (0, 3, 1)]
+        builder.call(builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind), [pointer, *hints])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
+
+
 # Batches.
 
 (
@@ -323,13 +337,11 @@ def hash_into(at: int, size: int, target: Int64s) -> None:
 
 
 @_inlined
-def find_slot(entries: Int64s, first: int, second: int) -> int:
-    """The slot of that hash, or the empty one where it would go."""
-    slots = len(entries)
-    slot = (first & MAX_INT64) % slots
+def find_slot(entries: Int64s, slot: int, first: int, second: int) -> int:
+    """The slot of that hash, or the empty one where it would go, from the one on where it belongs."""
     while entries[slot, 2] != 0 and (entries[slot, 0] != first or entries[slot, 1] != second):
         slot += 1
-        if slot == slots:
+        if slot == len(entries):
             slot = 0
     return slot
 
@@ -339,43 +351,89 @@ def move_entries(source: Int64s, target: Int64s) -> None:
     """Enter all entries of a map into a larger, empty one."""
     for index in range(len(source)):
         if source[index, 2] != 0:
-            slot = find_slot(target, source[index, 0], source[index, 1])
+            home = (source[index, 0] & MAX_INT64) % len(target)
+            slot = find_slot(target, home, source[index, 0], source[index, 1])
             target[slot, 0] = source[index, 0]
             target[slot, 1] = source[index, 1]
             target[slot, 2] = source[index, 2]
+
+
+END, OFFSET, TIMESTAMP, KIND, SLOT, HASH_1, HASH_2 = range(7)
+"""What is noted of each record of a batch: where it ends, and where in the map its key belongs."""
+NOTE_FIELDS: Final = 7
+HAS_KEY, HAS_VALUE = 1, 2
+"""The bits of a kind."""
+
+
+@_inlined
+def note_records(batch: Int64s, entries: Int64s, first_offset: int, until_offset: int, notes: Int64s) -> bool:
+    """Take all records of a batch apart; those of offsets in the range are hashed. Whether they are sound.
+
+    The map is far larger than a cache: its places are asked for here, all at once, and looked at when they have come.
+    """
+    at = batch[RECORDS_AT]
+    end = at + batch[RECORDS_SIZE]
+    base_offset = batch[BASE_OFFSET]
+    base_timestamp = batch[BASE_TIMESTAMP]
+    last_offset_delta = batch[LAST_OFFSET] - base_offset
+    newest_delta = MAX_INT64 - max(base_timestamp, 0)
+    oldest_delta = MIN_INT64 - min(base_timestamp, 0)
+    slots, address = len(entries), entries.ctypes.data
+    previous = -1
+    for record in range(batch[RECORD_COUNT]):
+        timestamp_delta, offset_delta, key, key_size, value_size, at = read_record(at, end)
+        if (
+            at > end
+            or offset_delta <= previous
+            or offset_delta > last_offset_delta
+            or timestamp_delta > newest_delta
+            or timestamp_delta < oldest_delta
+        ):
+            return False
+        previous = offset_delta
+        offset = base_offset + offset_delta
+        notes[record, END] = at
+        notes[record, OFFSET] = offset
+        notes[record, TIMESTAMP] = base_timestamp + timestamp_delta
+        notes[record, KIND] = (HAS_KEY if key_size >= 0 else 0) | (HAS_VALUE if value_size >= 0 else 0)
+        if key_size >= 0 and first_offset <= offset < until_offset:
+            first, second = hash_key(key, key_size)
+            slot = (first & MAX_INT64) % slots
+            prefetch(address + 24 * slot)
+            notes[record, SLOT] = slot
+            notes[record, HASH_1] = first
+            notes[record, HASH_2] = second
+    return bool(at == end)
 
 
 MAPPED_KEYS, MAPPED_UNTIL, MAPPED_RECORDS = range(3)
 """What `map_keys` keeps: the keys in the map, the offset behind the last record it took, and how many it took."""
 
 
-@_kernel("int64(int64[:,::1], int64, int64[:,::1], int64, int64[::1])")
-def map_keys(table: Int64s, first_offset: int, entries: Int64s, limit: int, progress: Int64s) -> int:
+@_kernel("int64(int64[:,::1], int64, int64[:,::1], int64, int64[:,::1], int64[::1])")
+def map_keys(table: Int64s, first_offset: int, entries: Int64s, limit: int, notes: Int64s, progress: Int64s) -> int:
     """Enter the keys of all batches whose verdict is to look at them, each with its last offset, from an offset on.
 
     Returns the number of batches entered: less than all where the map had `limit` keys and a further one came. Records
-    before that one are entered, and `progress` says how far that is. -1 - n if batch n is wrong.
+    before that one are entered, and `progress` says how far that is. -1 - n if batch n is wrong. `notes` has room for
+    the records of the largest batch.
     """
     keys = progress[MAPPED_KEYS]
     for batch in range(len(table)):
-        at = table[batch, RECORDS_AT]
-        end = at + table[batch, RECORDS_SIZE]
-        base_offset = table[batch, BASE_OFFSET]
-        count = table[batch, RECORD_COUNT] if table[batch, VERDICT] & VERDICT_MASK == BY_KEY else 0
-        previous = -1
-        for _ in range(count):
-            _, offset_delta, key, key_size, _, at = read_record(at, end)
-            if at > end or offset_delta <= previous or base_offset + offset_delta > table[batch, LAST_OFFSET]:
+        count = 0
+        if table[batch, VERDICT] & VERDICT_MASK == BY_KEY:
+            count = table[batch, RECORD_COUNT]
+            if not note_records(table[batch], entries, first_offset, MAX_INT64, notes):
                 return -1 - batch
-            previous = offset_delta
-            offset = base_offset + offset_delta
+        for record in range(count):
+            offset = notes[record, OFFSET]
             if offset < first_offset:
                 continue
             progress[MAPPED_RECORDS] += 1
-            if key_size < 0:
+            if notes[record, KIND] & HAS_KEY == 0:
                 continue
-            first, second = hash_key(key, key_size)
-            slot = find_slot(entries, first, second)
+            first, second = notes[record, HASH_1], notes[record, HASH_2]
+            slot = find_slot(entries, notes[record, SLOT], first, second)
             if entries[slot, 2] == 0:
                 if keys >= limit:
                     progress[MAPPED_KEYS] = keys
@@ -398,18 +456,6 @@ TOTALS: Final = 4
 
 RECORD_GROWTH: Final = 12
 """The most bytes that a record can gain by a new timestamp delta: nine there, and a few in its length."""
-
-
-@_inlined
-def keeps_record(
-    entries: Int64s, mapped_until: int, keeps_tombstones: bool, offset: int, key: int, key_size: int, value_size: int
-) -> bool:
-    if offset >= mapped_until:
-        return True
-    if key_size < 0 or (value_size < 0 and not keeps_tombstones):
-        return False
-    first, second = hash_key(key, key_size)
-    return bool(offset + 1 >= entries[find_slot(entries, first, second), 2])
 
 
 @_inlined
@@ -438,14 +484,14 @@ def copy_record(target: int, at: int, record_end: int, base_timestamp: int, hori
     return target + record_end - rest
 
 
-@_kernel("int64(int64[:,::1], int64[:,::1], int64, int64, int64, int64[::1], int64, int64[::1])")
+@_kernel("int64(int64[:,::1], int64[:,::1], int64, int64, int64, int64[:,::1], int64, int64[::1])")
 def copy_batches(
     table: Int64s,
     entries: Int64s,
     mapped_until: int,
     now_ms: int,
     horizon_ms: int,
-    ends: Int64s,
+    notes: Int64s,
     target: int,
     totals: Int64s,
 ) -> int:
@@ -453,65 +499,48 @@ def copy_batches(
 
     A record below `mapped_until` stays if the map has no later one of its key; a tombstone only until the delete
     horizon of its batch. A batch that loses nothing and gains no horizon is copied as it is. Otherwise base offset,
-    last offset, producer and sequence stay as they were, and records are copied as they are: only a new horizon,
-    which takes the place of the base timestamp, changes their deltas. `ends` has room for the records of the largest
-    batch; the target for all batches uncompressed, each with a header, and each record grown. Returns 0, or -1 - n if
-    batch n is wrong.
+    last offset, producer and sequence stay as they were, and records are copied as they are: only a new horizon, which
+    takes the place of the base timestamp, changes their deltas. `notes` has room for the records of the largest batch;
+    the target for all batches uncompressed, each with a header, and each record grown. Returns 0, or -1 - n if batch n
+    is wrong.
     """
     begin = target
     read = kept_in_all = keyless = 0
     for batch in range(len(table)):
         batch_at = table[batch, AT]
         attributes = table[batch, ATTRIBUTES]
-        base_offset = table[batch, BASE_OFFSET]
         base_timestamp = table[batch, BASE_TIMESTAMP]
         verdict = table[batch, VERDICT]
         rule = verdict & VERDICT_MASK
         has_horizon = attributes & DELETE_HORIZON_BIT != 0
+        may_gain_horizon = verdict & HORIZON != 0 and not has_horizon
+        keeps_tombstones = not has_horizon or now_ms < base_timestamp
         count = table[batch, RECORD_COUNT]
         read += count
         kept = 0
-        wants_horizon = rule == KEEP and verdict & HORIZON != 0 and not has_horizon
+        wants_horizon = rule == KEEP and may_gain_horizon
         newest = NO_TIMESTAMP
+        oldest = MAX_INT64
         if rule != DROP:
-            keeps_tombstones = not has_horizon or now_ms < base_timestamp
-            first = table[batch, RECORDS_AT]
-            end = first + table[batch, RECORDS_SIZE]
-            newest_delta = MAX_INT64 - max(base_timestamp, 0)
-            oldest_delta = MIN_INT64 - min(base_timestamp, 0)
-            oldest = MAX_INT64
-            at = first
-            previous = -1
+            if not note_records(table[batch], entries, 0, mapped_until if rule == BY_KEY else 0, notes):
+                return -1 - batch
             for record in range(count):
-                timestamp_delta, offset_delta, key, key_size, value_size, at = read_record(at, end)
-                if (
-                    at > end
-                    or offset_delta <= previous
-                    or base_offset + offset_delta > table[batch, LAST_OFFSET]
-                    or timestamp_delta > newest_delta
-                    or timestamp_delta < oldest_delta
-                ):
-                    return -1 - batch
-                previous = offset_delta
-                keeps = rule == KEEP
-                if not keeps:
-                    keeps = keeps_record(
-                        entries, mapped_until, keeps_tombstones, base_offset + offset_delta, key, key_size, value_size
-                    )
-                    keyless += key_size < 0
-                    if keeps and value_size < 0 and verdict & HORIZON != 0 and not has_horizon:
-                        wants_horizon = True
+                kind = notes[record, KIND]
+                offset = notes[record, OFFSET]
+                keeps = rule == KEEP or offset >= mapped_until
+                if not keeps and kind & HAS_KEY and (keeps_tombstones or kind & HAS_VALUE):
+                    slot = find_slot(entries, notes[record, SLOT], notes[record, HASH_1], notes[record, HASH_2])
+                    keeps = offset + 1 >= entries[slot, 2]
+                keyless += rule == BY_KEY and kind & HAS_KEY == 0
                 if keeps:
                     kept += 1
-                    ends[record] = at
-                    newest = max(newest, base_timestamp + timestamp_delta)
-                    oldest = min(oldest, base_timestamp + timestamp_delta)
+                    wants_horizon |= may_gain_horizon and kind & HAS_VALUE == 0
+                    newest = max(newest, notes[record, TIMESTAMP])
+                    oldest = min(oldest, notes[record, TIMESTAMP])
                 else:
-                    ends[record] = -at
-            if at != end:
-                return -1 - batch
-            # Deltas from a horizon must fit 64 bits; no producer's clock is that wrong, but a batch can say so.
-            wants_horizon = wants_horizon and kept > 0 and oldest >= NO_TIMESTAMP
+                    notes[record, END] = -notes[record, END]
+        # Deltas from a horizon must fit 64 bits; no producer's clock is that wrong, but a batch can say so.
+        wants_horizon = wants_horizon and oldest >= NO_TIMESTAMP
         if kept == 0:
             if verdict & AS_EMPTY:
                 table[batch, WRITTEN] = write_empty_batch(target, batch_at, attributes)
@@ -527,14 +556,13 @@ def copy_batches(
             continue
         start = target
         target += HEADER_SIZE
-        at = first
-        run = at
+        at = run = table[batch, RECORDS_AT]
         for record in range(count):
-            record_end = abs(ends[record])
+            record_end = abs(notes[record, END])
             if wants_horizon:
-                if ends[record] > 0:
+                if notes[record, END] > 0:
                     target = copy_record(target, at, record_end, base_timestamp, horizon_ms)
-            elif ends[record] < 0:
+            elif notes[record, END] < 0:
                 copy_bytes(target, run, at - run)
                 target += at - run
                 run = record_end

@@ -25,7 +25,7 @@ _FULL_ENOUGH: Final = 0.5
 class OffsetMap:
     """See the module. `until_offset` is how far the records are entered."""
 
-    __slots__ = ("_entries", "_largest_slots", "_limit", "_progress")
+    __slots__ = ("_entries", "_largest_slots", "_limit", "_notes", "_progress")
 
     def __init__(self, max_bytes: int, load_factor: float, first_offset: int) -> None:
         slots = max_bytes // ENTRY_BYTES
@@ -41,6 +41,7 @@ class OffsetMap:
         while slots > _SMALLEST_SLOTS * _GROWTH:
             slots //= _GROWTH
         self._entries: Int64s = np.zeros((slots, 3), np.int64)
+        self._notes = np.empty((0, kernels.NOTE_FIELDS), np.int64)
         self._progress = np.zeros(3, np.int64)
         self._progress[kernels.MAPPED_UNTIL] = first_offset
 
@@ -72,8 +73,11 @@ class OffsetMap:
     def add(self, table: Int64s, first_offset: int) -> int:
         """Enters the keys of all records from an offset on. Returns how many batches were entered: all, or less when
         the map is full; -1 - n if batch n is wrong."""
-        self._make_room(int(table[:, kernels.RECORD_COUNT].sum()))
-        return kernels.map_keys(table, first_offset, self._entries, self._limit, self._progress)
+        counts = table[:, kernels.RECORD_COUNT]
+        self._make_room(int(counts.sum()))
+        if len(self._notes) < counts.max(initial=0):
+            self._notes = np.empty((int(counts.max()), kernels.NOTE_FIELDS), np.int64)
+        return kernels.map_keys(table, first_offset, self._entries, self._limit, self._notes, self._progress)
 
     def pass_over(self, until_offset: int) -> None:
         """No records come before that offset."""

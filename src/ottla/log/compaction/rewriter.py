@@ -82,7 +82,7 @@ class Rewriter:
         self._now_ms = now_ms
         self._horizon_ms = min(now_ms + delete_retention_ms, MAX_INT64)
         self._output = np.empty(0, np.uint8)
-        self._ends = np.empty(0, np.int64)
+        self._notes = np.empty((0, kernels.NOTE_FIELDS), np.int64)
         self.totals = CopyTotals()
 
     def copy(self, chunk: Chunk, target: Segment) -> int:
@@ -141,8 +141,8 @@ class Rewriter:
         room += len(table) * HEADER_SIZE + int(counts.sum()) * kernels.RECORD_GROWTH
         if len(self._output) < room:
             self._output = np.empty(room, np.uint8)
-        if len(self._ends) < counts.max(initial=0):
-            self._ends = np.empty(int(counts.max()), np.int64)
+        if len(self._notes) < counts.max(initial=0):
+            self._notes = np.empty((int(counts.max()), kernels.NOTE_FIELDS), np.int64)
         totals = np.zeros(kernels.TOTALS, np.int64)
         wrong = kernels.copy_batches(
             table,
@@ -150,7 +150,7 @@ class Rewriter:
             self._offsets.until_offset,
             self._now_ms,
             self._horizon_ms,
-            self._ends,
+            self._notes,
             self._output.ctypes.data,
             totals,
         )

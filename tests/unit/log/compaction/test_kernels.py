@@ -49,6 +49,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
         return first, second
 
     monkeypatch.setattr(kernels, "hash_key", hash_key)
+    monkeypatch.setattr(kernels, "prefetch", lambda _address: None)
     monkeypatch.setattr(kernels, "crc_of", lambda at, end: crc32c(read(at, end - at)))
     return memory
 
@@ -99,18 +100,19 @@ class Run:
         count = self._run(kernels.scan_batches)(source, len(data), table, stopped)
         table = table[:count]
         entries, progress = self.array((64, 3)), self.array(3)
-        mapped = self._run(kernels.map_keys)(table, 0, entries, 60, progress)
+        most = max((int(row[kernels.RECORD_COUNT]) for row in table), default=0)
+        notes = self.array((most, kernels.NOTE_FIELDS))
+        mapped = self._run(kernels.map_keys)(table, 0, entries, 60, notes, progress)
         told = [count, stopped.tolist(), mapped, progress.tolist()]
         if mapped < 0:
             return 0, 0, told
         for batch, verdict in zip(range(count), verdicts, strict=False):
             table[batch, kernels.VERDICT] = verdict
-        most = max((int(row[kernels.RECORD_COUNT]) for row in table), default=0)
         records = sum(int(row[kernels.RECORD_COUNT]) for row in table)
         room = len(data) + HEADER_SIZE * count + records * kernels.RECORD_GROWTH
         target, totals = self._allocate(bytes(room)), self.array(kernels.TOTALS)
         wrong = self._run(kernels.copy_batches)(
-            table, entries, int(progress[1]), NOW_MS, NOW_MS + 1000, self.array(most), target, totals
+            table, entries, int(progress[1]), NOW_MS, NOW_MS + 1000, notes, target, totals
         )
         told += [wrong, totals.tolist(), table[:, kernels.WRITTEN :].tolist()]
         return target, int(totals[kernels.WRITTEN_BYTES]), told
