@@ -7,6 +7,7 @@ the logs lie (`log.dirs`) is the broker's own business.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from ottla.base.config import ConfigKey, ConfigSchema, ConfigType, at_least
@@ -14,7 +15,8 @@ from ottla.log.topic_config import TOPIC_CONFIG
 
 _HOUR_MS: Final = 3_600_000
 _MAX_LONG: Final = 2**63 - 1
-_LARGEST_DOUBLE: Final = 1.7976931348623157e308
+LARGEST_DOUBLE: Final = 1.7976931348623157e308
+"""Java's, by which Kafka says that there is no limit."""
 _BOOLEAN, _INT, _LONG, _DOUBLE = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 
 BROKER_SCALED: Final = {
@@ -70,7 +72,7 @@ _UPKEEP: Final = [
         at_least(0),
     ),
     ConfigKey(
-        "log.cleaner.io.max.bytes.per.second", _DOUBLE, _LARGEST_DOUBLE, "The most that compactions read and write."
+        "log.cleaner.io.max.bytes.per.second", _DOUBLE, LARGEST_DOUBLE, "The most that compactions read and write."
     ),
     ConfigKey(
         "log.cleaner.threads",
@@ -146,10 +148,8 @@ LOG_BROKER_CONFIG: Final = ConfigSchema(
     [
         *_UPKEEP,
         *(
-            ConfigKey(
-                synonym, key.type, key.default, f"Stands in for {key.name} of topics that do not set it.", key.rule
-            )
-            for key, synonym in ((TOPIC_CONFIG[name], synonym) for name, synonym in BROKER_SYNONYMS.items())
+            replace(TOPIC_CONFIG[name], name=synonym, doc=f"Stands in for {name} of topics that do not set it.")
+            for name, synonym in BROKER_SYNONYMS.items()
         ),
     ],
 )
