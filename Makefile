@@ -22,6 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
 	$(BIN)/python -m ottla.records.warm
+	$(BIN)/python -m ottla.log.compaction.warm
 	@touch $@
 
 # An oracle of the tests that cannot share an environment with its newer self.
@@ -51,6 +52,9 @@ bench: setup  ## ours beside its peers, in one run
 	$(BIN)/python bench/wire.py
 	$(BIN)/python bench/records.py
 	$(BIN)/python bench/compression.py
+	$(BIN)/python bench/log.py
+	$(BIN)/python tools/kafka_artifacts.py
+	$(BIN)/python bench/compaction.py --kafka
 
 COUNT ?= 1000000
 fuzz: setup  ## a million mutated frames, and as many mutated batches (COUNT=…)
