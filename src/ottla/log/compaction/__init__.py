@@ -9,7 +9,12 @@ numba: importing this package does not.
 from __future__ import annotations
 
 from ottla.log.compaction.cleaner import Cleaner
-from ottla.log.compaction.compaction import CleanedGroup, Compaction, CompactionCancelledError
+from ottla.log.compaction.compaction import (
+    CleanedGroup,
+    Compaction,
+    CompactionCancelledError,
+    CompactionUnavailableError,
+)
 from ottla.log.compaction.options import CleanerOptions
 from ottla.log.compaction.selection import Cleanable, find_cleanable
 
@@ -20,5 +25,6 @@ __all__ = [
     "CleanerOptions",
     "Compaction",
     "CompactionCancelledError",
+    "CompactionUnavailableError",
     "find_cleanable",
 ]

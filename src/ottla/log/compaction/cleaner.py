@@ -1,11 +1,11 @@
 """Chooses which log to compact, and remembers how far each one is.
 
-The owner's thread calls it; only `run` may be left to a worker, one at a time for each compaction:
+The owner's thread calls it; `finish`, which writes and syncs a checkpoint, may be left to the worker:
 
     compaction = cleaner.choose(logs)                                  owner
     while (group := compaction.clean_next()) is not None:              worker
         compaction.apply(group)                                        owner
-    cleaner.finish(compaction), or cleaner.fail(compaction, error)     owner
+    cleaner.finish(compaction), or cleaner.fail(compaction, error)     worker, owner
 
 A log that failed for its content is not tried again until the broker restarts; a log directory that failed is the
 caller's affair.

@@ -48,6 +48,10 @@ class CompactionCancelledError(LogError):
     """The pass was ended: its log has changed under it, or the broker stops."""
 
 
+class CompactionUnavailableError(LogError):
+    """What compaction is made of is not installed."""
+
+
 @runtime_checkable
 class KeepsTimes(Protocol):
     """A disk that can be told when a file was last written."""
@@ -160,7 +164,11 @@ class Compaction:
         return CleanedGroup(group, new)
 
     def _begin(self) -> Rewriter:
-        from ottla.log.compaction.rewriter import LastRecords, Rewriter  # From here on numba is loaded.
+        try:
+            from ottla.log.compaction.rewriter import LastRecords, Rewriter  # From here on numba is loaded.
+        except ModuleNotFoundError as error:
+            reason = f"compaction needs {error.name}: install it with `pip install 'ottla[columns]'`"
+            raise CompactionUnavailableError(f"{self.partition}: {reason}") from error
 
         started_s = self._clock.monotonic_s()
         offsets = self._map_keys()

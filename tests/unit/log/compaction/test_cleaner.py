@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import ConfigError
-from ottla.log.compaction import Cleaner, CleanerOptions, CompactionCancelledError
+from ottla.log.compaction import Cleaner, CleanerOptions, CompactionCancelledError, CompactionUnavailableError
 from ottla.log.compaction.cleaned_offsets import CleanedOffsets
 from ottla.log.compaction.throttle import Throttle
 from ottla.log.errors import CorruptCheckpointError, CorruptRecordsError
@@ -185,6 +186,19 @@ def test_segments_are_not_joined_beyond_what_an_index_can_say(tmp_path: Path) ->
     assert len(written.log.segments) > 2
 
 
+def test_a_new_segment_is_as_old_as_the_youngest_it_replaces(tmp_path: Path) -> None:
+    class Disk(LocalDisk):
+        def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+            os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
+
+    written = WrittenLog.make(tmp_path, disk=Disk())
+    fill(written)
+    for number, segment in enumerate(written.log.segments):
+        os.utime(segment.path, (1000 + number, 1000 + number))
+    written.compact()
+    assert [segment.modified_ms for segment in written.log.segments] == [1_002_000, 1_003_000]
+
+
 # --- within bounds --------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +267,16 @@ def test_a_broker_without_work_loads_no_numba() -> None:
         "sys.exit(any(name in sys.modules for name in ('numba', 'numpy', 'pyarrow')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_broker_without_numba_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = WrittenLog.make(tmp_path)
+    fill(written)
+    for name in [name for name in sys.modules if name.startswith(("ottla.log.compaction.", "ottla.records.kernels"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(CompactionUnavailableError, match=r"needs numba.*ottla\[columns\]"):
+        written.compact()
 
 
 def test_config_has_kafkas_names_and_defaults() -> None:
