@@ -117,6 +117,8 @@ def test_a_producers_last_batch_stays_as_an_empty_one(tmp_path: Path) -> None:
         (1, 7, 0),
         (2, -1, 1),
     ]
+    empty = written.batches()[0].header
+    assert (empty.size_in_bytes, empty.base_timestamp_ms, empty.max_timestamp_ms) == (61, -1, written.clock.now_ms())
     written.reopen()
     assert written.log.producers.entries[7].last_sequence == 1
     written.append((b"b", b"1"), producer_id=7)
