@@ -29,7 +29,7 @@ from golden.scenarios import CODECS, JAVA_39, Given, Scenario, Sent
 from ottla.records import Record
 
 PATIENCE_S = 60.0
-SESSION_TIMEOUT_MS = 4000
+SESSION_TIMEOUT_MS = 6000
 SMALL_SEGMENTS = {"segment.bytes": "9000", "index.interval.bytes": "300"}
 BROKER_SETTINGS = {
     "log.cleaner.backoff.ms": "100",
@@ -191,7 +191,6 @@ class _Writing:
                 producer.abort_transaction()
             else:
                 producer.commit_transaction()
-        _wait_until_compacted(broker)
 
     def _write_and_delete(self, broker: Broker) -> None:
         producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 0})
@@ -241,7 +240,7 @@ def _send(producer: Producer, topic: str, records: Sequence[Given]) -> None:
 
 
 def _wait_until_compacted(broker: Broker) -> None:
-    """Until the cleaner has seen all but the active segment, and everything is decided."""
+    """Until the cleaner has seen all but the active segment, and so rests."""
     wait_until(lambda: _cleaned_to(broker) >= int(max((broker.data / f"{COMPACTED}-0").glob("*.log")).stem))
 
 
@@ -263,15 +262,9 @@ def wait_until(ready: Callable[[], bool]) -> None:
 
 
 def _listen(broker: Broker) -> dict[str, Heard]:
-    committed: dict[str, list[Record]] = {}
-    records, ends = consume(broker, TOPICS, committed=False)
-
-    def all_decided() -> bool:
-        nonlocal committed
-        committed, stable = consume(broker, TOPICS, committed=True)
-        return all(stable[topic] == ends[topic] for topic in TOPICS if topic != OPEN)
-
-    wait_until(all_decided)  # a producer hears of the end of its transaction before the markers are written
+    consume_decided(broker, TOPICS, undecided=(OPEN,))
+    _wait_until_compacted(broker)
+    records, committed = consume_decided(broker, TOPICS, undecided=(OPEN,))
     consumer = _consumer(broker, committed=False)
     heard = {}
     for topic in TOPICS:
@@ -279,6 +272,24 @@ def _listen(broker: Broker) -> dict[str, Heard]:
         heard[topic] = Heard(records[topic], committed[topic], low, high, _by_time(consumer, topic, records[topic]))
     consumer.close()
     return heard
+
+
+def consume_decided(
+    broker: Broker, topics: Sequence[str], *, undecided: Sequence[str]
+) -> tuple[dict[str, list[Record]], dict[str, list[Record]]]:
+    """All records and the committed ones, once every transaction is decided but in those topics: a producer hears of
+    the end of its transaction before the markers are written."""
+    records: dict[str, list[Record]] = {}
+    committed: dict[str, list[Record]] = {}
+
+    def all_decided() -> bool:
+        nonlocal records, committed
+        records, ends = consume(broker, topics, committed=False)
+        committed, stable = consume(broker, topics, committed=True)
+        return all(stable[topic] == ends[topic] for topic in topics if topic not in undecided)
+
+    wait_until(all_decided)
+    return records, committed
 
 
 def _by_time(consumer: Consumer, topic: str, records: Sequence[Record]) -> dict[int, int]:

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from compat.kafka_logs import PATIENCE_S, consume, wait_until
+from compat.kafka_logs import PATIENCE_S, consume, consume_decided
 from compat.log_files import tear
 from compat.log_workloads import WORKLOADS, config_of, write_all
 from compat.log_writing import Appended
@@ -38,7 +38,8 @@ BROKER_SETTINGS = {
 TORN = ("ours.none", "ours.transactions")
 """Topics whose last write the crash tore."""
 NULL = "NULL"
-IDLE_MS = 8000
+IDLE_MS = 15_000
+"""After which it gives up waiting for more; it must not before it has joined its group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ def serve_logs(place: Path) -> ServedLogs:
             read, committed = _console_consumers(broker)
             said = broker.output
             _append(broker)
-            appended, committed_after_appending = _consume_all(broker)
+            appended, committed_after_appending = consume_decided(broker, TOPICS, undecided=("ours.transactions",))
         finally:
             stop(broker.process)
         shutil.move(broker.data, place / "appended")
@@ -139,21 +140,6 @@ def _append(broker: Broker) -> None:
         end()
     if plain.flush(PATIENCE_S):
         raise RuntimeError(f"records are not acknowledged after {PATIENCE_S:.0f} s")
-
-
-def _consume_all(broker: Broker) -> tuple[dict[str, list[Record]], dict[str, list[Record]]]:
-    """All records and the committed ones, once the markers of the last transaction are there."""
-    records: dict[str, list[Record]] = {}
-    committed: dict[str, list[Record]] = {}
-
-    def all_decided() -> bool:
-        nonlocal records, committed
-        records, ends = consume(broker, TOPICS, committed=False)
-        committed, stable = consume(broker, TOPICS, committed=True)
-        return all(stable[topic] == ends[topic] for topic in TOPICS if topic != "ours.transactions")
-
-    wait_until(all_decided)
-    return records, committed
 
 
 # The console consumer, which prints a line for each record.
