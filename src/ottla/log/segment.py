@@ -398,6 +398,8 @@ class Segment:
                 position, header, data = next(batches)
             except (RecordError, StopIteration):
                 break
+            if header[0] < next_offset and header[3] >= MAGIC_V2:
+                break  # no CRC covers the offset: a page that was not written may have taken it
             last_offset = header[0] + header[6]
             if not 0 <= last_offset - base_offset <= MAX_INT32:
                 raise self._refuse_offset(last_offset)

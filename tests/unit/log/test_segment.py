@@ -727,7 +727,8 @@ def test_old_messages_can_be_appended_by_a_follower(tmp_path: Path) -> None:
 
 
 def test_offsets_that_fall_in_a_very_old_log(tmp_path: Path) -> None:
-    parts = [*batches(10), batch(BASE, (400,)), *batches(10), batch(BASE + 200, (500,))]
+    offsets = [*range(10), 0, *range(10), 200]
+    parts = [old_message(BASE + offset, magic=1) for offset in offsets]
     (tmp_path / f"{BASE:020d}.log").write_bytes(b"".join(part.data for part in parts))
     segment = opened(tmp_path)
     assert segment.recover() == 0
@@ -735,6 +736,16 @@ def test_offsets_that_fall_in_a_very_old_log(tmp_path: Path) -> None:
     found = segment.read(BASE + 150, 1)
     assert found is not None
     assert found.base_offset == BASE + 200
+    segment.close()
+
+
+@pytest.mark.parametrize("offset", [0, BASE - 1, BASE, BASE + 5])
+def test_a_batch_whose_offset_falls_is_cut_off(tmp_path: Path, offset: int) -> None:
+    parts = [*batches(10), batch(offset, (400,)), *batches(3)]
+    (tmp_path / f"{BASE:020d}.log").write_bytes(b"".join(part.data for part in parts))
+    segment = opened(tmp_path)
+    assert segment.recover() == sum(len(part.data) for part in parts[10:])
+    assert segment.read_next_offset() == parts[9].last_offset + 1
     segment.close()
 
 
