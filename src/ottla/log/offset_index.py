@@ -35,6 +35,8 @@ class OffsetIndex(IndexFile):
     def _take_last(self, data: bytearray | memoryview) -> None:
         if data:
             relative, position = _ENTRY.unpack_from(data, len(data) - 8)
+            if position < 0:
+                raise self._refuse(relative, position)
             self._last = (self.base_offset + relative, position)
         else:
             self._last = (self.base_offset, 0)
@@ -86,7 +88,13 @@ class OffsetIndex(IndexFile):
         if not low:
             return self.base_offset, 0
         found, position = _ENTRY.unpack_from(data, (low - 1) << 3)
+        if position < 0:
+            raise self._refuse(found, position)
         return self.base_offset + found, position
+
+    def _refuse(self, relative: int, position: int) -> CorruptIndexError:
+        reason = f"an entry says that offset {self.base_offset + relative} is at byte {position}"
+        return CorruptIndexError(self.path, f"{reason}; without the file the index is made anew at the next start")
 
     def offset_behind(self, position: int) -> int | None:
         """The offset of the first entry that stands at the position or behind it: an upper bound for what is before."""
@@ -135,7 +143,7 @@ class OffsetIndex(IndexFile):
 
     def check(self) -> None:
         super().check()
-        if self.last_offset < self.base_offset or self.last_position < 0:
+        if self.last_offset < self.base_offset:
             raise CorruptIndexError(
                 self.path,
                 f"its last entry is offset {self.last_offset} at byte {self.last_position}, "
