@@ -487,10 +487,10 @@ def facts(settings: Settings) -> list[str]:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     return [
         f"Python {platform.python_version()} on {machine}.",
-        f"The best of {settings.rounds} rounds, in turns (appends: {3 * settings.rounds}), garbage collection off. CPU "
-        "time of the thread and the kernel's work for it; where a disk is waited for (flush, group commit) the clock's, "
-        f"and medians of {2 * settings.rounds} pairs. Every file is new, as a segment is, so writing includes making the "
-        "pages it is kept in.",
+        f"The best of {settings.rounds} rounds (appends: {3 * settings.rounds}) in turns, garbage collection off. CPU "
+        "time of the thread and the kernel's work for it; where a disk is waited for (flush, group commit) the "
+        f"clock's, and medians of {2 * settings.rounds} pairs. Every file is new, as a segment is, so writing includes "
+        "making the pages it is kept in.",
         "Ratio: ours to what is beside it, more is better. Reads answer slices of up to 64 KiB, which are not copied: "
         "the way to them is measured, at 3,000 places whose pages are in memory.",
     ]
