@@ -88,6 +88,7 @@ class PartitionLog:
         self.epochs = epochs
         self.metadata = metadata
         self.on_roll: Callable[[PartitionLog], None] = _nothing
+        """Called when a segment was closed: the place to have it flushed in a thread."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._last_flush_ms = clock.now_ms()
@@ -119,7 +120,8 @@ class PartitionLog:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is open, or decided above the high watermark."""
+        """Where the oldest transaction begins that is open, or decided above the high watermark; its first records may
+        be deleted."""
         unstable = self.producers.first_unstable_offset
         return None if unstable is None else max(unstable, self.log_start_offset)
 
@@ -127,9 +129,7 @@ class PartitionLog:
     def last_stable_offset(self) -> int:
         """Below it, every transaction is decided: as far as a consumer of committed records may read."""
         unstable = self.first_unstable_offset
-        if unstable is None:
-            return self.high_watermark
-        return min(max(unstable, self.log_start_offset), self.high_watermark)  # its first records may be deleted
+        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def set_high_watermark(self, offset: int) -> None:
         """Told by replication, within the log's bounds."""
