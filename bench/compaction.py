@@ -342,8 +342,8 @@ def main() -> None:
 
 NOTES: Final = (
     "The best of the rounds of each. MB/s: bytes of the log before, by the time from the first byte read to the last"
-    " segment swapped in. MB/s of CPU: by the CPU time of our process, in which one thread works. Ours is measured first"
-    " and Kafka's behind it, so that on a machine with other work the ratio is as uncertain as that work."
+    " segment swapped in. MB/s of CPU: by the CPU time of our process, in which one thread works. Ours is measured"
+    " first and Kafka's behind it, so that on a machine with other work the ratio is as uncertain as that work."
 )
 
 

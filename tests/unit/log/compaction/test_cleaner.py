@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import ConfigError
-from ottla.log.compaction import Cleaner, CleanerOptions, CompactionCancelledError, CompactionUnavailableError
+from ottla.log.compaction import Cleaner, CleanerOptions, CompactionCancelledError, CompactionUnavailableError, chunks
 from ottla.log.compaction.cleaned_offsets import CleanedOffsets
 from ottla.log.compaction.throttle import Throttle
 from ottla.log.errors import CorruptCheckpointError, CorruptRecordsError
@@ -148,6 +148,61 @@ def test_markers_go_in_three_passes(tmp_path: Path) -> None:
     written.append((b"c", b"1"))
     written.compact()
     assert look()[:3] == [(0, 1, None), (3, 1, None), (4, 1, None)]
+
+
+def test_a_marker_goes_though_an_older_transaction_of_its_producer_is_still_there(tmp_path: Path) -> None:
+    written = WrittenLog.make(tmp_path, min_cleanable_dirty_ratio=0.0)
+    for key in (b"stays", b"replaced"):
+        written.append((key, b"1"), producer_id=7, transactional=True)
+        written.end_transaction(7, committed=True)
+    written.append((b"replaced", b"2"), producer_id=7)
+    written.compact()
+    assert [batch.header.base_offset for batch in written.batches()] == [0, 1, 3, 4]
+    written.append((b"more", b"1"))
+    written.compact()
+    with_horizon = [b.header.base_offset for b in written.batches() if b.header.has_delete_horizon]
+    assert with_horizon == [3]
+
+
+def test_the_epoch_of_a_producer_with_markers_only_is_not_forgotten(tmp_path: Path) -> None:
+    """The coordinator has fenced it: the marker has a newer epoch than its data, of which nothing more is known."""
+    written = WrittenLog.make(tmp_path, min_cleanable_dirty_ratio=0.0)
+    written.append((b"a", b"1"), producer_id=7, transactional=True)
+    written.end_transaction(7, committed=False, epoch=1)
+    for turn in range(4):
+        written.append((b"b", b"%d" % turn))
+        written.compact()
+        written.clock.advance_ms(RETENTION_MS)
+    first, second = written.batches()
+    assert (first.header.is_control, first.header.producer_id, first.header.producer_epoch) == (True, 7, 1)
+    assert (first.records, len(second.records)) == ((), 1)
+    written.reopen()
+    assert written.log.producers.entries[7].producer_epoch == 1
+
+
+def test_a_gap_at_the_end_of_a_segment_counts_as_seen(tmp_path: Path) -> None:
+    written = WrittenLog.make(tmp_path, min_cleanable_dirty_ratio=0.0)
+    written.append((b"a", b"1"))
+    written.log.next_offset = 10
+    written.log.set_high_watermark(10)
+    assert written.compact() == 10
+    assert written.compact() is None
+
+
+def test_compressed_batches_are_expanded_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "_EXPANDED_BYTES", 1000)
+    written = WrittenLog.make(tmp_path)
+    for number in range(20):
+        written.append((b"%d" % (number % 7), bytes(300)), compression=Compression(number % 5))
+    file = written.disk.open(written.log.active.path)
+    (chunk,) = chunks.read_chunks(file, file.size(), 100_000)
+    pieces = [(first, len(table)) for first, table in chunk.runs()]
+    file.close()
+    assert len(pieces) == 4
+    assert [first for first, _ in pieces] == [sum(size for _, size in pieces[:index]) for index in range(len(pieces))]
+    assert sum(size for _, size in pieces) == 20
+    written.compact()
+    assert [offset for offset, _, _ in written.pairs()] == list(range(13, 20))
 
 
 def test_old_messages_come_out_as_batches(tmp_path: Path) -> None:

@@ -108,10 +108,10 @@ class WrittenLog:
         self.log.set_high_watermark(self.log.next_offset)
         return info.first_offset
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+    def end_transaction(self, producer_id: int, *, committed: bool, epoch: int = 0) -> None:
         marker = encode_transaction_marker(
             producer_id=producer_id,
-            producer_epoch=0,
+            producer_epoch=epoch,
             committed=committed,
             coordinator_epoch=0,
             timestamp_ms=self.clock.now_ms(),
