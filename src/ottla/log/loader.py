@@ -36,7 +36,7 @@ from ottla.log.names import (
     parse_segment_file,
     segment_name,
 )
-from ottla.log.partition_log import PartitionLog, rebuild_producers, replay_producers
+from ottla.log.partition_log import MAX_GAP, PartitionLog, rebuild_producers, replay_producers
 from ottla.log.partition_metadata import PartitionMetadata
 from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions
@@ -228,8 +228,8 @@ class _Loader:
                 _logger.warning(
                     "%s: %d bytes behind offset %d are not whole valid batches and are cut off", segment.path, cut, end
                 )
-            # Files lose their ends independently. Only compaction leaves a gap that is none.
-            elif following is None or following == end or self.config.compacts:
+            # Files lose their ends independently. Only compaction, here or on the leader, leaves a gap that is none.
+            elif following is None or following == end or following - end > MAX_GAP or self.config.compacts:
                 continue
             for later in reversed(segments[index + 1 :]):
                 _logger.warning("%s: it begins behind what was lost, and goes", later.path)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from ottla.base.clock import Clock
@@ -38,6 +38,9 @@ from ottla.log.segment import Segment, SegmentOptions
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import AppendInfo, analyse, validate_and_assign
 from ottla.records.layout import MAX_INT32
+
+MAX_GAP: Final = 2**30
+"""Segments follow each other without a gap, unless it is wider: a follower's, whose leader was compacted."""
 
 
 class LogRead(NamedTuple):
@@ -205,10 +208,9 @@ class PartitionLog:
             segment_ms=config.segment_ms,
             jitter_ms=self._jitter_ms(segment) if config.segment_jitter_ms else 0,
         ):
-            # A follower's batch may be further from the log's end than a segment reaches (compaction made the gap): the
-            # new segment then begins where the batch does. Otherwise at the log's end, so that none ends in a gap.
-            fits = last_offset - self.next_offset <= MAX_INT32
-            segment = self.roll(self.next_offset if fits else info.first_offset)
+            # Compaction on the leader may have left a gap that no segment can span: then the new one begins behind it.
+            far = last_offset - self.next_offset > MAX_GAP
+            segment = self.roll(info.first_offset if far else None)
         segment.append(
             data,
             last_offset=last_offset,
@@ -231,9 +233,10 @@ class PartitionLog:
         return crc32(f"{self.partition}@{segment.base_offset}".encode()) % limit_ms
 
     def roll(self, base_offset: int | None = None) -> Segment:
-        """Closes the active segment and begins a new one at the log's end."""
-        offset = self.next_offset if base_offset is None else base_offset
+        """Closes the active segment and begins a new one where it ends, or at the given offset behind that."""
         active = self._segments[-1]
+        # Not at `next_offset`, which is further if a batch was cut in its middle: recovery takes a gap for a loss.
+        offset = active.read_next_offset() if base_offset is None else base_offset
         if active.base_offset == offset and active.size == 0:
             return active
         active.become_inactive()
