@@ -70,13 +70,20 @@ class LogModel(RuleBasedStateMachine):
         self.written += count
         return [b"value %d" % (self.written + index) for index in range(count)]
 
-    def _note(self, values: list[bytes | None], timestamp_ms: int, **fields: int) -> None:
+    def _note(
+        self,
+        values: list[bytes | None],
+        timestamp_ms: int,
+        producer_id: int = -1,
+        sequence: int = -1,
+        committed: bool | None = None,
+    ) -> None:
         offset = self.end
         stamped = self.config.timestamp_type is TimestampType.LOG_APPEND_TIME
         if stamped:
             timestamp_ms = self.clock.now_ms()
         records = tuple(Record(offset + index, timestamp_ms, b"key", value) for index, value in enumerate(values))
-        self.entries.append(Entry(offset, records, self.epoch, **fields))
+        self.entries.append(Entry(offset, records, self.epoch, producer_id, sequence, committed))
         self.end = offset + len(values)
 
     def _next_sequence(self, producer_id: int) -> int:
@@ -187,10 +194,8 @@ class LogModel(RuleBasedStateMachine):
         assert whole or not min_one
         assert len(whole) == 1 or found.size <= max_bytes
         read = [tuple(decode_batch(view)) for view in whole]
-        assert read == [
-            entry.records if entry.committed is None else read[index]
-            for index, entry in enumerate(expected[: len(read)])
-        ]
+        for records, entry in zip(read, expected, strict=False):
+            assert entry.committed is not None or records == entry.records
         assert [view.base_offset for view in whole] == [entry.base_offset for entry in expected[: len(read)]]
 
     @rule(share=st.floats(0, 1), max_bytes=st.integers(1, 1500))
@@ -349,7 +354,7 @@ class LogModel(RuleBasedStateMachine):
             )
             if not self.reloaded and not self.start:
                 decided = self._transactions()
-                unstable = [first for first in self.undecided.values()]
+                unstable = list(self.undecided.values())
                 unstable += [first for _, first, last, _ in decided if last >= self.high_watermark]
                 assert log.last_stable_offset == min([*unstable, self.high_watermark])
 
