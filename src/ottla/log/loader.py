@@ -200,6 +200,8 @@ class _Loader:
             if not missing and not self.options.clean:
                 try:
                     segment.check_indexes()
+                    if following == self.options.recovery_point:
+                        segment.complete_time_index()  # perhaps it was closed after the last sync
                 except CorruptIndexError as error:
                     reason = str(error)
             if reason:

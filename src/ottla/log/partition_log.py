@@ -14,7 +14,7 @@ files, which stay open until they are removed. An `OSError` is left to the calle
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -444,7 +444,8 @@ class PartitionLog:
     def _flush_once(self) -> bool:
         """Whether it counts: not if the log was shortened meanwhile, for then other records may have these offsets."""
         shortenings, end, segments = self._shortenings, self.next_offset, list(self._segments)
-        first = max(bisect_right(segments, self.recovery_point, key=_base_offset) - 1, 0)
+        # Also the segment that ends at the recovery point: its indexes were completed when it was closed.
+        first = max(bisect_left(segments, self.recovery_point, key=_base_offset) - 1, 0)
         try:
             for segment in segments[first:]:
                 segment.flush()

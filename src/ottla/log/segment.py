@@ -274,6 +274,17 @@ class Segment:
         self._add_last_time_entry()
         self._files.release_indexes()
 
+    def complete_time_index(self) -> None:
+        """Adds the last entry to the time index of a closed segment, if a crash took it: it is made after the last
+        record was, so a sync of all records does not prove it. Reads the headers behind the last entry of the offset
+        index."""
+        newest = self.time_index.last_entry
+        for _, header in self.iter_headers(self.offset_index.last_position):
+            if header.max_timestamp_ms > newest[0]:
+                newest = header.max_timestamp_ms, header.last_offset
+        self._newest = newest
+        self._add_last_time_entry()
+
     def _add_last_time_entry(self) -> None:
         newest = self._newest
         if newest is None:
