@@ -57,12 +57,12 @@ def records_in(log: PartitionLog) -> list[Record]:
 
 def check(log: PartitionLog, *, exact_indexes: bool = True, deleted_below: int = 0) -> list[Scanned]:
     """Everything there is to check. `exact_indexes`: the index interval has never changed, so that a rebuilt offset
-    index is the same byte for byte. `deleted_below`: no record below is there to replay."""
+    index is the same byte for byte. `deleted_below`: what was once deleted, even if a crash brought it back."""
     batches = scan(log)
     _check_offsets(log, batches)
     for segment in log.segments:
         _check_indexes(log, segment, [batch for batch in batches if batch.segment is segment], exact=exact_indexes)
-    _check_epochs(log, batches)
+    _check_epochs(log, batches, deleted_below)
     _check_producers(log, batches, deleted_below)
     _check_reads(log, batches)
     _check_files(log)
@@ -127,14 +127,14 @@ def _check_indexes(log: PartitionLog, segment: Segment, batches: list[Scanned], 
         assert bytes(rebuilt.offset_index._entries()) == data, f"{segment}: the offset index is not that of its log"
 
 
-def _check_epochs(log: PartitionLog, batches: list[Scanned]) -> None:
+def _check_epochs(log: PartitionLog, batches: list[Scanned], deleted_below: int) -> None:
     entries = log.epochs.entries
     for former, latter in pairwise(entries):
         assert former.epoch < latter.epoch, entries
         assert former.start_offset < latter.start_offset, entries
     for batch in batches:
         header = batch.header
-        if header.leader_epoch >= 0 and header.base_offset >= log.log_start_offset:
+        if header.leader_epoch >= 0 and header.base_offset >= max(log.log_start_offset, deleted_below):
             known = log.epochs.epoch_for_offset(header.base_offset)
             assert known == header.leader_epoch, f"epoch of {header.base_offset}: {known} in {entries}, batch {header}"
 
