@@ -275,15 +275,23 @@ class Segment:
         self._files.release_indexes()
 
     def complete_time_index(self) -> None:
-        """Adds the last entry to the time index of a closed segment, if a crash took it: it is made after the last
-        record was, so a sync of all records does not prove it. Reads the headers behind the last entry of the offset
-        index."""
-        newest = self.time_index.last_entry
+        """Makes the last entry of a closed segment's time index anew, if a crash took or spoilt it: it is made after
+        the last record was, so a sync of all records does not prove it. Reads no more than two index intervals."""
+        time_index = self.time_index
+        while time_index.entry_count and not self._has_batch(*time_index.last_entry):
+            time_index.drop_last()
+        newest = time_index.last_entry
         for _, header in self.iter_headers(self.offset_index.last_position):
             if header.max_timestamp_ms > newest[0]:
                 newest = header.max_timestamp_ms, header.last_offset
         self._newest = newest
         self._add_last_time_entry()
+
+    def _has_batch(self, newest_ms: int, last_offset: int) -> bool:
+        for _, header in self.iter_headers(self.offset_index.lookup(last_offset)[1]):
+            if header.last_offset >= last_offset:
+                return header.last_offset == last_offset and header.max_timestamp_ms == newest_ms
+        return False
 
     def _add_last_time_entry(self) -> None:
         newest = self._newest

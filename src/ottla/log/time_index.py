@@ -103,6 +103,9 @@ class TimeIndex(IndexFile):
                 high = middle
         self._cut(low)
 
+    def drop_last(self) -> None:
+        self._cut(self.entry_count - 1)
+
     def check(self) -> None:
         super().check()
         if data := self._entries():
