@@ -63,6 +63,8 @@ class Told:
     """Everything below was synced, and that was answered."""
     start: int = 0
     """Nothing below is asked for any more, though it may still be there."""
+    deleted: int = 0
+    """Of what is below, the epochs may be forgotten, even if a crash brings the records back."""
     is_emptied: bool = False
     """The log is being, or was just, begun anew."""
     is_created: bool = False
@@ -98,6 +100,7 @@ class Told:
 
     def _end_truncate(self, offset: int) -> None:
         self.batches = [batch for batch in self.batches if batch.end <= offset]
+        self.deleted = min(self.deleted, offset)
 
     def _begin_start_anew(self, _: int) -> None:
         self.safe = self.acknowledged = 0
@@ -105,14 +108,15 @@ class Told:
 
     def _end_start_anew(self, offset: int) -> None:
         self.batches = []
-        self.acknowledged = self.safe = self.start = offset
+        self.acknowledged = self.safe = self.start = self.deleted = offset
 
     def _begin_shorten(self, limit: int) -> None:
         self.start = max(self.start, limit)
+        self.deleted = max(self.deleted, limit)
 
     def judge(self, log: PartitionLog, *, power_cut: bool) -> None:
         """Raises `AssertionError` for a log that cannot be; then takes it for what is there."""
-        found = [Known.of(scanned) for scanned in check(log, deleted_below=self.start)]
+        found = [Known.of(scanned) for scanned in check(log, deleted_below=max(self.start, self.deleted))]
         given = [*self.batches, *([self.pending] if self.pending else [])]
         least = self.safe if power_cut else self.acknowledged
         summary = f"found {_span(found)}, given {_span(given)}, at least to {least}, from {self.start} at the latest"
