@@ -119,6 +119,7 @@ class LogDirectories:
         recovery_points = self._read_offsets(directory, names.RECOVERY_POINTS)
         start_offsets = self._read_offsets(directory, names.LOG_START_OFFSETS)
         high_watermarks = self._read_offsets(directory, names.HIGH_WATERMARKS)
+        cleaned_offsets = self._read_offsets(directory, names.CLEANER_OFFSETS)
         found = []
         for name in self.disk.list(path):
             folder = path / name
@@ -135,6 +136,7 @@ class LogDirectories:
                 clean=clean,
                 recovery_point=recovery_points.get(partition, 0),
                 log_start_offset=start_offsets.get(partition, 0),
+                cleaned_offset=cleaned_offsets.get(partition, 0),
                 producer_id_expiration_ms=self.options.producer_id_expiration_ms,
             )
             return load(self.disk, self.clock, folder, partition, config_of(partition), options)

@@ -54,6 +54,8 @@ class LoadOptions:
     """Whether the directory was closed cleanly."""
     recovery_point: int = 0
     log_start_offset: int = 0
+    cleaned_offset: int = 0
+    """Below it the log was compacted, whatever the topic's policy is now: what is missing there is not lost."""
     producer_id_expiration_ms: int = 86_400_000
 
 
@@ -84,6 +86,7 @@ class _Loader:
         self.options = options
         self.epochs = LeaderEpochs(disk, directory)
         self.listed: list[tuple[str, SegmentFile]] | None = None
+        self.swapped: set[int] = set()
         self.segment_options = SegmentOptions(
             index_interval_bytes=config.index_interval_bytes, max_index_bytes=config.segment_index_bytes, clock=clock
         )
@@ -175,6 +178,7 @@ class _Loader:
                 self.disk.replace(source, self.directory / segment_name(base_offset, suffix))
         self.disk.sync_directory(self.directory)
         self.listed = None
+        self.swapped.add(base_offset)
 
     def remove_leftovers(self) -> None:
         logs = {form.base_offset for _, form in self.segment_files() if form[1:] == (LOG, "")}
@@ -197,7 +201,9 @@ class _Loader:
                 continue
             missing = [s for s in (OFFSET_INDEX, TIME_INDEX) if segment_name(segment.base_offset, s) not in names]
             reason = f"{', '.join(missing)} missing" if missing else ""
-            if not missing and not self.options.clean:
+            if base_offset in self.swapped:
+                reason = "a crash came while it took its place, and an index may be that of the segment before it"
+            if not reason and not self.options.clean:
                 try:
                     segment.check_indexes()
                     if following == self.options.recovery_point:
@@ -230,8 +236,7 @@ class _Loader:
                 _logger.warning(
                     "%s: %d bytes behind offset %d are not whole valid batches and are cut off", segment.path, cut, end
                 )
-            # Files lose their ends independently. Only compaction, here or on the leader, leaves a gap that is none.
-            elif following is None or following == end or following - end > MAX_GAP or self.config.compacts:
+            elif following is None or self.is_gap_rightful(end, following):
                 continue
             for later in reversed(segments[index + 1 :]):
                 _logger.warning("%s: it begins behind what was lost, and goes", later.path)
@@ -241,6 +246,11 @@ class _Loader:
             self.disk.sync_directory(self.directory)
             return segments[: index + 1]
         return segments
+
+    def is_gap_rightful(self, end: int, following: int) -> bool:
+        """Files lose their ends independently. Only compaction, here or on the leader, leaves a gap that is no loss."""
+        compacted = self.config.compacts or following <= self.options.cleaned_offset
+        return following == end or following - end > MAX_GAP or compacted
 
     def recover_segment(self, segments: list[Segment]) -> int:
         """Reads the last of the segments again and rebuilds its indexes; the bytes that had to be cut off."""

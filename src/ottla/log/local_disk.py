@@ -251,6 +251,9 @@ class LocalDisk:
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
     def list(self, directory: Path) -> list[str]:
         with os.scandir(directory) as entries:  # `iterdir` makes a path of each
             return sorted([entry.name for entry in entries])

@@ -276,6 +276,12 @@ class SimulatedDisk:
             self._begin(Operation.STAT, path)
             return self._node(path).modified_ms
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """No step: what a crash leaves of a time is not simulated."""
+        with self.guard:
+            self._begin(Operation.STAT, path)
+            self._node(path).modified_ms = modified_ms
+
     def list(self, directory: Path) -> list[str]:
         with self.guard:
             self._begin(Operation.LIST, directory)

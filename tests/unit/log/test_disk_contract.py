@@ -359,6 +359,10 @@ def test_time_of_the_last_write_does_not_go_back(disk: Disk, folder: Path) -> No
     first = disk.modified_ms(folder / "file")
     file.append(b"y")
     assert disk.modified_ms(folder / "file") >= first > 0
+    disk.set_modified_ms(folder / "file", 1_700_000_000_123)
+    assert disk.modified_ms(folder / "file") == 1_700_000_000_123
+    with pytest.raises(FileNotFoundError):
+        disk.set_modified_ms(folder / "absent", 1)
     file.close()
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -224,6 +225,27 @@ def test_compaction_leaves_gaps_between_segments(home: Home) -> None:
     home.disk.write(path, home.disk.read(path)[: len(batch([b"20"])) * 4])
     log = home.open(replace(CONFIG, compacts=True), clean=False, recovery_point=0)
     assert values(log) == [*range(bases[1] + 4), *range(bases[2], 60)]
+    check(log)
+
+
+def test_gaps_below_the_cleaned_offset_stay_rightful_when_the_topic_is_no_longer_compacted(home: Home) -> None:
+    bases = written(home)
+    path = home.folder / segment_name(bases[1], LOG)
+    home.disk.write(path, home.disk.read(path)[: len(batch([b"20"])) * 4])
+    log = home.open(CONFIG, clean=False, recovery_point=0, cleaned_offset=bases[2])
+    assert values(log) == [*range(bases[1] + 4), *range(bases[2], 60)]
+    check(log)
+
+
+def test_a_segment_that_took_its_place_after_a_crash_gets_its_own_indexes(home: Home) -> None:
+    bases = written(home)
+    log_path = home.folder / segment_name(bases[1], LOG)
+    home.disk.write(Path(f"{log_path}.swap"), home.disk.read(log_path))
+    stale = home.folder / segment_name(bases[1], TRANSACTION_INDEX)  # of the segment before compaction
+    home.disk.write(stale, struct.pack(">hqqqq", 0, 7, bases[1], bases[1] + 2, bases[1] + 2))
+    log = home.open(CONFIG, clean=False, recovery_point=bases[-1])
+    assert values(log) == list(range(60))
+    assert log.segments[1].transaction_index.all() == []
     check(log)
 
 

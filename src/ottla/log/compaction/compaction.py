@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from ottla.base.disk import File
 from ottla.log.compaction.options import CleanerOptions
@@ -50,13 +50,6 @@ class CompactionCancelledError(LogError):
 
 class CompactionUnavailableError(LogError):
     """What compaction is made of is not installed."""
-
-
-@runtime_checkable
-class KeepsTimes(Protocol):
-    """A disk that can be told when a file was last written."""
-
-    def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,8 +272,7 @@ class Compaction:
             new.become_inactive()
             new.flush()
             # By its time, too, a segment tells its age: that of its youngest part.
-            if isinstance(self._disk, KeepsTimes):
-                self._disk.set_modified_ms(new.path, self._disk.modified_ms(group[-1].path))
+            self._disk.set_modified_ms(new.path, self._disk.modified_ms(group[-1].path))
             self._check()
         except BaseException:
             with suppress(OSError):

@@ -245,11 +245,7 @@ def test_segments_are_not_joined_beyond_what_an_index_can_say(tmp_path: Path) ->
 
 
 def test_a_new_segment_is_as_old_as_the_youngest_it_replaces(tmp_path: Path) -> None:
-    class Disk(LocalDisk):
-        def set_modified_ms(self, path: Path, modified_ms: int) -> None:
-            os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
-
-    written = WrittenLog.make(tmp_path, disk=Disk())
+    written = WrittenLog.make(tmp_path)
     fill(written)
     for number, segment in enumerate(written.log.segments):
         os.utime(segment.path, (1000 + number, 1000 + number))
