@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
 WORKERS ?= 2
 
-.PHONY: help setup test check format compat bench fuzz golden clean
+.PHONY: help setup test check format compat bench fuzz crash golden clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -60,6 +60,10 @@ COUNT ?= 1000000
 fuzz: setup  ## a million mutated frames, and as many mutated batches (COUNT=…)
 	cd tests && ../$(BIN)/python -m fuzz.wire --count $(COUNT)
 	cd tests && ../$(BIN)/python -m fuzz.records --count $(COUNT)
+
+KILLS ?= 600
+crash: setup  ## kill a process that appends or compacts hundreds of times (KILLS=…, OTTLA_SEED=…)
+	OTTLA_KILLS=$(KILLS) $(PYTEST) -n $(WORKERS) -rP tests/crash
 
 golden: setup  ## capture the golden bytes anew from real clients and brokers
 	$(BIN)/python tools/kafka_artifacts.py
