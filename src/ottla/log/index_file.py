@@ -102,6 +102,7 @@ class IndexFile:
         with self._guard:
             self._data = bytearray()
             self._written = 0
+            self._unsynced = True  # an empty file may be what a killed process made of it, and not sync
             self._take_last(self._data)
 
     # The file.
