@@ -178,6 +178,22 @@ def test_a_truncation_during_a_sync_is_not_forgotten(commit: GroupCommit, disk: 
     check(log)
 
 
+def test_a_cut_within_the_segment_during_a_sync_is_not_forgotten(
+    commit: GroupCommit, disk: SlowDisk, log: PartitionLog
+) -> None:
+    """Here the sync itself succeeds."""
+    for _ in range(5):
+        append(log)
+    disk.hold()
+    answer = commit.wait_for(log, 5)
+    assert disk.reached.wait(PATIENCE_S)
+    log.truncate_to(2)
+    append(log)
+    disk.released.set()
+    answer.result(PATIENCE_S)
+    assert log.recovery_point == log.next_offset == 3
+
+
 def test_retention_during_a_sync_leaves_nothing_out(commit: GroupCommit, disk: SlowDisk, log: PartitionLog) -> None:
     for _ in range(40):
         append(log)

@@ -15,7 +15,7 @@ from logs.home import ROOT, Home
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.checkpoints import EpochEntry
 from ottla.log.config import LogConfig
-from ottla.log.errors import LogError
+from ottla.log.errors import CorruptIndexError, LogError
 from ottla.log.names import (
     LEADER_EPOCHS,
     LOG,
@@ -511,6 +511,21 @@ def test_an_offset_that_was_not_written_is_cut_off(home: Home) -> None:
         assert values(log) == list(range(base + index))
         check(log)
         written(home, 60 - log.next_offset)
+
+
+@pytest.mark.parametrize("entry", [0, 1, -1])
+def test_an_index_that_points_before_the_file_is_named(home: Home, entry: int) -> None:
+    log = home.open(CONFIG)
+    fill(log, 60)
+    log.close()
+    path = home.folder / segment_name(log.segments[1].base_offset, OFFSET_INDEX)
+    content = bytearray(home.disk.read(path))
+    content[8 * entry + 4 if entry >= 0 else -4] |= 0x80
+    home.disk.write(path, content)
+    log = home.open(CONFIG)
+    with pytest.raises(CorruptIndexError, match=rf"{path}: an entry says"):
+        all(log.read(offset, 1).slice for offset in range(60))
+    assert values(home.open(CONFIG, clean=False)) == list(range(60))
 
 
 def test_every_file_but_the_log_can_be_lost(home: Home) -> None:

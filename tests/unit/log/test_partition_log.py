@@ -432,6 +432,14 @@ def test_the_last_stable_offset_waits_for_open_transactions(home: Home) -> None:
     check(log)
 
 
+def test_the_last_stable_offset_is_never_above_the_high_watermark(home: Home) -> None:
+    log = home.open()
+    fill(log, 3)
+    log.append_as_leader(batch(2, producer_id=1, producer_epoch=0, sequence=0, transactional=True), 0)
+    log.set_high_watermark(2)
+    assert (log.first_unstable_offset, log.last_stable_offset) == (3, 2)
+
+
 def test_the_last_stable_offset_is_never_below_the_logs_start(home: Home) -> None:
     log = home.open()
     log.append_as_leader(batch(2, producer_id=1, producer_epoch=0, sequence=0, transactional=True), 0)
@@ -586,6 +594,29 @@ def test_truncation_in_the_middle_of_a_batch_drops_it_whole(home: Home) -> None:
     assert [record.offset for record in records_in(log)] == [0, 1, 2, 3, 4]
     assert log.next_offset == 7
     log.append_as_follower(batch(1, base_offset=7, leader_epoch=0))
+
+
+def test_what_follows_a_batch_cut_in_its_middle_is_no_gap_to_recovery(home: Home) -> None:
+    log = home.open()
+    log.append_as_leader(batch(5), 0)
+    log.append_as_leader(batch(5), 0)
+    log.truncate_to(7)
+    log.roll()
+    log.append_as_follower(batch(2, base_offset=7, leader_epoch=0))
+    log = home.open(clean=False)
+    assert [record.offset for record in records_in(log)] == [0, 1, 2, 3, 4, 7, 8]
+    check(log)
+
+
+def test_truncation_below_the_logs_start_takes_it_along(home: Home) -> None:
+    log = home.open()
+    fill(log, 20)
+    log.set_high_watermark(15)
+    log.advance_log_start(10)
+    log.truncate_to(6)
+    assert (log.log_start_offset, log.next_offset, log.high_watermark) == (6, 6, 6)
+    fill(log, 1)
+    check(log)
 
 
 def test_truncation_behind_the_end_does_nothing(home: Home) -> None:
