@@ -64,9 +64,11 @@ def live(directory: Path, seed: int, fate: Fate) -> NoReturn:
 
 
 def draw_fate(random: Random) -> Fate:
-    """The renames, removals and syncs of a swap more often than anything else."""
-    kind = random.choice(("any", "append", "sync", "replace", "replace", "remove", "sync_directory"))
-    return Fate(kind, random.randint(1, 400 if kind in ("any", "append") else 60), random.random())
+    """The renames of a swap more often than anything else."""
+    if random.random() < 0.6:
+        return Fate("replace", random.randint(6, 36), random.random())
+    kind = random.choice(("any", "append", "sync", "remove", "sync_directory"))
+    return Fate(kind, random.randint(1, 300 if kind in ("any", "append") else 60), random.random())
 
 
 def run_one(directory: Path, seed: int) -> None:
