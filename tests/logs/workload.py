@@ -168,7 +168,9 @@ class Work:
         self.tell(("begin", "create", None))
         log = self.directories.create(PARTITION, CONFIG)
         self.tell(("end", "create", None))
-        self.epoch = (log.epochs.latest_epoch or 0) + 1
+        # Above all that were: also those of records below the log's start, which its epochs no longer know.
+        used = [header.leader_epoch for segment in log.segments for _, header in segment.iter_headers()]
+        self.epoch = max([*used, log.epochs.latest_epoch or 0]) + 1
 
     @property
     def log(self) -> PartitionLog:
