@@ -1,18 +1,14 @@
-"""A process that makes others and lets them die while they compact. Each opens the log directory, appends records by
-key, flushes, says so, and compacts, until the disk kills it at one of its operations.
-
-One seed a line in; lines of JSON out: the values that are durable, and at last how the process ended.
-"""
+"""Children that append records by key, flush, say so, and compact, until the disk kills them at an operation."""
 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from random import Random
 from typing import NoReturn
 
-from crash.appender import OPTIONS, say
+from crash.appender import OPTIONS
+from crash.children import let_die, say, serve
 from crash.killing_disk import Fate, KillingDisk
 from ottla.base.clock import SystemClock
 from ottla.log.compaction import Cleaner, CleanerOptions
@@ -73,23 +69,8 @@ def draw_fate(random: Random) -> Fate:
 
 def run_one(directory: Path, seed: int) -> None:
     fate = draw_fate(Random(seed))
-    child = os.fork()
-    if child == 0:
-        try:
-            live(directory, seed, fate)
-        except BaseException as error:
-            say({"error": repr(error)})
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    say({"done": os.waitstatus_to_exitcode(status), "how": fate.kind})
-
-
-def main() -> None:
-    directory = Path(sys.argv[1])
-    for line in sys.stdin:
-        run_one(directory, int(line))
+    let_die(lambda: live(directory, seed, fate), fate.kind)
 
 
 if __name__ == "__main__":
-    main()
+    serve(run_one)
