@@ -57,12 +57,6 @@ class InvalidTimestampError(LogError):
     code = ErrorCode.INVALID_TIMESTAMP
 
 
-class UnsupportedCompressionError(LogError):
-    """A codec that this version of a request must not use."""
-
-    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-
-
 class OutOfOrderSequenceError(LogError):
     """A producer's sequence number that leaves a gap."""
 
@@ -73,12 +67,6 @@ class InvalidProducerEpochError(LogError):
     """A producer that a newer incarnation has replaced."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-class UnknownProducerIdError(LogError):
-    """A producer of which nothing is known any more, and whose records do not begin anew."""
-
-    code = ErrorCode.UNKNOWN_PRODUCER_ID
 
 
 class InvalidTransactionStateError(LogError):
