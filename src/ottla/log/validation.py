@@ -24,6 +24,7 @@ from ottla.log.errors import (
 )
 from ottla.log.producer_state import DuplicateBatch
 from ottla.records import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
     BatchHeader,
     BatchView,
     Compression,
@@ -53,7 +54,6 @@ from ottla.records.layout import (
 from ottla.records.varint import read_varint, read_varlong
 
 NO_TIMESTAMP: Final = -1
-MAX_DECOMPRESSED_BYTES: Final = 2**31 - 1
 _NO_LIMIT_MS: Final = 2**63 - 1
 _LAST_CODEC: Final = max(Compression)
 _NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
@@ -258,7 +258,7 @@ def _payload(batch: BatchView) -> Buffer:
     records = memoryview(batch.buffer)[start : batch.position + batch.size_in_bytes]
     if header.compression is Compression.NONE:
         return records
-    return decompress(header.compression, records, max_bytes=MAX_DECOMPRESSED_BYTES)
+    return decompress(header.compression, records, max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
 
 
 def _recompressed(batch: BatchView, config: LogConfig) -> bytearray:
@@ -302,7 +302,7 @@ def _check_keys(batch: BatchView) -> None:
 
 def _check_age(batch: BatchView, now_ms: int, before_max_ms: int) -> None:
     try:
-        records = decode_batch(batch, verify_crc=False, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES)
+        records = decode_batch(batch, verify_crc=False, max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
     except RecordError as error:
         raise CorruptRecordsError(str(error)) from error
     for record in records:
