@@ -18,9 +18,9 @@ from typing import Any
 
 import confluent_kafka
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from compat.controllers import admin_of
 from compat.log_files import segment_files, tear
 from golden import segment_dump
 from golden.java_writer import write_by_java
@@ -115,7 +115,7 @@ def write_kafka_logs(place: Path) -> KafkaLogs:
 
 
 def _create_topics(broker: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = admin_of(broker)
     topics = [NewTopic(name, 1, 1, config=dict(settings)) for name, settings in TOPIC_SETTINGS.items()]
     for created in admin.create_topics(topics, operation_timeout=30).values():
         created.result()
@@ -197,7 +197,7 @@ class _Writing:
         for index in range(60):
             _send(producer, "records-deleted", self._records(1000 * self.turn + 10 * index, 3))
         if self.turn == 1:
-            admin = AdminClient({"bootstrap.servers": broker.address})
+            admin = admin_of(broker)
             doomed = [confluent_kafka.TopicPartition("records-deleted", 0, LOG_START)]
             for deleted in admin.delete_records(doomed).values():
                 deleted.result()

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from compat.controllers import admin_of
 from compat.kafka_logs import PATIENCE_S, consume, consume_decided
 from compat.log_files import tear
 from compat.log_workloads import WORKLOADS, config_of, write_all
@@ -103,7 +103,7 @@ def serve_logs(place: Path) -> ServedLogs:
 
 
 def _create_topics(broker: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin = admin_of(broker)
     topics = [NewTopic(workload.topic, 1, 1, config=dict(workload.settings)) for workload in WORKLOADS]
     for created in admin.create_topics(topics, operation_timeout=30).values():
         created.result()

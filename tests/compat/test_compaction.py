@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from compat.controllers import admin_of
 from golden.kafka_process import stop, zookeeper, zookeeper_mode_broker
 from ottla.log.names import CLEANER_OFFSETS, LEADER_EPOCHS
 from ottla.records import Compression
@@ -65,7 +65,7 @@ def compact_by_kafka(place: Path, source: Path, end_offset: int) -> Path:
     with zookeeper(place / "zookeeper") as address:
         broker = zookeeper_mode_broker(home, address, 1, BROKER)
         try:
-            admin = AdminClient({"bootstrap.servers": broker.address})
+            admin = admin_of(broker)
             topic = NewTopic(PARTITION.topic, 1, 1, config=TOPIC)
             for created in admin.create_topics([topic], operation_timeout=30).values():
                 created.result()
