@@ -1,0 +1,52 @@
+"""Handlers: one module an API. A handler registers itself; which APIs a broker has follows from what is registered.
+
+    @handles(CreateTopicsRequest)
+    async def create_topics(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+
+A handler may also be a plain function; it answers the response itself, or something to await where the answer must
+wait. A `BrokerError` that it raises becomes the error code of the whole response where the response has one.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar
+
+from ottla.broker.api import HandlerEntry
+from ottla.wire.schema import Request
+from ottla.wire.versions import Versions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_entries: dict[int, HandlerEntry] = {}
+
+
+def handles(request: type[Request], *, versions: str | None = None, advertised: str | None = None) -> Callable[[F], F]:
+    """Registers a handler for the versions it serves: all stable ones that are declared, unless it says which.
+    `advertised` is what clients are told, where that must differ."""
+
+    def register(function: F) -> F:
+        if request.api_key in _entries:
+            raise TypeError(f"{request.__name__} has two handlers")
+        served = Versions.parse(versions) if versions is not None else _stable(request)
+        told = Versions.parse(advertised) if advertised is not None else served
+        _entries[request.api_key] = HandlerEntry(request, served, told, function)
+        return function
+
+    return register
+
+
+def _stable(request: type[Request]) -> Versions:
+    stable = [version for version in request.versions if version not in request.unstable]
+    return Versions(stable[0], stable[-1])
+
+
+@cache
+def handlers() -> dict[int, HandlerEntry]:
+    """Every handler, by API key; imports them all."""
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    return dict(sorted(_entries.items()))

@@ -1,0 +1,1 @@
+"""Who leads what: topics, their partitions and replicas, made, changed and deleted."""
