@@ -1,7 +1,7 @@
 """Handlers: one module an API. A handler registers itself; which APIs a broker has follows from what is registered.
 
     @handles(CreateTopicsRequest)
-    async def create_topics(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    async def create_topics(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> …Response:
 
 A handler may also be a plain function; it answers the response itself, or something to await where the answer must
 wait. A `BrokerError` that it raises becomes the error code of the whole response where the response has one.
