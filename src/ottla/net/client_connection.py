@@ -1,0 +1,358 @@
+"""A client's connection to one broker: many requests in flight, each answer given to who asked, versions agreed on.
+
+`ClientConnection.open` connects and asks which versions the broker serves; from then on every request goes out in the
+highest version that both sides know. Answers are matched by correlation id. A connection that fails once is closed for
+good: everything that still waits fails with the same reason, and whoever wants to go on opens another one.
+
+Belongs to the loop in which it was opened. A caller that is cancelled only stops waiting; the answer is then dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, NamedTuple, TypeVar, cast
+
+from ottla.base.error_codes import ErrorCode
+from ottla.wire.errors import ProtocolError
+from ottla.wire.framing import SIZE_BYTES, api_of, frame_size, read_response, request_frame
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.registry import API_VERSIONS, Api, apis
+from ottla.wire.schema import Request, Response
+from ottla.wire.versions import Versions
+
+AnyResponse = TypeVar("AnyResponse", bound=Response)
+
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+"""Above what any sane fetch answers, and below the "size" that the first bytes of a TLS or HTTP server make."""
+
+_INBOX_BYTES: Final = 64 * 1024
+_CORRELATION_ID_BYTES: Final = 4
+
+
+class BrokerConnectionError(Exception):
+    """A broker that could not be asked, or did not answer. Another attempt, or another broker, may do better."""
+
+
+class BrokerUnreachableError(BrokerConnectionError):
+    """Nothing that speaks Kafka's protocol could be reached at the address."""
+
+
+class ConnectionLostError(BrokerConnectionError):
+    """The connection ended with requests unanswered: whether they took effect is not known."""
+
+
+class RequestTimeoutError(BrokerConnectionError):
+    """No answer within the time given: whether the request took effect is not known."""
+
+
+class UnsupportedApiError(BrokerConnectionError):
+    """The broker does not serve this API, or no version of it that we speak."""
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How a client connects, and how long it waits."""
+
+    client_id: str = "ottla"
+    connect_timeout_s: float = 10.0
+    request_timeout_s: float = 30.0
+    max_response_bytes: int = MAX_RESPONSE_BYTES
+    tls: ssl.SSLContext | None = None
+
+
+class _Waiting(NamedTuple):
+    """A request that is on its way, and how its answer is read."""
+
+    name: str
+    read: Callable[[bytes | bytearray], Response]
+    answer: asyncio.Future[Response]
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """One connection, made by `open`. Small answers are copied out of one inbox, large ones received where they stay:
+    either way a response owns its bytes."""
+
+    def __init__(self, address: Address, options: ConnectionOptions) -> None:
+        self.address = address
+        self.served: dict[int, Versions] = {}
+        """The versions of each API, by its key, that both sides know."""
+        self._options = options
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._closed = self._loop.create_future()
+        self._failure: BrokerConnectionError | None = None
+        self._waiting: dict[int, _Waiting] = {}
+        self._next_correlation_id = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._inbox = bytearray(_INBOX_BYTES)
+        self._inbox_view = memoryview(self._inbox)
+        self._inbox_filled = 0
+        self._frame: bytearray | None = None
+        self._frame_filled = 0
+
+    @classmethod
+    async def open(cls, address: Address, options: ConnectionOptions | None = None) -> ClientConnection:
+        """A connection over which versions are agreed on."""
+        options = options or ConnectionOptions()
+        loop = asyncio.get_running_loop()
+        connection = cls(address, options)
+        try:
+            async with asyncio.timeout(options.connect_timeout_s):
+                await loop.create_connection(lambda: connection, address.host, address.port, ssl=options.tls)
+                await connection._agree_on_versions()
+        except TimeoutError:
+            await connection.close()
+            reason = f"no answer within {options.connect_timeout_s:g} s; is it a Kafka broker, without TLS?"
+            raise BrokerUnreachableError(f"{address}: {reason}") from None
+        except OSError as error:
+            await connection.close()
+            raise BrokerUnreachableError(f"{address}: {_words(error)}") from error
+        except ConnectionLostError as error:
+            await connection.close()
+            raise BrokerUnreachableError(str(error)) from error
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def close(self) -> None:
+        """Ends the connection; what waits for an answer is told. Returns when the socket is closed."""
+        self._fail(ConnectionLostError(f"{self.address}: the connection was closed"))
+        if self._transport is not None:
+            await asyncio.shield(self._closed)
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and self._failure is None
+
+    # Requests.
+
+    def version_for(self, request: type[Request], at_most: int | None = None) -> int:
+        """The highest version that both sides know."""
+        versions = self.served.get(request.api_key)
+        if versions is None or (at_most is not None and at_most < versions.low):
+            name = request.__name__.removesuffix("Request")
+            raise UnsupportedApiError(f"{self.address} does not serve {name} in a version that this client speaks")
+        return versions.high if at_most is None else min(versions.high, at_most)
+
+    async def send(
+        self,
+        request: Request,
+        response: type[AnyResponse],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> AnyResponse:
+        """The broker's answer. One that does not come in time ends the connection: those behind it would wait too."""
+        if version is None:
+            version = self.version_for(type(request))
+        api = api_of(request.api_key)
+        answer = await self._send(request, version, lambda frame: read_response(api, version, frame)[1])
+        timeout_s = self._options.request_timeout_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                received = await answer
+        except TimeoutError:
+            error = RequestTimeoutError(f"{self.address} did not answer {api.name} within {timeout_s:g} s")
+            self._fail(error)
+            raise error from None
+        if not isinstance(received, response):
+            raise TypeError(f"{api.name} is answered by {api.response.__name__}, not by {response.__name__}")
+        return received
+
+    async def send_unanswered(self, request: Request, *, version: int | None = None) -> None:
+        """For the one request that has no answer: Produce with acks=0."""
+        if version is None:
+            version = self.version_for(type(request))
+        await self._writable.wait()
+        self._write(request, version)
+
+    async def _send(
+        self, request: Request, version: int, read: Callable[[bytes | bytearray], Response]
+    ) -> asyncio.Future[Response]:
+        await self._writable.wait()
+        correlation_id = self._write(request, version)
+        answer: asyncio.Future[Response] = self._loop.create_future()
+        # A caller that was cancelled leaves nobody to look at the failure.
+        answer.add_done_callback(lambda done: None if done.cancelled() else done.exception() and None)
+        self._waiting[correlation_id] = _Waiting(type(request).__name__, read, answer)
+        return answer
+
+    def _write(self, request: Request, version: int) -> int:
+        if self._failure is not None:
+            raise self._failure
+        if self._transport is None:
+            raise ConnectionLostError(f"{self.address}: the connection is not open")
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._transport.writelines(request_frame(request, version, correlation_id, self._options.client_id))
+        return correlation_id
+
+    # Which versions.
+
+    async def _agree_on_versions(self) -> None:
+        asked = ApiVersionsRequest.versions.high
+        answer = await self._ask_versions(asked)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            # The broker is older than we are: it says, in version 0, what it knows (KIP-511).
+            known = [api for api in answer.api_keys if api.api_key == API_VERSIONS]
+            answer = await self._ask_versions(min(asked, known[0].max_version) if known else 0)
+        if answer.error_code != ErrorCode.NONE:
+            code = ErrorCode.of(answer.error_code)
+            raise BrokerUnreachableError(f"{self.address} does not say what it serves: {code.name}, {code.description}")
+        for served in answer.api_keys:
+            api = apis().get(served.api_key)
+            if api is not None:
+                low, high = max(api.versions.low, served.min_version), min(api.versions.high, served.max_version)
+                if low <= high:
+                    self.served[served.api_key] = Versions(low, high)
+
+    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=_software_version())
+        api = api_of(API_VERSIONS)
+        answer = await self._send(request, version, lambda frame: _read_api_versions(api, version, frame))
+        return cast(ApiVersionsResponse, await answer)
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        reason = f"the connection broke ({_words(error)})" if error else "the broker closed the connection"
+        self._fail(ConnectionLostError(f"{self.address}: {reason}"))
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        if self._frame is not None:
+            return memoryview(self._frame)[self._frame_filled :]
+        return self._inbox_view[self._inbox_filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._frame is not None:
+            self._frame_filled += nbytes
+            if self._frame_filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                self._take(frame)
+            return
+        self._inbox_filled += nbytes
+        self._empty_inbox()
+
+    def eof_received(self) -> None:
+        """Closes: a broker never half-closes."""
+
+    def _empty_inbox(self) -> None:
+        start, filled = 0, self._inbox_filled
+        while filled - start >= SIZE_BYTES and self._failure is None:
+            try:
+                size = frame_size(self._inbox_view[start : start + SIZE_BYTES], self._options.max_response_bytes)
+            except ProtocolError as error:
+                reason = f"{self.address} does not answer in Kafka's protocol ({error.reason}); is it a TLS port?"
+                self._fail(BrokerUnreachableError(reason))
+                return
+            start += SIZE_BYTES
+            if filled - start < size:
+                self._frame = bytearray(size)
+                self._frame_filled = filled - start
+                self._frame[: self._frame_filled] = self._inbox_view[start:filled]
+                start = filled
+                break
+            self._take(bytes(self._inbox_view[start : start + size]))
+            start += size
+        self._inbox[: filled - start] = self._inbox_view[start:filled]
+        self._inbox_filled = filled - start
+
+    def _take(self, frame: bytes | bytearray) -> None:
+        correlation_id = int.from_bytes(frame[:_CORRELATION_ID_BYTES], "big", signed=True)
+        waiting = self._waiting.pop(correlation_id, None)
+        if waiting is None:
+            reason = f"{self.address} answered request {correlation_id}, which was never asked"
+            self._fail(BrokerUnreachableError(reason))
+            return
+        if waiting.answer.done():
+            return
+        try:
+            response = waiting.read(frame)
+        except ProtocolError as error:
+            reason = f"the answer of {self.address} to {waiting.name} cannot be read: {error}"
+            self._fail(BrokerUnreachableError(reason))
+            waiting.answer.set_exception(BrokerUnreachableError(reason))
+            return
+        waiting.answer.set_result(response)
+
+    def _fail(self, error: BrokerConnectionError) -> None:
+        if self._failure is None:
+            self._failure = error
+            # Requests that wait for room are not sent: `_write` raises the failure.
+            self._writable.set()
+            waiting, self._waiting = self._waiting, {}
+            for one in waiting.values():
+                if not one.answer.done():
+                    one.answer.set_exception(error)
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def parse_addresses(text: str) -> list[Address]:
+    """The addresses in a list like `broker1:9092,[::1]:9093`."""
+    return [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def _parse_address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{text!r} is no address: an IPv6 host stands in brackets, as in [::1]:9092")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is no address of a broker: write host:port, for instance localhost:9092")
+    return Address(host, int(port))
+
+
+def _read_api_versions(api: Api, version: int, frame: bytes | bytearray) -> Response:
+    """A broker that does not know the version answers in version 0: the error code stands first in all of them."""
+    code = int.from_bytes(frame[_CORRELATION_ID_BYTES : _CORRELATION_ID_BYTES + 2], "big", signed=True)
+    return read_response(api, 0 if code == ErrorCode.UNSUPPORTED_VERSION else version, frame)[1]
+
+
+@cache
+def _software_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # costs more than all the rest of this module
+
+    try:
+        return version("ottla")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _words(error: BaseException | None) -> str:
+    """What the system says, without its numbers."""
+    # asyncio joins the failures of a name with several addresses into one text.
+    if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
+        return "connection refused: nothing listens there"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
