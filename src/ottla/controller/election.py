@@ -1,0 +1,73 @@
+"""Who leads a partition next. Decisions only: nothing here writes or tells anybody.
+
+| the partition | may lead | in sync afterwards | leader epoch |
+| --- | --- | --- | --- |
+| is new | its first live replica | all live replicas | 0 |
+| has no live leader | the first live replica in sync | those in sync that live | + 1 |
+| the same, none in sync lives, unclean | the first live replica | it alone | + 1 |
+| is to have its preferred leader | its first replica, if alive and in sync | as before | + 1 |
+| lost its leader, none can follow | nobody | as before | + 1 |
+
+`version` counts the writes to the partition's node, so it rises with each of these; -1 stands for no node yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+from ottla.controller.state import NO_LEADER, PartitionState
+
+NO_NODE: Final = -1
+
+
+def unelected(replicas: tuple[int, ...]) -> PartitionState:
+    """A partition that was assigned, and has had no leader yet."""
+    return PartitionState(replicas, NO_LEADER, 0, (), controller_epoch=0, version=NO_NODE)
+
+
+def elect_first(partition: PartitionState, live: Collection[int], controller_epoch: int) -> PartitionState | None:
+    """A new partition's leader; None if none of its replicas lives."""
+    in_sync = tuple(replica for replica in partition.replicas if replica in live)
+    if not in_sync:
+        return None
+    return PartitionState(partition.replicas, in_sync[0], 0, in_sync, controller_epoch, version=NO_NODE + 1)
+
+
+def elect_next(
+    partition: PartitionState, live: Collection[int], controller_epoch: int, *, unclean: bool = False
+) -> PartitionState | None:
+    """The leader after one that is gone; None if there is none to be had."""
+    candidates = [replica for replica in partition.replicas if replica in live]
+    for replica in candidates:
+        if replica in partition.isr:
+            in_sync = tuple(member for member in partition.isr if member in live)
+            return _led(partition, replica, in_sync, controller_epoch)
+    if unclean and candidates:
+        return _led(partition, candidates[0], (candidates[0],), controller_epoch)
+    return None
+
+
+def elect_preferred(partition: PartitionState, live: Collection[int], controller_epoch: int) -> PartitionState | None:
+    """The replica that the assignment names first; None if it is not alive or not in sync."""
+    preferred = partition.replicas[0]
+    if preferred not in live or preferred not in partition.isr:
+        return None
+    return _led(partition, preferred, partition.isr, controller_epoch)
+
+
+def without_leader(partition: PartitionState, controller_epoch: int) -> PartitionState:
+    """Its leader is gone and nobody can follow. Who was in sync is kept: one of them may lead when it is back."""
+    return _led(partition, NO_LEADER, partition.isr, controller_epoch)
+
+
+def _led(partition: PartitionState, leader: int, isr: tuple[int, ...], controller_epoch: int) -> PartitionState:
+    return replace(
+        partition,
+        leader=leader,
+        isr=isr,
+        leader_epoch=partition.leader_epoch + 1,
+        controller_epoch=controller_epoch,
+        version=partition.version + 1,
+    )

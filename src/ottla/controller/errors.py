@@ -1,0 +1,14 @@
+"""What the controller refuses."""
+
+from __future__ import annotations
+
+from ottla.base.error_codes import ErrorCode
+
+
+class ControllerError(Exception):
+    """A change that cannot be made: Kafka's code, and a sentence for people."""
+
+    def __init__(self, code: ErrorCode, reason: str | None = None) -> None:
+        self.code = code
+        self.reason = reason or code.description
+        super().__init__(self.reason)
