@@ -1,0 +1,224 @@
+"""The tree in a SQLite file: opening, reading and writing it. Belongs to one thread, and to one process at a time.
+
+What was committed survives a power cut. Reads and writes of many nodes are few statements: Python's lock is released
+and taken again at each step of one, and a busy event loop does not give it back at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Final, TypeVar
+
+from ottla.zookeeper.transaction import ROOT, StoredNode, Transaction, parent_of
+
+T = TypeVar("T")
+
+APPLICATION_ID: Final = int.from_bytes(b"Otzk", "big")
+"""Tells SQLite files of ours from those of other programs."""
+FORMAT: Final = 1
+
+_SCHEMA: Final = """
+CREATE TABLE node (
+    path TEXT PRIMARY KEY,
+    parent TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    created_zxid INTEGER NOT NULL,
+    modified_zxid INTEGER NOT NULL,
+    children_zxid INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    modified_ms INTEGER NOT NULL,
+    children_made INTEGER NOT NULL,
+    child_count INTEGER NOT NULL,
+    data BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX node_by_parent ON node (parent);
+CREATE TABLE tree (last_zxid INTEGER NOT NULL);
+INSERT INTO tree VALUES (0);
+INSERT INTO node VALUES ('/', '', 0, 0, 0, 0, 0, 0, 0, 0, x'');
+"""
+_COLUMNS: Final = ", ".join(StoredNode._fields)
+_ROW: Final = f"({', '.join('?' * (len(StoredNode._fields) + 2))})"
+_ROWS_AT_ONCE: Final = 256
+_PUT_ONE: Final = f"INSERT OR REPLACE INTO node VALUES {_ROW}"
+_PUT_MANY: Final = f"INSERT OR REPLACE INTO node VALUES {', '.join([_ROW] * _ROWS_AT_ONCE)}"
+
+
+class TreeFileError(Exception):
+    """The file cannot be used, or a write to it failed; the message names it and says what to do."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class TreeFile:
+    """Use `open`. Everything happens within `commit`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+        (self._last_zxid,) = connection.execute("SELECT last_zxid FROM tree").fetchone()
+
+    @classmethod
+    def open(cls, path: Path) -> TreeFile:
+        """Made if it is not there. Held for this process until `close`."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise _refusal(path, error) from error
+        try:
+            _claim(path, connection)
+            return cls(path, connection)
+        except sqlite3.Error as error:
+            connection.close()
+            raise _refusal(path, error) from error
+        except BaseException:
+            connection.close()
+            raise
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @contextmanager
+    def commit(self) -> Iterator[None]:
+        """Around everything that is to be kept, or lost, together."""
+        last_zxid = self._last_zxid
+        try:
+            self.connection.execute("BEGIN")
+            yield
+            self.connection.execute("COMMIT")
+        except BaseException as error:
+            self._last_zxid = last_zxid
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise _refusal(self.path, error) from error
+            raise
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> StoredNode | None:
+        row = self.connection.execute(f"SELECT {_COLUMNS} FROM node WHERE path = ?", (path,)).fetchone()
+        return None if row is None else StoredNode._make(row)
+
+    def read_many(self, paths: Collection[str]) -> dict[str, StoredNode]:
+        """Those that exist."""
+        rows = self.connection.execute(
+            f"SELECT node.path, {_COLUMNS} FROM json_each(?) JOIN node ON node.path = json_each.value",
+            (json.dumps(list(paths)),),
+        )
+        return {row[0]: StoredNode._make(row[1:]) for row in rows}
+
+    def children(self, path: str) -> list[str]:
+        prefix_size = len(path) if path == ROOT else len(path) + 1
+        (names,) = self.connection.execute(
+            "SELECT group_concat(substr(path, ?), '/') FROM node WHERE parent = ?", (prefix_size + 1, path)
+        ).fetchone()
+        return [] if names is None else sorted(names.split("/"))
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def write(self, paths: Collection[str], act: Callable[[Transaction], T], now_ms: int) -> T:
+        """Lets a transaction act, and writes what it changed. It mostly looks at those paths and their parents."""
+        found = _Found(self)
+        wanted = {*paths, *(parent_of(path) for path in paths if path != ROOT)}
+        found.update(dict.fromkeys(wanted))
+        found.update(self.read_many(wanted))
+        zxid = self._last_zxid + 1
+        transaction = Transaction(found, zxid, now_ms)
+        answer = act(transaction)
+        if transaction.changed:
+            self._store(transaction, zxid)
+        return answer
+
+    def delete_tree(self, path: str, now_ms: int) -> None:
+        """A node and all below it; nothing if it is not there."""
+        if self.read(path) is not None:
+            below = (f"{path}/", f"{path}0")  # "0" follows "/": every path that begins with the first is between them
+            self.connection.execute("DELETE FROM node WHERE path > ? AND path < ?", below)
+            self.write([path], lambda transaction: transaction.detach(path), now_ms)
+
+    def _store(self, transaction: Transaction, zxid: int) -> None:
+        rows = []
+        gone = []
+        for path, node in transaction.changed.items():
+            if node is None:
+                gone.append((path,))
+            else:
+                rows.append((path, "" if path == ROOT else parent_of(path), *node))
+        whole = len(rows) // _ROWS_AT_ONCE * _ROWS_AT_ONCE
+        for start in range(0, whole, _ROWS_AT_ONCE):
+            self.connection.execute(_PUT_MANY, list(chain.from_iterable(rows[start : start + _ROWS_AT_ONCE])))
+        self.connection.executemany(_PUT_ONE, rows[whole:])
+        self.connection.executemany("DELETE FROM node WHERE path = ?", gone)
+        self.connection.execute("UPDATE tree SET last_zxid = ?", (zxid,))
+        self._last_zxid = zxid
+
+
+class _Found(dict[str, StoredNode | None]):
+    """What was read in advance; what was not is read when it is asked for."""
+
+    def __init__(self, file: TreeFile) -> None:
+        super().__init__()
+        self._file = file
+
+    def __missing__(self, path: str) -> StoredNode | None:
+        node = self[path] = self._file.read(path)
+        return node
+
+
+def _claim(path: Path, connection: sqlite3.Connection) -> None:
+    """Makes sure that the file is ours and whole before anything is written to it, and keeps other processes out."""
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (file_format,) = connection.execute("PRAGMA user_version").fetchone()
+    (table_count,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    is_new = application_id == 0 and file_format == 0 and table_count == 0
+    if not is_new and application_id != APPLICATION_ID:
+        raise TreeFileError(path, "this is the database of another program; choose another place for the tree")
+    if not is_new and file_format != FORMAT:
+        reason = f"the tree is kept in format {file_format}, this Ottla knows format {FORMAT}"
+        raise TreeFileError(path, f"{reason}; use the version of Ottla that wrote it")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")
+    connection.execute("BEGIN IMMEDIATE")  # the lock is taken now, and kept
+    if is_new:
+        for statement in filter(str.strip, _SCHEMA.split(";")):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+    else:
+        faults: Sequence[tuple[str]] = connection.execute("PRAGMA quick_check(1)").fetchall()
+        if faults != [("ok",)]:
+            raise _corrupt(path, faults[0][0])
+    connection.execute("COMMIT")
+
+
+def _refusal(path: Path, error: Exception) -> TreeFileError:
+    """SQLite's error, in words that help."""
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return TreeFileError(path, "another process uses this tree; stop it, or give this broker a place of its own")
+    if name.startswith("SQLITE_NOTADB"):
+        return TreeFileError(path, "this is no SQLite database; choose another place for the tree, or restore the file")
+    if name.startswith("SQLITE_CORRUPT"):
+        return _corrupt(path, str(error))
+    if name.startswith("SQLITE_FULL"):
+        return TreeFileError(path, "the disk is full: nothing was written; make room, then try again")
+    if name.startswith("SQLITE_READONLY"):
+        return TreeFileError(path, "the file cannot be written to; check its permissions and those of its folder")
+    if name.startswith("SQLITE_CANTOPEN"):
+        return TreeFileError(path, "the file cannot be opened; check that it is no folder, and its permissions")
+    return TreeFileError(path, f"the tree cannot be used: {error}; check the disk and the permissions")
+
+
+def _corrupt(path: Path, reason: str) -> TreeFileError:
+    return TreeFileError(path, f"the file is damaged ({reason}); restore it from a copy")
