@@ -1,0 +1,62 @@
+"""DeleteRecords: partitions begin later from now on. What is before is not read again, and its segments go with the
+next retention."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError, RequestContext
+from ottla.broker.handlers import handles
+from ottla.broker.partition_access import led_partition
+from ottla.log.errors import LogError
+from ottla.replication.errors import ReplicationError
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_HIGH_WATERMARK: Final = -1
+_NO_LOW_WATERMARK: Final = -1
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+
+
+@handles(DeleteRecordsRequest)
+def delete_records(broker: Broker, request: DeleteRecordsRequest, _: RequestContext) -> DeleteRecordsResponse:
+    """Each partition for itself."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResponse(
+                name=topic.name, partitions=[_answer(broker, topic.name, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResponse:
+    try:
+        low_watermark = _delete(broker, topic, asked.partition_index, asked.offset)
+    except (BrokerError, LogError, ReplicationError) as error:
+        return DeleteRecordsPartitionResponse(
+            partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK, error_code=error.code
+        )
+    return DeleteRecordsPartitionResponse(partition_index=asked.partition_index, low_watermark=low_watermark)
+
+
+def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
+    if topic in _INTERNAL_TOPICS:
+        # Their records are the state of coordinators: without their beginning it could not be loaded again.
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    partition = led_partition(broker, topic, index)
+    if partition.log is not None and not partition.log.config.deletes:
+        raise BrokerError(ErrorCode.POLICY_VIOLATION)  # a compacted topic keeps the last value of every key
+    if offset < _HIGH_WATERMARK:
+        raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    return partition.delete_records(offset)

@@ -1,0 +1,50 @@
+"""InitProducerId: an id for a producer that numbers its records, so that none is appended twice.
+
+An idempotent producer always gets a new id with epoch 0, also when it names the one it has (KIP-360): it raises its
+epoch itself where that is enough. Transactional ids are refused as by a broker whose coordinator is not there yet.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.coordination import CoordinationError
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError, RequestContext
+from ottla.broker.handlers import handles
+from ottla.broker.producer_ids import ProducerIdError
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_logger = logging.getLogger(__name__)
+_NONE: Final = -1
+
+
+@handles(InitProducerIdRequest)
+async def init_producer_id(
+    broker: Broker, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
+    try:
+        return InitProducerIdResponse(producer_id=await _new_id(broker, request), producer_epoch=0)
+    except BrokerError as error:
+        code = error.code
+    except CoordinationError as error:
+        _logger.warning("no producer id for client %s: %s", context.client_id, error)
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which producers take as "ask again"
+    except ProducerIdError as error:
+        _logger.error("no producer id for client %s: %s", context.client_id, error)
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return InitProducerIdResponse(error_code=code, producer_epoch=_NONE)
+
+
+async def _new_id(broker: Broker, request: InitProducerIdRequest) -> int:
+    if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return await broker.producer_ids.next_id()
+    if not request.transactional_id:
+        raise BrokerError(ErrorCode.INVALID_REQUEST)
+    raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

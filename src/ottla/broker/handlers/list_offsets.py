@@ -1,0 +1,140 @@
+"""ListOffsets: where a partition begins and ends, and where it was at a time.
+
+A consumer is told of nothing behind the high watermark, or the last stable offset if it reads only what is committed;
+a replica of everything. Places in remote storage are unknown ones: there is no such storage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError, RequestContext
+from ottla.broker.handlers import handles
+from ottla.broker.partition_access import hosted_partition
+from ottla.log.errors import LogError
+from ottla.log.partition_log import PartitionLog
+from ottla.replication.partition import Partition
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+_LATEST_TIERED: Final = -5
+_EARLIEST_PENDING_UPLOAD: Final = -6
+_FIRST_VERSION_OF: Final = {
+    _LATEST: 0,
+    _EARLIEST: 0,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+
+_CONSUMER: Final = -1
+_DEBUGGER: Final = -2
+"""The replica id of a tool that may also ask a follower."""
+_READ_COMMITTED: Final = 1
+
+
+@handles(ListOffsetsRequest)
+def list_offsets(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Each partition for itself. One that is named twice is refused, but not in v0."""
+    named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    answers = []
+    for topic in request.topics:
+        partitions = []
+        for asked in topic.partitions:
+            index = asked.partition_index
+            try:
+                if context.version > 0 and named[topic.name, index] > 1:
+                    raise BrokerError(ErrorCode.INVALID_REQUEST)
+                if asked.timestamp < 0 and context.version < _FIRST_VERSION_OF.get(
+                    asked.timestamp, context.version + 1
+                ):
+                    raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
+                partitions.append(_answer(broker, request, topic.name, asked, context.version))
+            except (BrokerError, LogError) as error:
+                partitions.append(ListOffsetsPartitionResponse(partition_index=index, error_code=error.code))
+        answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=answers)
+
+
+def _answer(
+    broker: Broker, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int
+) -> ListOffsetsPartitionResponse:
+    partition, log = _readable(broker, request, topic, asked)
+    is_consumer = request.replica_id == _CONSUMER
+    directory = broker.directories.directory_of(partition.name)
+    if directory is None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted at this moment
+    with broker.directories.guard(directory):
+        if version == 0:
+            offsets = _offsets_before(log, asked.timestamp, asked.max_num_offsets)
+            if is_consumer and any(offset > log.high_watermark for offset in offsets):
+                offsets = [log.high_watermark, *(offset for offset in offsets if offset <= log.high_watermark)]
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=offsets)
+        end = log.next_offset
+        if is_consumer:
+            end = log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
+        timestamp, offset, epoch = _place(partition, log, asked.timestamp, end)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def _readable(
+    broker: Broker, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+) -> tuple[Partition, PartitionLog]:
+    partition = hosted_partition(broker, topic, asked.partition_index)
+    code = partition.check_leader(asked.current_leader_epoch)
+    is_any_replica_good = request.replica_id == _DEBUGGER and code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code is not ErrorCode.NONE and not is_any_replica_good:
+        raise BrokerError(code)
+    if partition.log is None:
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+    return partition, partition.log
+
+
+_UNKNOWN: Final = (-1, -1, -1)
+
+
+def _place(partition: Partition, log: PartitionLog, timestamp: int, end: int) -> tuple[int, int, int]:
+    """Timestamp, offset and leader epoch of what is asked for, each -1 if unknown; nothing at or behind `end`, unless
+    it is the end itself that is asked for."""
+    if timestamp == _LATEST:
+        return -1, end, partition.leader_epoch
+    if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
+        first = log.epochs.earliest_entry
+        epoch = first.epoch if first is not None and first.start_offset <= log.log_start_offset else -1
+        return -1, log.log_start_offset, epoch
+    if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+        return _UNKNOWN
+    found = log.offset_of_max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end:
+        return _UNKNOWN
+    return found.timestamp_ms, found.offset, -1 if found.leader_epoch is None else found.leader_epoch
+
+
+def _offsets_before(log: PartitionLog, timestamp: int, max_count: int) -> list[int]:
+    """What v0 wants: where segments begin that were last written before a time, the newest first, and the log's end."""
+    places = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]
+    if log.active.size:
+        places.append((log.next_offset, log.clock.now_ms()))
+    if timestamp == _EARLIEST:
+        places = places[:1]
+    elif timestamp != _LATEST:
+        while places and places[-1][1] > timestamp:
+            places.pop()
+    return sorted((offset for offset, _ in places[-max_count:] if max_count > 0), reverse=True)

@@ -1,0 +1,45 @@
+"""OffsetForLeaderEpoch: where the records of a leader's epoch end, for followers and consumers that look for the place
+at which their history and the log part."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import BrokerError, RequestContext
+from ottla.broker.handlers import handles
+from ottla.broker.partition_access import led_partition
+from ottla.replication.errors import ReplicationError
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochPartition,
+    OffsetForLeaderEpochPartitionResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(OffsetForLeaderEpochRequest)
+def offset_for_leader_epoch(
+    broker: Broker, request: OffsetForLeaderEpochRequest, _: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """Epoch and offset are -1, without an error, where the epoch is not known."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochTopicResponse(
+                topic=topic.topic, partitions=[_answer(broker, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(broker: Broker, topic: str, asked: OffsetForLeaderEpochPartition) -> OffsetForLeaderEpochPartitionResponse:
+    try:
+        partition = led_partition(broker, topic, asked.partition, asked.current_leader_epoch)
+        epoch, end_offset = partition.end_of_epoch(asked.leader_epoch)
+    except (BrokerError, ReplicationError) as error:
+        return OffsetForLeaderEpochPartitionResponse(partition=asked.partition, error_code=error.code)
+    return OffsetForLeaderEpochPartitionResponse(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
