@@ -25,6 +25,10 @@ class ConfigType(Enum):
     DOUBLE = "double"
     STRING = "string"
     LIST = "list"
+    CLASS = "class"
+    """The name of a Java class that Kafka would load: a text to us."""
+    PASSWORD = "password"
+    """A text that is never shown."""
 
 
 class ConfigError(ValueError):
@@ -37,27 +41,39 @@ class ConfigError(ValueError):
 
 
 Rule = Callable[[Any], str | None]
-"""Says what is wrong with a value, or nothing."""
+"""Says what is wrong with a value, or nothing. Its docstring says what is right."""
+
+
+def described(allowed: str, check: Rule) -> Rule:
+    """A rule that says what it allows."""
+    check.__doc__ = allowed
+    return check
 
 
 def between(low: float, high: float) -> Rule:
-    return lambda value: None if low <= value <= high else f"{value} is not between {low} and {high}"
+    return described(
+        f"{low} to {high}",
+        lambda value: None if low <= value <= high else f"{value} is not between {low} and {high}",
+    )
 
 
 def at_least(low: float) -> Rule:
-    return lambda value: None if value >= low else f"{value} is less than {low}"
+    return described(f"{low} or more", lambda value: None if value >= low else f"{value} is less than {low}")
 
 
 def one_of(*allowed: str) -> Rule:
-    return lambda value: None if value in allowed else f"{value!r} is none of {', '.join(allowed)}"
+    names = ", ".join(allowed)
+    return described(names, lambda value: None if value in allowed else f"{value!r} is none of {names}")
 
 
 def each_of(*allowed: str) -> Rule:
+    names = ", ".join(allowed)
+
     def rule(values: tuple[str, ...]) -> str | None:
         wrong = [value for value in values if value not in allowed]
-        return f"{wrong[0]!r} is none of {', '.join(allowed)}" if wrong else None
+        return f"{wrong[0]!r} is none of {names}" if wrong else None
 
-    return rule
+    return described(f"any of {names}", rule)
 
 
 def any_value(_: Any) -> str | None:
@@ -74,6 +90,15 @@ class ConfigKey:
     doc: str
     rule: Rule = any_value
 
+    @property
+    def allowed(self) -> str:
+        """What the rule lets through, in words; empty if that is everything of its type."""
+        return self.rule.__doc__ or ""
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
     def parse(self, text: str) -> Any:
         """The value behind a text, checked."""
         value = self._typed(text.strip())
@@ -88,13 +113,13 @@ class ConfigKey:
                 if text.lower() not in ("true", "false"):
                     raise ConfigError(self.name, f"{text!r} is neither true nor false")
                 return text.lower() == "true"
-            case ConfigType.STRING:
+            case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
                 return text
             case ConfigType.LIST:
                 return tuple(part.strip() for part in text.split(",")) if text else ()
             case ConfigType.DOUBLE:
                 try:
-                    return float(text)
+                    return float(_without_underscores(text))
                 except ValueError:
                     raise ConfigError(self.name, f"{text!r} is no number") from None
             case _:
@@ -102,7 +127,7 @@ class ConfigKey:
 
     def _whole_number(self, text: str) -> int:
         try:
-            value = int(text)
+            value = int(_without_underscores(text))
         except ValueError:
             raise ConfigError(self.name, f"{text!r} is no whole number") from None
         limit = 1 << _INT_BITS[self.type.value]
@@ -111,12 +136,19 @@ class ConfigKey:
         return value
 
     def text(self, value: Any) -> str:
-        """A value as it stands in a properties file."""
+        """A value that is set, as it stands in a properties file."""
         if self.type is ConfigType.BOOLEAN:
             return "true" if value else "false"
         if self.type is ConfigType.LIST:
             return ",".join(value)
         return str(value)
+
+
+def _without_underscores(text: str) -> str:
+    """Python reads 1_000 as a number, which nobody else does."""
+    if "_" in text:
+        raise ValueError(text)
+    return text
 
 
 class ConfigSchema:
@@ -136,9 +168,14 @@ class ConfigSchema:
         try:
             return self._keys[name]
         except KeyError:
-            close = difflib.get_close_matches(name, self._keys, n=1, cutoff=0.6)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            nearest = self.nearest(name)
+            hint = f"; did you mean {nearest}?" if nearest else ""
             raise ConfigError(name, f"there is no such {self.kind} config{hint}") from None
+
+    def nearest(self, name: str, likeness: float = 0.6) -> str | None:
+        """The key that a wrong name may have meant: of those as much like it as that, the likest."""
+        close = difflib.get_close_matches(name, self._keys, n=1, cutoff=likeness)
+        return close[0] if close else None
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Every key with its value: the given one, or its default."""

@@ -1,0 +1,105 @@
+"""Where a broker listens, and where it says it can be reached: `NAME://host:port`, with commas between several."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from ottla.base.config import ConfigError
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_LISTENER: Final = re.compile(r"(.*)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._:]*)):(\d+)")
+_EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A name, the protocol behind it, and an address: host "" means every address, port 0 any free one."""
+
+    name: str
+    protocol: str
+    host: str
+    port: int
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it is no address that a client can be told."""
+        return self.host in _EVERY_ADDRESS
+
+    def __str__(self) -> str:
+        return f"{self.name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def parse_protocols(key: str, text: str) -> dict[str, str]:
+    """The protocol of each listener's name, from `NAME:PROTOCOL,…`."""
+    found = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = (part.strip() for part in pair.rpartition(":"))
+        if not colon or not name:
+            raise ConfigError(key, f"{pair!r} is not NAME:PROTOCOL")
+        if protocol.upper() not in PROTOCOLS:
+            raise ConfigError(key, f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
+        found[name.upper()] = protocol.upper()
+    return found
+
+
+def parse_listeners(key: str, text: str, protocols: Mapping[str, str], *, distinct_ports: bool) -> tuple[Listener, ...]:
+    """Listeners in their order. Names are in upper case, and each has its own; so are ports, where they must be."""
+    found = tuple(_parse(key, part.strip(), protocols) for part in text.split(",") if part.strip())
+    names = [listener.name for listener in found]
+    if len(set(names)) < len(names):
+        raise ConfigError(key, f"{text!r} has two listeners with one name")
+    if distinct_ports:
+        _check_ports(key, found)
+    return found
+
+
+def _parse(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
+    match = _LISTENER.fullmatch(text)
+    if match is None:
+        raise ConfigError(key, f"{text!r} is not NAME://host:port, such as PLAINTEXT://127.0.0.1:9092")
+    name, port = match[1].upper(), int(match[4])
+    if port > 65535:
+        raise ConfigError(key, f"{port} is no port: it is more than 65535")
+    if name not in protocols:
+        raise ConfigError(
+            key, f"there is no protocol for the listener {name}: add {name}:PLAINTEXT to listener.security.protocol.map"
+        )
+    return Listener(name, protocols[name], match[2] or match[3] or "", port)
+
+
+def _check_ports(key: str, listeners: Sequence[Listener]) -> None:
+    """A port can be had twice only on an IPv4 address and an IPv6 address."""
+    taken: dict[int, list[int]] = {}
+    for listener in listeners:
+        if listener.port:
+            taken.setdefault(listener.port, []).append(_ip_version(listener.host))
+    for port, versions in taken.items():
+        if len(versions) > 1 and sorted(versions) != [4, 6]:
+            raise ConfigError(key, f"two listeners have the port {port}, and are not one of IPv4 and one of IPv6")
+
+
+def _ip_version(host: str) -> int:
+    """0 for a name."""
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return 0
+
+
+@cache
+def own_host_name() -> str:
+    """What clients elsewhere may know this machine by: its full name where that has an IPv4 address, else the loopback
+    address. A name that only IPv6 knows would lead clients of a broker on IPv4 nowhere."""
+    try:
+        found = socket.getaddrinfo(
+            socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM, 0, socket.AI_CANONNAME
+        )
+    except OSError:
+        return "127.0.0.1"
+    return found[0][3] or socket.gethostname()
