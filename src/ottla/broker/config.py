@@ -31,7 +31,7 @@ from ottla.broker.config_keys.remote_storage import REMOTE_STORAGE_DORMANT
 from ottla.broker.config_keys.rules import release
 from ottla.broker.config_keys.security import SASL_DORMANT, SECURITY_DORMANT, SSL_DORMANT
 from ottla.broker.config_keys.zookeeper import ZOOKEEPER_DORMANT
-from ottla.broker.config_sources import settings_of_command, settings_of_environment, settings_of_file
+from ottla.broker.config_sources import Setting, settings_of_command, settings_of_environment, settings_of_file
 from ottla.broker.listeners import Listener, own_host_name, parse_listeners, parse_protocols
 from ottla.log.broker_config import LOG_BROKER_CONFIG
 from ottla.log.config import LogConfig
@@ -299,7 +299,7 @@ def _rules(config: BrokerConfig) -> Iterable[tuple[str, bool, str]]:
 def load_config(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]) -> BrokerConfig:
     """The config of a properties file, overridden by the environment, overridden by `key=value` from the command line.
     What is wrong raises `ConfigError`, which also says who set it."""
-    settings = {}
+    settings: dict[str, Setting] = {}
     if path is not None:
         settings.update((each.key, each) for each in settings_of_file(path))
     settings.update((each.key, each) for each in settings_of_environment(environ, BROKER_CONFIG))

@@ -54,7 +54,7 @@ def settings_of_environment(environ: Mapping[str, str], schema: ConfigSchema) ->
     """Variables that are no setting are passed over; one that all but names a key is given on, to be refused."""
     names = {key.name.lower(): key.name for key in schema}
     for variable, text in sorted(environ.items()):
-        prefix, underscore, rest = variable.partition("_")
+        prefix, _, rest = variable.partition("_")
         if prefix not in ("KAFKA", "OTTLA") or not rest or _NO_SETTINGS.fullmatch(variable):
             continue
         key = _key_of_variable(rest if prefix == "KAFKA" else variable)

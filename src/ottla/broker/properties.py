@@ -1,7 +1,7 @@
 """Java's properties files, as Kafka's are: `key=value` lines, with all that `java.util.Properties` reads.
 
-A line that begins with # or ! is a comment. A key ends at the first =, : or blank. A line that ends with an odd number of
-backslashes goes on in the next one. `\\uXXXX`, `\\t`, `\\n`, `\\r` and `\\f` are escapes; any other character behind a
+A line that begins with # or ! is a comment. A key ends at the first =, : or blank. A line that ends with an odd number
+of backslashes goes on in the next one. `\\uXXXX`, `\\t`, `\\n`, `\\r` and `\\f` are escapes; any other character behind a
 backslash stands for itself.
 """
 
