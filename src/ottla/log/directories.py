@@ -11,6 +11,7 @@ more than one.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -52,6 +53,10 @@ class LogDirectory:
     lock: Lock | None = None
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     failure: str | None = None
+    writing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while its checkpoints are written."""
+    written: int = 0
+    """Which checkpoint was written last."""
 
 
 class LogDirectories:
@@ -66,6 +71,7 @@ class LogDirectories:
         self.directories = [LogDirectory(path) for path in paths]
         self.on_failure: Callable[[LogDirectory], None] = lambda _: None
         self._removable: list[tuple[int, Path]] = []
+        self._checkpoint_count = 0
 
     # --- open and close ---------------------------------------------------------------------------------------------
 
@@ -257,7 +263,15 @@ class LogDirectories:
             with self._guarded(directory):
                 self._checkpoint(directory)
 
+    def checkpoint_later(self) -> list[tuple[LogDirectory, Callable[[], None]]]:
+        """What `checkpoint` would write now, a task a directory: to be run in a thread, for it syncs. A task raises
+        `OSError`; it does nothing if something newer was written before it ran."""
+        return [(directory, self._checkpoint_task(directory)) for directory in self.online()]
+
     def _checkpoint(self, directory: LogDirectory) -> None:
+        self._checkpoint_task(directory)()
+
+    def _checkpoint_task(self, directory: LogDirectory) -> Callable[[], None]:
         logs = directory.logs
         starts = {
             partition: log.log_start_offset
@@ -266,12 +280,22 @@ class LogDirectories:
         }
         ends = {partition: log.recovery_point for partition, log in logs.items()}
         marks = {partition: log.high_watermark for partition, log in logs.items()}
-        for name, offsets in (
-            (names.RECOVERY_POINTS, ends),
-            (names.LOG_START_OFFSETS, starts),
-            (names.HIGH_WATERMARKS, marks),
-        ):
-            OffsetCheckpoint(self.disk, directory.path / name).write(offsets)
+        self._checkpoint_count += 1
+        number = self._checkpoint_count
+
+        def write() -> None:
+            with directory.writing:
+                if directory.written > number:
+                    return
+                directory.written = number
+                for name, offsets in (
+                    (names.RECOVERY_POINTS, ends),
+                    (names.LOG_START_OFFSETS, starts),
+                    (names.HIGH_WATERMARKS, marks),
+                ):
+                    OffsetCheckpoint(self.disk, directory.path / name).write(offsets)
+
+        return write
 
     def flush_due(self) -> None:
         """Flushes the logs whose `flush.ms` have passed."""

@@ -92,6 +92,8 @@ class PartitionLog:
         self.metadata = metadata
         self.on_roll: Callable[[PartitionLog], None] = _nothing
         """Called when a segment was closed: the place to have it flushed in a thread."""
+        self.on_flush_due: Callable[[PartitionLog], None] = PartitionLog.flush
+        """Called when `flush.messages` records wait for the disk: flushes at once, unless someone does it in a thread."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._last_flush_ms = clock.now_ms()
@@ -224,7 +226,7 @@ class PartitionLog:
             segment.transaction_index.append(aborted)
         producers.map_end_offset = next_offset
         if next_offset - self.recovery_point >= config.flush_messages:
-            self.flush()
+            self.on_flush_due(self)
         return info
 
     def _jitter_ms(self, segment: Segment) -> int:

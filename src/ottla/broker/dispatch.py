@@ -1,0 +1,253 @@
+"""From a frame to its handler, and from the handler's answer to a frame.
+
+The hot path of the broker: whatever is known of a connection and an API is looked up once and kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import struct
+from collections.abc import Callable, Coroutine
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError, Deferred, HandlerEntry, RequestContext
+from ottla.broker.handlers import handlers
+from ottla.broker.request_stats import ApiStats, RequestStats
+from ottla.net.core import Chunk, Slot
+from ottla.net.socket_connection import SocketConnection
+from ottla.wire.codec import decode, decode_from, encode_parts, join_parts
+from ottla.wire.errors import InvalidValueError, ProtocolError, UnknownApiError, UnsupportedVersionError
+from ottla.wire.framing import SIZE_BYTES, api_of, peek_route
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.headers import RequestHeader
+from ottla.wire.registry import API_VERSIONS, Api
+from ottla.wire.schema import Request, Response
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_logger = logging.getLogger(__name__)
+
+_START = struct.Struct(">hhih")
+"""API key, version, correlation id and the length of the client id: what every request begins with, but for one."""
+_FRAME_MAX: Final = 2**31 - 1
+
+
+class Route:
+    """What is known of an API in one version."""
+
+    __slots__ = ("answer_head", "api", "context_of", "entry", "is_flexible", "stats", "version")
+
+    def __init__(self, api: Api, entry: HandlerEntry, version: int, stats: ApiStats) -> None:
+        self.api = api
+        self.entry = entry
+        self.version = version
+        self.stats = stats
+        self.is_flexible = api.request_header_version(version) == 2
+        # Size and correlation id, and the empty tags of a newer header.
+        self.answer_head = struct.Struct(">ii" if api.response_header_version(version) == 0 else ">iix")
+
+
+class ConnectionState:
+    """What the dispatcher keeps with a connection: contexts, by route and by the client id's bytes."""
+
+    __slots__ = ("contexts",)
+
+    def __init__(self) -> None:
+        self.contexts: dict[tuple[Route, bytes], RequestContext] = {}
+
+
+class Dispatcher:
+    """Given to the server as the handler of its frames. Owned by the loop."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        stats: RequestStats,
+        refuse: Callable[[SocketConnection, ProtocolError], None],
+    ) -> None:
+        self._broker = broker
+        self._stats = stats
+        self._refuse = refuse
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._entries = handlers()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_frame(self, connection: SocketConnection, frame: memoryview) -> None:
+        """Starts a request. The frame is read here: what a handler keeps of it longer, it copies."""
+        started_s = perf_counter()
+        try:
+            api_key, version, correlation_id, id_size = _START.unpack_from(frame)
+            route = self._routes.get((api_key, version)) or self._new_route(api_key, version)
+            end = 10 + id_size if id_size > 0 else 10
+            if route.is_flexible:
+                if frame[end]:  # tags: nobody sends any, so they are read the long way
+                    end = decode_from(RequestHeader, 2, frame)[1]
+                else:
+                    end += 1
+            context = self._context(connection, route, bytes(frame[8 : 10 + id_size if id_size > 0 else 10]))
+            request = decode(route.entry.request, version, frame[end:])
+        except (ProtocolError, struct.error, IndexError, UnicodeDecodeError) as error:
+            self._not_read(connection, frame, error)
+            return
+        try:
+            result = route.entry.function(self._broker, request, context)
+        except Exception as error:
+            result = self._failure(route, request, error)
+        if isinstance(result, Response):
+            try:
+                chunks = self._answer(route, correlation_id, result)
+            except ProtocolError as error:
+                self._hang_up(connection, route, error)
+                return
+            route.stats.observe(len(frame), sum(map(len, chunks)), perf_counter() - started_s)
+            connection.answer(chunks)
+        elif result is None:  # a request that wants no answer
+            route.stats.observe(len(frame), 0, perf_counter() - started_s)
+        else:
+            pending = _Pending(self, connection, connection.reserve(), route, correlation_id, len(frame), started_s)
+            if type(result) is Deferred:
+                result.when_answered(pending.answer)
+            elif inspect.iscoroutine(result):
+                self._start(pending, request, result)
+            else:  # a connection that must be closed
+                pending.hang_up(result)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _new_route(self, api_key: int, version: int) -> Route:
+        entry = self._entries.get(api_key)
+        if entry is None:
+            raise UnknownApiError(f"API {api_key} is not served")
+        if version not in entry.served:
+            name = entry.request.__name__.removesuffix("Request")
+            raise UnsupportedVersionError(f"versions {entry.served} are served", message=f"{name} v{version}")
+        route = self._routes[api_key, version] = Route(api_of(api_key), entry, version, self._stats.api(api_key))
+        return route
+
+    def _context(self, connection: SocketConnection, route: Route, client: bytes) -> RequestContext:
+        state = connection.attachment
+        if type(state) is not ConnectionState:
+            state = connection.attachment = ConnectionState()
+        context = state.contexts.get((route, client))
+        if context is None:
+            if len(state.contexts) > 1000:  # a client that changes its name with every request
+                state.contexts.clear()
+            context = state.contexts[route, client] = RequestContext(
+                version=route.version,
+                client_id=client[2:].decode() if client[:2] != b"\xff\xff" else None,
+                client_host=connection.address,
+                listener=connection.listener,
+                connection_id=connection.connection_id,
+            )
+        return context
+
+    def _not_read(self, connection: SocketConnection, frame: memoryview, error: Exception) -> None:
+        """A frame that is no request we serve. Only for ApiVersions is there a way to say so (KIP-511)."""
+        if isinstance(error, UnsupportedVersionError):
+            api_key, _, correlation_id = peek_route(frame)
+            if api_key == API_VERSIONS:
+                route = self._routes.get((API_VERSIONS, 0)) or self._new_route(API_VERSIONS, 0)
+                context = self._context(connection, route, b"\xff\xff")
+                response = route.entry.function(self._broker, ApiVersionsRequest(), context)
+                response.error_code = ErrorCode.UNSUPPORTED_VERSION
+                connection.answer(self._answer(route, correlation_id, response))
+                return
+        told = (
+            error if isinstance(error, ProtocolError) else InvalidValueError(f"a request that ends too early ({error})")
+        )
+        self._refuse(connection, told)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _answer(self, route: Route, correlation_id: int, response: Response) -> list[Chunk]:
+        parts = encode_parts(response, route.version)
+        head = route.answer_head
+        size = head.size - SIZE_BYTES + sum(map(len, parts))
+        if size > _FRAME_MAX:
+            raise InvalidValueError(f"an answer of {size} bytes cannot be announced in 32 bits", message=route.api.name)
+        parts.insert(0, head.pack(size, correlation_id))
+        return join_parts(parts)
+
+    def _failure(self, route: Route, request: Request, error: Exception) -> Response | Exception:
+        """What to answer when a handler raised: the error's code, where the response has a place for one."""
+        if not isinstance(error, BrokerError):
+            _logger.error("%s v%d failed: %r", route.api.name, route.version, request, exc_info=error)
+        code = getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
+        response = route.api.response()
+        if not any(field.name == "error_code" for field in response.fields):
+            return error
+        response.error_code = code  # type: ignore[attr-defined]
+        if any(field.name == "error_message" for field in response.fields):
+            response.error_message = str(error)  # type: ignore[attr-defined]
+        return response
+
+    def _hang_up(self, connection: SocketConnection, route: Route, error: Exception) -> None:
+        _logger.error("closed the connection of %s: %s could not be answered: %s", connection, route.api.name, error)
+        connection.close()
+
+    def _start(self, pending: _Pending, request: Request, work: Coroutine[Any, Any, Response | None]) -> None:
+        async def run() -> None:
+            try:
+                response: Response | Exception | None = await work
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                response = self._failure(pending.route, request, error)
+            if isinstance(response, Exception):
+                pending.hang_up(response)
+            else:
+                pending.answer(response)
+
+        task = asyncio.get_running_loop().create_task(run(), name=f"{pending.route.api.name} handler")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Ends the handlers that are still at work."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+class _Pending:
+    """A request that is answered later."""
+
+    __slots__ = ("connection", "correlation_id", "dispatcher", "route", "size", "slot", "started_s")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        connection: SocketConnection,
+        slot: Slot,
+        route: Route,
+        correlation_id: int,
+        size: int,
+        started_s: float,
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.connection = connection
+        self.slot = slot
+        self.route = route
+        self.correlation_id = correlation_id
+        self.size = size
+        self.started_s = started_s
+
+    def answer(self, response: Response | None) -> None:
+        chunks: list[Chunk] = []
+        if response is not None:
+            try:
+                chunks = self.dispatcher._answer(self.route, self.correlation_id, response)
+            except ProtocolError as error:
+                self.hang_up(error)
+                return
+        self.route.stats.observe(self.size, sum(map(len, chunks)), perf_counter() - self.started_s)
+        self.connection.fill(self.slot, chunks)
+
+    def hang_up(self, error: Exception) -> None:
+        self.dispatcher._hang_up(self.connection, self.route, error)

@@ -1,0 +1,26 @@
+"""ApiVersions: what this broker serves, derived from the handlers that are there."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import RequestContext
+from ottla.broker.handlers import handlers, handles
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(ApiVersionsRequest)
+def api_versions(broker: Broker, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    return ApiVersionsResponse(api_keys=_advertised())
+
+
+@cache
+def _advertised() -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=key, min_version=entry.advertised.low, max_version=entry.advertised.high)
+        for key, entry in handlers().items()
+    ]

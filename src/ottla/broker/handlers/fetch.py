@@ -1,0 +1,290 @@
+"""Fetch: reads batches for consumers, now or when there are enough of them.
+
+Large reads are answered as slices of files, which the connection sends by `sendfile`; small ones are read here, so that
+they leave in one write with the header before them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import ZERO_UUID
+from ottla.broker.api import Deferred, RequestContext
+from ottla.broker.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSession,
+    FetchSessionError,
+    Key,
+)
+from ottla.broker.handlers import handles
+from ottla.log.errors import LogError
+from ottla.replication.delayed import DelayedOperation
+from ottla.replication.errors import ReplicationError
+from ottla.replication.partition import Partition
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchLeaderIdAndEpoch,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+TOPIC_IDS_SINCE: Final = 13
+_LEADER_TOLD_SINCE: Final = 12
+READ_COMMITTED: Final = 1
+COPY_BELOW_BYTES: Final = 32 * 1024
+"""Slices smaller than this are read and sent with what is before them: a `sendfile` costs a call and a packet more."""
+_MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@handles(FetchRequest, versions="4-18")
+def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse | Deferred:
+    by_id = context.version >= TOPIC_IDS_SINCE
+    asked = _asked(broker, request, by_id=by_id)
+    session: FetchSession | None = None
+    sessions = broker.fetch_sessions
+    epoch = request.session_epoch
+    if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+        if request.session_id != NO_SESSION:
+            sessions.end(request.session_id)
+        if epoch == INITIAL_EPOCH:
+            session = sessions.begin(by_id=by_id, partition_count=len(asked))
+            if session is not None:
+                session.partitions = asked
+        is_incremental = False
+    else:
+        try:
+            session = sessions.go_on(request.session_id, epoch, by_id=by_id)
+        except FetchSessionError as error:
+            return FetchResponse(error_code=error.code)
+        session.update(asked.items(), request)
+        is_incremental = True
+        if not session.partitions:
+            sessions.end(session.session_id)
+            session = None
+    reading = Reading(broker, request, context.version, session, asked, is_incremental=is_incremental)
+    answers, size, is_final = reading.read()
+    if is_final or size >= request.min_bytes or request.max_wait_ms <= 0:
+        return reading.response(answers)
+    delayed = DelayedFetch(reading, request.min_bytes)
+    broker.replicas.fetches.wait(delayed, delayed.sizes, request.max_wait_ms / 1000)
+    return delayed.deferred
+
+
+def _asked(broker: Broker, request: FetchRequest, *, by_id: bool) -> dict[Key, FetchedPartition]:
+    asked: dict[Key, FetchedPartition] = {}
+    for topic in request.topics:
+        if by_id:
+            name = broker.metadata.name_of(topic.topic_id) or ""
+            for partition in topic.partitions:
+                asked[topic.topic_id, partition.partition] = FetchedPartition(name, topic.topic_id, partition)
+        else:
+            for partition in topic.partitions:
+                asked[topic.topic, partition.partition] = FetchedPartition(topic.topic, ZERO_UUID, partition)
+    return asked
+
+
+class Reading:
+    """What a request reads, as often as it has to look."""
+
+    __slots__ = (
+        "broker",
+        "committed_only",
+        "is_incremental",
+        "partitions",
+        "request",
+        "session",
+        "to_log_end",
+        "version",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        request: FetchRequest,
+        version: int,
+        session: FetchSession | None,
+        asked: dict[Key, FetchedPartition],
+        *,
+        is_incremental: bool,
+    ) -> None:
+        self.broker = broker
+        self.request = request
+        self.version = version
+        self.session = session
+        self.is_incremental = is_incremental and session is not None
+        # A copy: the session may go on, with other partitions, while this waits.
+        self.partitions = dict(session.partitions) if session is not None else asked
+        self.committed_only = request.isolation_level == READ_COMMITTED
+        replica = request.replica_state.replica_id if request.replica_state is not None else request.replica_id
+        self.to_log_end = replica >= 0
+
+    def read(self) -> tuple[list[tuple[Key, FetchedPartition, FetchPartitionResponse]], int, bool]:
+        """Every partition's answer, the bytes in them, and whether there is nothing to wait for: an error, a log that
+        parted ways, or no partition at all."""
+        left = min(self.request.max_bytes, self.broker.fetch_max_bytes)
+        is_final = not self.partitions
+        size = 0
+        answers = []
+        for key, fetched in self.partitions.items():
+            answer = self.read_one(fetched, min(fetched.max_bytes, left), min_one=not size)
+            answers.append((key, fetched, answer))
+            if answer.error_code or answer.diverging_epoch is not None:
+                is_final = True
+            elif answer.records:
+                found = len(answer.records)
+                size += found
+                left = max(left - found, 0)
+        return answers, size, is_final
+
+    def partition_of(self, fetched: FetchedPartition) -> Partition | None:
+        if not fetched.topic:  # the topic may have come since
+            fetched.topic = self.broker.metadata.name_of(fetched.topic_id) or ""
+        return self.broker.replicas.get(fetched.topic, fetched.index)
+
+    def read_one(self, fetched: FetchedPartition, max_bytes: int, *, min_one: bool) -> FetchPartitionResponse:
+        partition = self.partition_of(fetched)
+        if partition is None:
+            return self._missing(fetched)
+        by_id = fetched.topic_id != ZERO_UUID
+        if by_id and partition.topic_id != fetched.topic_id:
+            return _refused(fetched, ErrorCode.INCONSISTENT_TOPIC_ID)
+        error = partition.check_leader(fetched.current_leader_epoch)
+        if error:
+            answer = _refused(fetched, error)
+            if error in _MOVED and self.version >= _LEADER_TOLD_SINCE:
+                answer.current_leader = FetchLeaderIdAndEpoch(
+                    leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+                )
+            return answer
+        try:
+            if fetched.last_fetched_epoch >= 0:
+                parted = _parted(partition, fetched)
+                if parted is not None:
+                    return parted
+            found = partition.read(
+                fetched.fetch_offset,
+                max_bytes,
+                committed_only=self.committed_only,
+                to_log_end=self.to_log_end,
+                min_one=min_one,
+            )
+        except (LogError, ReplicationError) as failure:
+            return _refused(fetched, failure.code)
+        log = partition.log
+        assert log is not None  # the leader was checked
+        piece = found.slice
+        answer = FetchPartitionResponse(
+            partition_index=fetched.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            records=b"" if piece is None else piece,  # type: ignore[arg-type]  # it has a length, and can be sent
+        )
+        if found.aborted_transactions is not None:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in found.aborted_transactions
+            ]
+        return answer
+
+    def _missing(self, fetched: FetchedPartition) -> FetchPartitionResponse:
+        by_id = self.version >= TOPIC_IDS_SINCE
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not fetched.topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _refused(fetched, unknown)
+
+    def response(self, answers: list[tuple[Key, FetchedPartition, FetchPartitionResponse]]) -> FetchResponse:
+        """What the client is told: everything, or in a session what is new to it."""
+        topics: dict[object, FetchTopicResponse] = {}
+        session = self.session
+        with_records = []
+        for key, fetched, answer in answers:
+            if session is not None:
+                is_news = fetched.is_news(answer)
+                if answer.records:
+                    with_records.append(key)
+                if self.is_incremental and not is_news:
+                    continue
+            records = answer.records
+            if records and len(records) < COPY_BELOW_BYTES:
+                answer.records = records.read()  # type: ignore[union-attr]  # a slice of a file
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id)
+            topic.partitions.append(answer)
+        session_id = NO_SESSION
+        if session is not None:
+            session.move_to_end(with_records)
+            session_id = session.session_id
+        return FetchResponse(session_id=session_id, responses=list(topics.values()))
+
+
+def _refused(fetched: FetchedPartition, error: ErrorCode) -> FetchPartitionResponse:
+    return FetchPartitionResponse(
+        partition_index=fetched.index, error_code=error, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+
+
+def _parted(partition: Partition, fetched: FetchedPartition) -> FetchPartitionResponse | None:
+    """What a reader is told whose last epoch ended elsewhere in this log."""
+    epoch, end = partition.end_of_epoch(fetched.last_fetched_epoch)
+    if epoch < 0:
+        return _refused(fetched, ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch == fetched.last_fetched_epoch and end >= fetched.fetch_offset:
+        return None
+    answer = _refused(fetched, ErrorCode.NONE)
+    log = partition.log
+    if log is not None:
+        answer.high_watermark, answer.last_stable_offset = log.high_watermark, log.last_stable_offset
+        answer.log_start_offset = log.log_start_offset
+    answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
+    return answer
+
+
+class DelayedFetch(DelayedOperation[Partition]):
+    """Waits for so many bytes, for an error, or for its time to be over."""
+
+    __slots__ = ("_fetched", "_min_bytes", "_reading", "_total", "deferred", "sizes")
+
+    def __init__(self, reading: Reading, min_bytes: int) -> None:
+        super().__init__()
+        self.deferred = Deferred()
+        self._reading = reading
+        self._min_bytes = min_bytes
+        self._fetched: dict[Partition, FetchedPartition] = {}
+        self.sizes: dict[Partition, int] = {}
+        """Bytes that were there when a partition was looked at last."""
+        for fetched in reading.partitions.values():
+            partition = reading.partition_of(fetched)
+            if partition is not None:
+                self._fetched[partition] = fetched
+                self.sizes[partition] = 0
+        self._total = 0
+
+    def is_ready(self, key: Partition) -> bool:
+        fetched = self._fetched[key]
+        if key.check_leader(fetched.current_leader_epoch):
+            return True
+        if self._min_bytes <= 1 and not self._reading.committed_only:
+            return key.high_watermark > fetched.fetch_offset
+        answer = self._reading.read_one(fetched, fetched.max_bytes, min_one=True)
+        if answer.error_code:
+            return True
+        size = len(answer.records or b"")
+        self._total += size - self.sizes[key]
+        self.sizes[key] = size
+        return self._total >= self._min_bytes
+
+    def complete(self) -> None:
+        answers, _, _ = self._reading.read()
+        self.deferred.answer(self._reading.response(answers))

@@ -1,0 +1,224 @@
+"""Listens, accepts within limits, and looks after connections: idle ones, those that wait for memory, bad frames."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from asyncio import AbstractEventLoop, TimerHandle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from ottla.net.limits import ConnectionCount, Limits, MemoryBudget
+from ottla.net.socket_connection import SocketConnection
+from ottla.wire.errors import ProtocolError
+
+_logger = logging.getLogger(__name__)
+
+SCRATCH_BYTES: Final = 1 << 20
+_BACKLOG: Final = 1024
+_ACCEPTED_AT_ONCE: Final = 64
+_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_UPKEEP_S: Final = 5.0
+_HTTP_METHODS: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN")
+_HTTP_ANSWER: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    b"This port speaks Kafka's protocol, not HTTP. Point a Kafka client at it.\n"
+)
+
+
+class ConnectionCounters(Protocol):
+    """Counts connections as they come and go."""
+
+    opened: int
+    closed: int
+
+    def count_refused(self, reason: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BoundListener:
+    """Where a listener is, once it listens: port 0 has become a real one."""
+
+    name: str
+    host: str
+    port: int
+
+
+class Server:
+    """All listeners and connections of a broker. Owned by the loop.
+
+    `on_frame` is called with every request frame; it answers by `connection.answer`, or reserves a slot and fills it
+    later. The frame is its own only until it returns.
+    """
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        on_frame: Callable[[SocketConnection, memoryview], None],
+        limits: Limits,
+        counters: ConnectionCounters,
+        complain: Callable[[str, str], None],
+    ) -> None:
+        self.loop = loop
+        self.on_frame = on_frame
+        self.limits = limits
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.budget = MemoryBudget(limits.queued_bytes)
+        self.connections: dict[int, SocketConnection] = {}
+        self._counters = counters
+        self._complain = complain
+        """Given an address and what happened: says so, not more often than people want to read it."""
+        self._count = ConnectionCount(limits)
+        self._listening: list[tuple[socket.socket, str]] = []
+        self._waiting: dict[int, SocketConnection] = {}
+        self._next_id = 0
+        self._upkeep: TimerHandle | None = None
+
+    # --- listen -----------------------------------------------------------------------------------------------------
+
+    def listen(self, name: str, host: str, port: int) -> BoundListener:
+        """Binds; connections are accepted once `start` is called. An empty host is every address of the machine."""
+        try:
+            sock = _bound_socket(host, port)
+        except OSError as error:
+            hint = "; another process uses the port" if error.errno == errno.EADDRINUSE else ""
+            raise OSError(error.errno, f"cannot listen on {host or '*'}:{port}: {error.strerror}{hint}") from error
+        self._listening.append((sock, name))
+        return BoundListener(name, host, sock.getsockname()[1])
+
+    def start(self) -> None:
+        for sock, name in self._listening:
+            sock.listen(_BACKLOG)
+            self.loop.add_reader(sock.fileno(), self._acceptable, sock, name)
+        self._upkeep = self.loop.call_later(self._upkeep_s(), self._look_after)
+
+    def _acceptable(self, listening: socket.socket, name: str) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                sock, peer = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_DESCRIPTORS:
+                    self._rest(listening, name, error)
+                    return
+                continue  # the client is gone before it was accepted
+            self._accept(sock, (peer[0].removeprefix("::ffff:"), peer[1]), name)
+
+    def _rest(self, listening: socket.socket, name: str, error: OSError) -> None:
+        """Nothing can be accepted now: trying at once, over and over, would take all time from the others."""
+        self._complain(
+            "accept", f"cannot accept connections: {error.strerror}; raise the limit of open files (ulimit -n)"
+        )
+        self._counters.count_refused("descriptors")
+        self.loop.remove_reader(listening.fileno())
+        self.loop.call_later(1.0, self._accept_again, listening, name)
+
+    def _accept_again(self, listening: socket.socket, name: str) -> None:
+        if listening.fileno() >= 0:
+            self.loop.add_reader(listening.fileno(), self._acceptable, listening, name)
+
+    def _accept(self, sock: socket.socket, peer: tuple[str, int], listener: str) -> None:
+        refusal = self._count.refusal(peer[0])
+        if refusal is not None:
+            self._complain(peer[0], f"refused a connection from {peer[0]}: {refusal}")
+            self._counters.count_refused("limit")
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.limits.receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
+        if self.limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
+        self._next_id += 1
+        connection = SocketConnection(self, sock, peer, listener, self._next_id)
+        self.connections[connection.connection_id] = connection
+        self._count.opened(peer[0])
+        self._counters.opened += 1
+
+    # --- what connections tell ----------------------------------------------------------------------------------------
+
+    def closed(self, connection: SocketConnection) -> None:
+        if self.connections.pop(connection.connection_id, None) is not None:
+            self._waiting.pop(connection.connection_id, None)
+            self._count.closed(connection.address)
+            self._counters.closed += 1
+
+    def lost(self, connection: SocketConnection, error: Exception) -> None:
+        if not isinstance(error, (ConnectionError, BrokenPipeError, TimeoutError)):
+            self._complain(connection.address, f"closed the connection of {connection}: {error}")
+
+    def refuse(self, connection: SocketConnection, error: ProtocolError, seen: bytes = b"") -> None:
+        """Bytes that are no request: says so in one line, and hangs up. Whoever speaks HTTP is told in HTTP."""
+        what, words = str(error), b""
+        if seen[:4] in _HTTP_METHODS:
+            what, words = "this looks like HTTP, and the port speaks Kafka's protocol", _HTTP_ANSWER
+        elif seen[:2] == b"\x16\x03":
+            what = "this looks like a TLS handshake, and the listener is PLAINTEXT"
+        self._complain(connection.address, f"closed the connection of {connection}: {what}")
+        self._counters.count_refused("bad frame")
+        connection.say_and_close(words)
+
+    def wait_for_memory(self, connection: SocketConnection) -> None:
+        if not self._waiting:
+            self.loop.call_later(0.1, self._serve_waiting)
+        self._waiting[connection.connection_id] = connection
+
+    def _serve_waiting(self) -> None:
+        for connection in self.connections.values():
+            if connection.connection_id not in self._waiting:
+                connection.release_memory()
+        for connection in list(self._waiting.values()):
+            if connection.retry_memory():
+                self._waiting.pop(connection.connection_id, None)
+        if self._waiting:
+            self.loop.call_later(0.1, self._serve_waiting)
+
+    # --- from time to time --------------------------------------------------------------------------------------------
+
+    def _upkeep_s(self) -> float:
+        return min(_UPKEEP_S, self.limits.idle_s / 4)
+
+    def _look_after(self) -> None:
+        """Closes idle connections, and takes back memory from those that do not use it."""
+        now_s = self.loop.time()
+        quiet_since, idle_since = now_s - _UPKEEP_S, now_s - self.limits.idle_s
+        for connection in list(self.connections.values()):
+            if connection.last_active_s < idle_since:
+                connection.close()
+            elif connection.last_active_s < quiet_since:
+                connection.release_memory()
+        self._upkeep = self.loop.call_later(self._upkeep_s(), self._look_after)
+
+    def stop_accepting(self) -> None:
+        for sock, _ in self._listening:
+            self.loop.remove_reader(sock.fileno())
+            sock.close()
+        self._listening.clear()
+
+    def close(self) -> None:
+        self.stop_accepting()
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+        for connection in list(self.connections.values()):
+            connection.close()
+
+
+def _bound_socket(host: str, port: int) -> socket.socket:
+    everywhere = host in ("", "*")
+    family = socket.AF_INET6 if ":" in host or (everywhere and socket.has_dualstack_ipv6()) else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if everywhere else 1)
+        sock.bind(("" if everywhere else host, port))
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

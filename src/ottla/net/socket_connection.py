@@ -1,0 +1,238 @@
+"""A connection over a plain non-blocking socket: receives into the core's buffers, sends bytes and file slices.
+
+Reading stops while the peer does not take its answers, while too many of its requests are unanswered, and while there
+is no memory for its frame: a slow client costs what it has, and nobody else waits for it. Owned by the loop.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.file_slice import FileSlice
+from ottla.net.core import Answers, Chunk, InBuffer, RefusedFrameError, Slot
+
+if TYPE_CHECKING:
+    from ottla.net.server import Server
+
+_GATHERED_CHUNKS: Final = 64
+"""As many go out in one call to the system."""
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+"""What follows belongs to the same packet: the records behind their header."""
+
+
+class SocketConnection:
+    """One client. `attachment` is the user's of the server."""
+
+    __slots__ = (
+        "_answers",
+        "_can_read",
+        "_descriptor",
+        "_frame_handler",
+        "_in_frames",
+        "_incoming",
+        "_is_blocked",
+        "_loop",
+        "_server",
+        "_socket",
+        "_unanswered_max",
+        "address",
+        "attachment",
+        "connection_id",
+        "is_closed",
+        "last_active_s",
+        "listener",
+        "port",
+    )
+
+    def __init__(
+        self, server: Server, sock: socket.socket, peer: tuple[str, int], listener: str, connection_id: int
+    ) -> None:
+        self._server = server
+        self._loop = server.loop
+        self._socket = sock
+        self._descriptor = sock.fileno()
+        self._frame_handler = server.on_frame
+        self._incoming = InBuffer(server.scratch, server.limits.frame_max_bytes, server.budget)
+        self._answers = Answers()
+        self._unanswered_max = server.limits.unanswered_per_connection
+        self._in_frames = False
+        self._is_blocked = False
+        self._can_read = True
+        self.address, self.port = peer
+        self.listener = listener
+        self.connection_id = connection_id
+        self.attachment: object = None
+        self.is_closed = False
+        self.last_active_s = self._loop.time()
+        self._loop.add_reader(self._descriptor, self._readable)
+
+    def __str__(self) -> str:
+        return f"{self.address}:{self.port}"
+
+    # --- in ---------------------------------------------------------------------------------------------------------
+
+    def _readable(self) -> None:
+        incoming = self._incoming
+        try:
+            received = self._socket.recv_into(incoming.target())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            received = 0
+        if not received:
+            self.close()
+            return
+        self.last_active_s = self._loop.time()
+        self._in_frames = True
+        handle = self._frame_handler
+        try:
+            for frame in incoming.frames(received):
+                handle(self, frame)
+                if self.is_closed:
+                    return
+        except RefusedFrameError as error:
+            self._server.refuse(self, error, error.seen)
+            return
+        finally:
+            self._in_frames = False
+        if self._answers.ready:
+            self._flush()
+        if incoming.is_waiting:
+            self._server.wait_for_memory(self)
+        if self._is_blocked or incoming.is_waiting or len(self._answers) >= self._unanswered_max:
+            self._regulate()
+
+    def _regulate(self) -> None:
+        """Reads, or not, as things stand."""
+        if self.is_closed:
+            return
+        can_read = not (self._is_blocked or self._incoming.is_waiting or len(self._answers) >= self._unanswered_max)
+        if can_read != self._can_read:
+            self._can_read = can_read
+            if can_read:
+                self._loop.add_reader(self._descriptor, self._readable)
+            else:
+                self._loop.remove_reader(self._descriptor)
+
+    def release_memory(self) -> None:
+        """Nothing is half received: the buffer can go, until the next large frame."""
+        if self._incoming.is_empty:
+            self._incoming.release()
+
+    def retry_memory(self) -> bool:
+        """Whether it need not wait for memory any longer."""
+        if self.is_closed or self._incoming.retry():
+            self._regulate()
+            return True
+        return False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody owes anything to anyone."""
+        return not self._answers and not self._answers.ready
+
+    # --- out --------------------------------------------------------------------------------------------------------
+
+    def answer(self, chunks: list[Chunk]) -> None:
+        """Answers the request that is being handled."""
+        self._answers.add(chunks)
+        if not self._in_frames:
+            self._flush()
+
+    def reserve(self) -> Slot:
+        """The request that is being handled is answered later, by `fill`."""
+        return self._answers.reserve()
+
+    def fill(self, slot: Slot, chunks: list[Chunk]) -> None:
+        """Answers a request whose place was reserved; no chunks for no answer."""
+        if self.is_closed:
+            return
+        is_ready = self._answers.fill(slot, chunks)
+        if self._in_frames:
+            return
+        if is_ready and not self._is_blocked:
+            self._flush()
+        if not self._can_read:
+            self._regulate()
+
+    def _flush(self) -> None:
+        ready = self._answers.ready
+        try:
+            while ready:
+                chunk = ready[0]
+                if type(chunk) is FileSlice:
+                    # Asked anew each time: a file that was removed meanwhile must not be another one's descriptor.
+                    sent = os.sendfile(self._descriptor, chunk.file.fileno(), chunk.position, chunk.size)
+                    if not sent:
+                        raise EOFError(f"{chunk.file.path} ends before the slice of it that is being sent")
+                    chunk.position += sent
+                    chunk.size -= sent
+                    if not chunk.size:
+                        ready.popleft()
+                elif len(ready) == 1:
+                    sent = self._socket.send(chunk)
+                    if sent == len(chunk):
+                        ready.popleft()
+                    else:
+                        ready[0] = memoryview(chunk)[sent:]
+                else:
+                    self._send_gathered(ready)
+        except (BlockingIOError, InterruptedError):
+            if not self._is_blocked:
+                self._is_blocked = True
+                self._loop.add_writer(self._descriptor, self._writable)
+            return
+        except (OSError, EOFError) as error:
+            self._server.lost(self, error)
+            self.close()
+            return
+        if self._is_blocked:
+            self._is_blocked = False
+            self._loop.remove_writer(self._descriptor)
+
+    def _send_gathered(self, ready: deque[Chunk]) -> None:
+        gathered = []
+        flags = 0
+        for chunk in ready:
+            if type(chunk) is FileSlice:
+                flags = _MORE
+                break
+            gathered.append(chunk)
+            if len(gathered) == _GATHERED_CHUNKS:
+                break
+        sent = self._socket.sendmsg(gathered, (), flags)
+        for chunk in gathered:
+            if sent < len(chunk):
+                if sent:
+                    ready[0] = memoryview(chunk)[sent:]
+                return
+            sent -= len(chunk)
+            ready.popleft()
+
+    def _writable(self) -> None:
+        self.last_active_s = self._loop.time()
+        self._flush()
+        if not self._is_blocked:
+            self._regulate()
+
+    def say_and_close(self, words: bytes) -> None:
+        """Something that is no answer, as far as it can be sent at once."""
+        self._answers.ready.append(words)
+        self._flush()
+        self.close()
+
+    def close(self) -> None:
+        """At once; what was not sent is dropped."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._loop.remove_reader(self._descriptor)
+        if self._is_blocked:
+            self._loop.remove_writer(self._descriptor)
+        self._socket.close()
+        self._incoming.release()
+        self._answers.ready.clear()
+        self._server.closed(self)

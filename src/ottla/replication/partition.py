@@ -1,0 +1,216 @@
+"""One partition on this broker: who leads it, how far it is replicated, and what may be done with its log.
+
+    log start ── last stable offset ── high watermark ── log end
+                                        │ consumers see nothing behind it
+
+The high watermark is the lowest log end of the in-sync replicas. Where a topic wants every record on disk before it is
+acknowledged (`flush.messages=1`), the leader's own log end counts only as far as it is flushed.
+
+Owned by the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.base.disk import Buffer
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import Uuid
+from ottla.log.names import TopicPartition
+from ottla.log.partition_log import LogRead, PartitionLog
+from ottla.log.validation import AppendInfo
+from ottla.replication.delayed import Purgatory
+from ottla.replication.errors import ReplicationError
+
+_NONE: Final = ErrorCode.NONE
+
+WaitForDisk = Callable[[PartitionLog, int, Callable[[BaseException | None], None]], None]
+"""Calls back, on the loop, when everything below the offset is on the disk, or with what went wrong."""
+OnDiskFailure = Callable[[PartitionLog, OSError], str]
+"""Takes the log's directory offline where that is due; what to tell the client."""
+
+
+class Partition:
+    """See the module. `log` is None while its directory is offline."""
+
+    __slots__ = (
+        "_fetches",
+        "_on_disk_failure",
+        "_produces",
+        "_remote_ends",
+        "_wait_for_disk",
+        "broker_id",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "name",
+        "replicas",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: Uuid,
+        broker_id: int,
+        log: PartitionLog | None,
+        *,
+        fetches: Purgatory[Partition],
+        produces: Purgatory[Partition],
+        on_disk_failure: OnDiskFailure,
+        wait_for_disk: WaitForDisk,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.broker_id = broker_id
+        self.log = log
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.isr: tuple[int, ...] = ()
+        self.replicas: tuple[int, ...] = ()
+        self._remote_ends: dict[int, int] = {}
+        self._fetches = fetches
+        self._produces = produces
+        self._on_disk_failure = on_disk_failure
+        self._wait_for_disk = wait_for_disk
+
+    def __repr__(self) -> str:
+        return f"Partition({self.name}, leader={self.leader_id}, epoch={self.leader_epoch}, isr={self.isr})"
+
+    # --- roles ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader_id == self.broker_id
+
+    def lead(self, *, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
+        """This broker leads from now on, in that epoch. An epoch that is known changes only who is in sync."""
+        self._remote_ends = {replica: -1 for replica in replicas if replica != self.broker_id}
+        self.isr, self.replicas = isr, replicas
+        # Where the epoch begins is written down with its first record: ten thousand partitions start at once.
+        self.leader_id, self.leader_epoch = self.broker_id, leader_epoch
+        self.advance_high_watermark()
+        self._wake()
+
+    def go_offline(self) -> None:
+        """Its log directory failed, or its topic is gone: whoever waits is told."""
+        self.log = None
+        self._wake()
+
+    def _wake(self) -> None:
+        self._fetches.changed(self)
+        self._produces.changed(self)
+
+    def check_leader(self, current_leader_epoch: int = -1) -> ErrorCode:
+        """Whether a client that knows this leader epoch may ask here; -1 for one that knows none."""
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if self.leader_id != self.broker_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return _NONE if self.log is not None else ErrorCode.KAFKA_STORAGE_ERROR
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    @property
+    def high_watermark(self) -> int:
+        return -1 if self.log is None else self.log.high_watermark
+
+    def advance_high_watermark(self) -> bool:
+        """To the lowest log end of the in-sync replicas, never back; whether it moved."""
+        log = self.log
+        if log is None:
+            return False
+        end = log.next_offset
+        if log.config.flush_messages == 1:
+            end = min(end, log.recovery_point)
+        if len(self.isr) > 1:
+            end = min(end, *(self._remote_ends.get(replica, -1) for replica in self.isr if replica != self.broker_id))
+        if end <= log.high_watermark:
+            return False
+        log.set_high_watermark(end)
+        return True
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to the given one that has records here, and where it ends; -1 twice if there is none."""
+        log = self.log
+        if log is None:
+            raise self._offline()
+        if epoch == self.leader_epoch:
+            return epoch, log.next_offset
+        return log.epochs.end_offset_for(epoch, log.next_offset)
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """A minimum beyond the number of replicas counts as that number, as in Kafka."""
+        return self.log is not None and len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    # --- records ----------------------------------------------------------------------------------------------------
+
+    def append(self, records: Buffer, *, all_replicas: bool) -> AppendInfo:
+        """Appends as the leader. The buffer is patched in place. With `all_replicas` there must be enough in sync; that
+        they have the records is told by the high watermark."""
+        log = self.log
+        if log is None:
+            raise self._offline()
+        if all_replicas and log.config.min_insync_replicas > 1 and self.is_under_min_isr:
+            reason = f"{self.name}: {len(self.isr)} in-sync replicas; min.insync.replicas wants more"
+            raise ReplicationError(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
+        try:
+            info = log.append_as_leader(records, self.leader_epoch)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        if log.config.flush_messages == 1:
+            self._wait_for_disk(log, log.next_offset, self._synced)
+        elif self.advance_high_watermark():
+            self._fetches.changed(self)
+        return info
+
+    def _synced(self, error: BaseException | None) -> None:
+        log = self.log
+        if isinstance(error, OSError) and log is not None:
+            self._on_disk_failure(log, error)
+        elif error is None and self.advance_high_watermark():
+            self._wake()
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        committed_only: bool = False,
+        to_log_end: bool = False,
+        min_one: bool = True,
+    ) -> LogRead:
+        """Batches that a consumer may see: up to the high watermark, or the last stable offset; a follower sees all."""
+        log = self.log
+        if log is None:
+            raise self._offline()
+        bound = log.last_stable_offset if committed_only else log.high_watermark
+        if to_log_end:
+            bound = log.next_offset
+        try:
+            return log.read(offset, max_bytes, bound=bound, min_one=min_one, with_aborted=committed_only)
+        except OSError as error:
+            raise self._failed(log, error) from error
+
+    def delete_records(self, offset: int) -> int:
+        """Nobody reads what is before the offset (-1: the high watermark) again; the lowest offset of all replicas."""
+        log = self.log
+        if log is None:
+            raise self._offline()
+        try:
+            log.advance_log_start(log.high_watermark if offset == -1 else offset)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        self._fetches.changed(self)
+        return log.log_start_offset
+
+    def _offline(self) -> ReplicationError:
+        return ReplicationError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.name} is offline")
+
+    def _failed(self, log: PartitionLog, error: OSError) -> ReplicationError:
+        return ReplicationError(ErrorCode.KAFKA_STORAGE_ERROR, self._on_disk_failure(log, error))

@@ -1,0 +1,150 @@
+"""Every partition of this broker, and what they share: operations that wait, the disk, failures.
+
+Owned by the loop, which appends and reads. What can block for long (fsync) runs in the group commit's thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from typing import Final
+
+from ottla.base.ids import Uuid, random_uuid
+from ottla.log.config import LogConfig
+from ottla.log.directories import LogDirectories, LogDirectory
+from ottla.log.errors import LogError
+from ottla.log.group_commit import GroupCommit
+from ottla.log.names import TopicPartition
+from ottla.log.partition_log import PartitionLog
+from ottla.replication.delayed import Purgatory
+from ottla.replication.partition import Partition
+
+_logger = logging.getLogger(__name__)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Replicas:
+    """See the module."""
+
+    def __init__(self, broker_id: int, directories: LogDirectories, loop: AbstractEventLoop) -> None:
+        self.broker_id = broker_id
+        self.directories = directories
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.fetches: Purgatory[Partition] = Purgatory("fetch", loop)
+        self.produces: Purgatory[Partition] = Purgatory("produce", loop)
+        self.on_delete: Callable[[PartitionLog], None] = lambda _: None
+        """Called before a log is deleted: whoever works on it ends that."""
+        self._loop = loop
+        self._commit = GroupCommit()
+        self._full: set[str] = set()
+        directories.on_failure = self._directory_failed
+        for log in directories.logs():
+            self._adopt(log)
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        return self.partitions.get((topic, index))  # type: ignore[call-overload,no-any-return]  # equal to its tuple
+
+    # --- come and go ------------------------------------------------------------------------------------------------
+
+    def host(self, name: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool) -> Partition:
+        """The partition, with its log; a log that cannot be had leaves it offline. A log of an older topic with that
+        name is deleted first: the topic was deleted while this broker was down."""
+        partition = self.partitions.get(name)
+        if partition is not None and partition.topic_id == topic_id and partition.log is not None:
+            return partition
+        log: PartitionLog | None = None
+        try:
+            existing = self.directories.get(name)
+            if existing is not None and existing.topic_id not in (None, topic_id):
+                _logger.warning("%s: the log on disk is of a deleted topic of that name; deleting it", name)
+                self.delete(name)
+            log = self.directories.create(name, config, topic_id=topic_id, is_new=is_new)
+            self._adopt(log)
+        except LogError as error:
+            _logger.error("%s is offline: %s", name, error)
+        if partition is None or partition.topic_id != topic_id:
+            partition = Partition(
+                name,
+                topic_id,
+                self.broker_id,
+                log,
+                fetches=self.fetches,
+                produces=self.produces,
+                on_disk_failure=self._disk_failed,
+                wait_for_disk=self._wait_for_disk,
+            )
+            self.partitions[name] = partition
+        else:
+            partition.log = log
+        return partition
+
+    def delete(self, name: TopicPartition) -> None:
+        """The partition leaves this broker, with its records."""
+        partition = self.partitions.pop(name, None)
+        if partition is not None:
+            partition.leader_id = -1
+            partition.go_offline()
+        log = self.directories.get(name)
+        if log is not None:
+            self.on_delete(log)
+            try:
+                self.directories.delete(name, random_uuid())
+            except LogError as error:
+                _logger.error("%s could not be deleted: %s", name, error)
+
+    def _adopt(self, log: PartitionLog) -> None:
+        log.on_roll = self.flush_soon
+        log.on_flush_due = self.flush_soon
+
+    # --- the disk ---------------------------------------------------------------------------------------------------
+
+    def flush_soon(self, log: PartitionLog) -> None:
+        """In the thread of the group commit; nobody waits for it but the recovery point."""
+        if log.config.flush_messages > 1:  # else every append waits for its own
+            self._wait_for_disk(log, log.next_offset, lambda error: self._flushed(log, error))
+
+    def _flushed(self, log: PartitionLog, error: BaseException | None) -> None:
+        if isinstance(error, OSError):
+            self._disk_failed(log, error)
+
+    def _wait_for_disk(self, log: PartitionLog, offset: int, callback: Callable[[BaseException | None], None]) -> None:
+        def on_loop(error: BaseException | None) -> None:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(callback, error)
+
+        self._commit.wait_for(log, offset).add_done_callback(lambda done: on_loop(done.exception()))
+
+    def _disk_failed(self, log: PartitionLog, error: OSError) -> str:
+        """A full disk refuses what would be appended, and goes on serving what is there; any other failure takes the
+        directory offline."""
+        directory = self.directories.directory_of(log.partition)
+        path = str(log.directory.parent)
+        if error.errno in _FULL:
+            if path not in self._full:
+                self._full.add(path)
+                self._loop.call_later(30, self._full.discard, path)
+                _logger.error("%s: the disk is full (%s); appends are refused until there is space", path, error)
+            return f"the disk of {path} is full"
+        if directory is not None:
+            self.directories.take_offline(directory, str(error))
+        return f"the log directory {path} is offline: {error}"
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        _logger.error(
+            "log directory %s is offline with its %d replicas: %s; repair it and restart the broker",
+            directory.path,
+            len(directory.logs),
+            directory.failure,
+        )
+        for name in directory.logs:
+            partition = self.partitions.get(name)
+            if partition is not None:
+                partition.go_offline()
+
+    def close(self) -> None:
+        """Whoever waits is answered; the logs stay open."""
+        self.fetches.close()
+        self.produces.close()
+        self._commit.close()
