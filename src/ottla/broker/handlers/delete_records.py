@@ -9,6 +9,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
 from ottla.broker.partition_access import led_partition
+from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LogError
 from ottla.replication.errors import ReplicationError
 from ottla.wire.messages.delete_records import (
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 _HIGH_WATERMARK: Final = -1
 _NO_LOW_WATERMARK: Final = -1
-_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @handles(DeleteRecordsRequest)
@@ -51,7 +51,7 @@ def _answer(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> Delete
 
 
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
-    if topic in _INTERNAL_TOPICS:
+    if is_internal(topic):
         # Their records are the state of coordinators: without their beginning it could not be loaded again.
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = led_partition(broker, topic, index)

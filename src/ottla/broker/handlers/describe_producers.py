@@ -8,6 +8,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
 from ottla.broker.partition_access import hosted_partition
+from ottla.controller.topic_names import fault_of_name
 from ottla.log.producer_entry import ProducerEntry
 from ottla.wire.messages.describe_producers import (
     ActiveProducer,
@@ -38,6 +39,8 @@ def describe_producers(
 
 def _answer(broker: Broker, topic: str, index: int) -> DescribeProducersPartitionResponse:
     try:
+        if (fault := fault_of_name(topic)) is not None:
+            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         log = hosted_partition(broker, topic, index).log
         if log is None:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -1,0 +1,1 @@
+"""What tests of a broker's parts share."""
