@@ -8,22 +8,22 @@ and no other broker makes an id come twice. What is left of a block when its bro
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from typing import Final
 
 from ottla.base.coordination import BadVersionError, Coordination, NodeExistsError
+from ottla.zookeeper.paths import PRODUCER_ID_BLOCK
+from ottla.zookeeper.znodes import ProducerIdBlock
 
 _logger = logging.getLogger(__name__)
 
-PATH: Final = "/latest_producer_id_block"
 BLOCK_SIZE: Final = 1000
 _REFILL_AT: Final = 100
 _MAX_ID: Final = 2**63 - 1
 
 
 class ProducerIdError(Exception):
-    """The node of the blocks holds something else, or all ids are used up."""
+    """There are no ids behind the last block."""
 
 
 class ProducerIds:
@@ -39,7 +39,8 @@ class ProducerIds:
         self._fetching: asyncio.Task[None] | None = None
 
     async def next_id(self) -> int:
-        """One that nobody has. Raises what the coordination raises if a block is needed and cannot be had."""
+        """One that nobody has. Where a block is needed and cannot be had, it raises what stands in the way: of the
+        coordination, a `ZnodeError` for a node that holds something else, or a `ProducerIdError`."""
         while self._next_id == self._end_id:
             if self._spare is None:
                 # Shared by all who wait, so one of them that is cancelled must not cancel it.
@@ -71,37 +72,20 @@ class ProducerIds:
 
     async def _take_block(self) -> None:
         while True:
-            node = await self._coordination.get(PATH)
-            start = 0 if node is None or not node.data else _end_of_block(node.data)
-            if start > _MAX_ID - BLOCK_SIZE:
-                raise ProducerIdError(f"{PATH}: all producer ids are used up, the last block ended before {start}")
-            block = {
-                "version": 1,
-                "broker": self._broker_id,
-                "block_start": str(start),
-                "block_end": str(start + BLOCK_SIZE - 1),
-            }
-            data = json.dumps(block, separators=(",", ":")).encode("ascii")
+            node = await self._coordination.get(PRODUCER_ID_BLOCK)
+            first = 0
+            if node is not None and node.data:  # Kafka makes the node without data
+                first = ProducerIdBlock.decode(PRODUCER_ID_BLOCK, node.data).last + 1
+            last = first + BLOCK_SIZE - 1
+            if first < 0 or last > _MAX_ID:
+                raise ProducerIdError(f"{PRODUCER_ID_BLOCK}: no ids are left behind a block that ends at {first - 1}")
+            data = ProducerIdBlock(self._broker_id, first, last).encode()
             try:
                 if node is None:
-                    await self._coordination.create(PATH, data)
+                    await self._coordination.create(PRODUCER_ID_BLOCK, data)
                 else:
-                    await self._coordination.set(PATH, data, node.version)
+                    await self._coordination.set(PRODUCER_ID_BLOCK, data, node.version)
             except (BadVersionError, NodeExistsError):
                 continue  # another broker took that block
-            self._spare = range(start, start + BLOCK_SIZE)
+            self._spare = range(first, last + 1)
             return
-
-
-def _end_of_block(data: bytes) -> int:
-    """Where the next block begins. Never a guess: an id given out twice would make records vanish as duplicates."""
-    try:
-        end = int(json.loads(data)["block_end"])
-        if end < 0:
-            raise ValueError(f"block_end {end} is negative")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ProducerIdError(
-            f"{PATH} holds {data[:100]!r}, which is no block of producer ids ({error!r}); restore it, or write a block "
-            "that ends above every producer id in use"
-        ) from None
-    return end + 1

@@ -15,6 +15,7 @@ from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
 from ottla.broker.producer_ids import ProducerIdError
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.zookeeper.node_json import ZnodeError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -34,7 +35,7 @@ async def init_producer_id(
     except CoordinationError as error:
         _logger.warning("no producer id for client %s: %s", context.client_id, error)
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which producers take as "ask again"
-    except ProducerIdError as error:
+    except (ProducerIdError, ZnodeError) as error:
         _logger.error("no producer id for client %s: %s", context.client_id, error)
         code = ErrorCode.UNKNOWN_SERVER_ERROR
     return InitProducerIdResponse(error_code=code, producer_epoch=_NONE)
