@@ -27,12 +27,18 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
         self._brokers: dict[int, BrokerEndpoint] = {}
+        self._by_listener: dict[str, dict[int, BrokerEndpoint]] = {}
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
 
     @property
     def brokers(self) -> Mapping[int, BrokerEndpoint]:
+        """By the first listener of each."""
         return MappingProxyType(self._brokers)
+
+    def brokers_of(self, listener: str) -> Mapping[int, BrokerEndpoint]:
+        """As those are told who came through that listener: each network has its own way to a broker."""
+        return MappingProxyType(self._by_listener.get(listener, self._brokers))
 
     @property
     def topics(self) -> Mapping[str, TopicState]:
@@ -45,8 +51,9 @@ class MetadataCache:
     def name_of(self, topic_id: Uuid) -> str | None:
         return self._names.get(topic_id)
 
-    def put_broker(self, endpoint: BrokerEndpoint) -> None:
-        self._brokers[endpoint.broker_id] = endpoint
+    def put_broker(self, endpoint: BrokerEndpoint, *, listener: str = "") -> None:
+        self._brokers.setdefault(endpoint.broker_id, endpoint)
+        self._by_listener.setdefault(listener, {})[endpoint.broker_id] = endpoint
 
     def put_topic(self, topic: TopicState) -> None:
         self._topics[topic.name] = topic

@@ -76,7 +76,7 @@ class Server:
         self._next_id = 0
         self._upkeep: TimerHandle | None = None
 
-    # --- listen -----------------------------------------------------------------------------------------------------
+    # --- listen -------------------------------------------------------------------------------------------------------
 
     def listen(self, name: str, host: str, port: int) -> BoundListener:
         """Binds; connections are accepted once `start` is called. An empty host is every address of the machine."""
@@ -193,6 +193,10 @@ class Server:
             elif connection.last_active_s < quiet_since:
                 connection.release_memory()
         self._upkeep = self.loop.call_later(self._upkeep_s(), self._look_after)
+
+    def change_limits(self, limits: Limits) -> None:
+        """For connections to come; those that are there stay."""
+        self.limits = self._count.limits = limits
 
     def stop_accepting(self) -> None:
         for sock, _ in self._listening:

@@ -113,6 +113,11 @@ class Cleaner:
         self._uncleanable.discard(folder)
         self.cleaned_offsets(log_directory).remove(partition)
 
+    def cancel_all(self) -> None:
+        """The broker stops: passes end soon."""
+        for running in self._running.values():
+            running.cancel()
+
     def run(self, compaction: Compaction) -> None:
         """A whole pass in one thread: for tools and tests."""
         try:

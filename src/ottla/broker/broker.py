@@ -1,0 +1,301 @@
+"""The composition root: a broker is made of the other rooms here, and nowhere else.
+
+    frames ─▶ Dispatcher ─▶ handlers ─┬─▶ Replicas ─▶ Partition ─▶ PartitionLog
+                                      ├─▶ Controller ─▶ coordination tree, and back: apply_topic, remove_topic
+                                      ├─▶ ConfigStore
+                                      └─▶ MetadataCache
+
+One loop owns all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.clock import Clock
+from ottla.base.coordination import Coordination, CoordinationError
+from ottla.base.disk import Disk
+from ottla.broker.config import BrokerConfig
+from ottla.broker.config_store import ConfigStore
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.identity import broker_id_of, cluster_id_of, register
+from ottla.broker.listeners import Listener
+from ottla.broker.logging_setup import ThrottledLog
+from ottla.broker.metadata_cache import BrokerEndpoint, MetadataCache
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.request_stats import RequestStats
+from ottla.broker.upkeep import Upkeep
+from ottla.controller.controller import Controller
+from ottla.controller.state import TopicState
+from ottla.log.directories import DirectoryOptions, LogDirectories
+from ottla.log.names import TopicPartition
+from ottla.net.limits import Limits
+from ottla.net.server import Server
+from ottla.replication.replicas import Replicas
+from ottla.zookeeper import paths
+from ottla.zookeeper.local_tree import LocalTree
+
+if TYPE_CHECKING:
+    from ottla.broker.metrics import MetricsServer
+
+_logger = logging.getLogger(__name__)
+
+_PARTITIONS_AT_A_TIME: Final = 64
+_DRAIN_S: Final = 2.0
+_QUEUED_FRAMES: Final = 4
+"""Frames of the largest size that may be in memory where queued.max.request.bytes does not say otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyInfo:
+    """What to tell people once the broker serves."""
+
+    broker_id: int
+    cluster_id: str
+    listeners: tuple[Listener, ...]
+    data: str
+    topic_count: int
+    partition_count: int
+    metrics_port: int | None
+
+
+class Broker:
+    """See the module. Made by `start`; `stop` leaves everything as a clean restart wants it."""
+
+    def __init__(self, config: BrokerConfig, disk: Disk, clock: Clock, coordination: Coordination) -> None:
+        self.config = config
+        self.disk = disk
+        self.clock = clock
+        self.coordination = coordination
+        self.request_stats = RequestStats()
+        self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], clock)
+        self.fetch_max_bytes: int = config["fetch.max.bytes"]
+        self.broker_id: int
+        self.configs: ConfigStore
+        self.metadata: MetadataCache
+        self.directories: LogDirectories
+        self.replicas: Replicas
+        self.controller: Controller
+        self.producer_ids: ProducerIds
+        self.ready: ReadyInfo
+        self._server: Server
+        self._dispatcher: Dispatcher
+        self._upkeep: Upkeep
+        self._metrics: MetricsServer | None = None
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def start(cls, config: BrokerConfig, disk: Disk, clock: Clock) -> Broker:
+        """Serves when this returns. What cannot be had (a port, a directory, the tree) raises."""
+        config.tree_path.parent.mkdir(parents=True, exist_ok=True)
+        coordination = await LocalTree.open(config.tree_path, clock)
+        broker = cls(config, disk, clock, coordination)
+        try:
+            await broker._start()
+        except BaseException:
+            await coordination.close()
+            raise
+        return broker
+
+    async def _start(self) -> None:
+        config, coordination = self.config, self.coordination
+        loop = asyncio.get_running_loop()
+        await paths.ensure_persistent_paths(coordination)
+        cluster_id = await cluster_id_of(coordination)
+        self.broker_id = await broker_id_of(config, coordination, self.disk)
+        self.configs = ConfigStore(coordination, config, self.broker_id)
+        await self.configs.load()
+        self.metadata = MetadataCache(cluster_id, self.broker_id)
+        self._server = self._make_server(loop)
+        self.controller = Controller(coordination, self, self.broker_id, config.given)
+        topics = await self.controller.load()
+        for topic in topics:
+            self.configs.note_topic(topic.name, topic.configs)
+        try:
+            listeners = self._listen()
+            self._open_logs(cluster_id)
+        except BaseException:
+            self._server.close()
+            raise
+        self.replicas = Replicas(self.broker_id, self.directories, loop)
+        self.request_stats.purgatories["fetch"] = lambda: len(self.replicas.fetches)
+        self.request_stats.purgatories["produce"] = lambda: len(self.replicas.produces)
+        self.producer_ids = ProducerIds(coordination, self.broker_id)
+        self.configs.on_topic_change = self._topic_config_changed
+        self.configs.on_broker_change = self._broker_config_changed
+        await register(coordination, self.broker_id, listeners, config.rack)
+        for topic in topics:
+            await self.apply_topic(topic, new_partitions=frozenset())
+        self._warn_of_strays()
+        self._upkeep = Upkeep(self.directories, self.replicas, self.configs)
+        self._upkeep.start()
+        metrics_port = self._start_metrics()
+        self._server.start()
+        self.ready = ReadyInfo(
+            broker_id=self.broker_id,
+            cluster_id=cluster_id,
+            listeners=listeners,
+            data=", ".join(str(path) for path in config.log_dirs),
+            topic_count=len(self.metadata.topics),
+            partition_count=len(self.replicas.partitions),
+            metrics_port=metrics_port,
+        )
+
+    def _make_server(self, loop: asyncio.AbstractEventLoop) -> Server:
+        complaints = ThrottledLog(_logger, self.clock)
+        dispatcher = Dispatcher(self, self.request_stats, lambda connection, error: server.refuse(connection, error))
+        server = Server(
+            loop,
+            dispatcher.on_frame,
+            limits_of(self.config),
+            self.request_stats.connections,
+            lambda address, what: complaints.warning(address, "%s", what),
+        )
+        self._dispatcher = dispatcher
+        return server
+
+    def _listen(self) -> tuple[Listener, ...]:
+        """Binds every listener; what clients are told of them, with real ports."""
+        bound = {each.name: self._server.listen(each.name, each.host, each.port) for each in self.config.listeners}
+        told = tuple(
+            replace(each, port=bound[each.name].port) if each.port == 0 and each.name in bound else each
+            for each in self.config.advertised_listeners
+        )
+        for each in told:
+            self.metadata.put_broker(
+                BrokerEndpoint(self.broker_id, each.host, each.port, self.config.rack), listener=each.name
+            )
+        return told
+
+    def _open_logs(self, cluster_id: str) -> None:
+        config = self.config
+        options = DirectoryOptions(
+            broker_id=self.broker_id,
+            cluster_id=cluster_id,
+            recovery_threads_per_directory=config["num.recovery.threads.per.data.dir"],
+            producer_id_expiration_ms=config["producer.id.expiration.ms"],
+        )
+        self.directories = LogDirectories(self.disk, self.clock, config.log_dirs, options)
+        self.directories.open(lambda partition: self.configs.log_config(partition.topic))
+
+    def _start_metrics(self) -> int | None:
+        if self.config["ottla.metrics.port"] < 0:
+            return None
+        from ottla.broker.metrics import MetricsServer
+
+        self._metrics = MetricsServer(
+            self.request_stats,
+            self.directories,
+            host=self.config["ottla.metrics.host"],
+            port=self.config["ottla.metrics.port"],
+        )
+        return self._metrics.port
+
+    def _warn_of_strays(self) -> None:
+        strays = [
+            str(log.partition) for log in self.directories.logs() if log.partition not in self.replicas.partitions
+        ]
+        if strays:
+            shown = ", ".join(sorted(strays)[:5]) + (", …" if len(strays) > 5 else "")
+            _logger.warning("%d logs belong to no topic of this cluster and are not served: %s", len(strays), shown)
+
+    # --- what the controller decides ----------------------------------------------------------------------------------
+
+    async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
+        self.configs.note_topic(topic.name, topic.configs)
+        config = self.configs.log_config(topic.name)
+        for index, state in enumerate(topic.partitions):
+            if self.broker_id not in state.replicas:
+                continue
+            name = TopicPartition(topic.name, index)
+            partition = self.replicas.host(name, topic.topic_id, config, is_new=index in new_partitions)
+            partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
+                await asyncio.sleep(0)
+        self.metadata.put_topic(topic)
+
+    async def remove_topic(self, topic: TopicState) -> None:
+        self.metadata.remove_topic(topic)
+        for index in range(len(topic.partitions)):
+            self.replicas.delete(TopicPartition(topic.name, index))
+            if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
+                await asyncio.sleep(0)
+        self.configs.forget_topic(topic.name)
+
+    # --- what changes while it runs -----------------------------------------------------------------------------------
+
+    def _topic_config_changed(self, name: str) -> None:
+        topic = self.metadata.topic(name)
+        if topic is None:
+            return
+        config = self.configs.log_config(name)
+        for index in range(len(topic.partitions)):
+            partition = self.replicas.get(name, index)
+            if partition is not None and partition.log is not None:
+                partition.log.update_config(config)
+
+    def _broker_config_changed(self, keys: frozenset[str]) -> None:
+        for name in self.metadata.topics:
+            self._topic_config_changed(name)
+        self.fetch_max_bytes = self.configs.current("fetch.max.bytes")
+        if any(key.startswith("max.connections") for key in keys):
+            self._server.change_limits(limits_of(self.configs.effective))
+
+    # --- stop ---------------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Answers what waits, closes connections, flushes, and leaves the mark of a clean stop."""
+        self._server.stop_accepting()
+        self.replicas.fetches.close()
+        self.replicas.produces.close()
+        await self._drain()
+        await self._dispatcher.close()
+        await self.controller.close()
+        self._server.close()
+        await self._upkeep.stop()
+        await self.producer_ids.close()
+        if self._metrics is not None:
+            self._metrics.close()
+        self.replicas.close()
+        await asyncio.to_thread(self.directories.close)
+        try:
+            await self.coordination.delete(paths.broker(self.broker_id))
+        except CoordinationError as error:
+            _logger.warning("the broker's node could not be removed: %s", error)
+        await self.coordination.close()
+
+    async def _drain(self) -> None:
+        """Lets answers leave that are on their way; a client that does not read them is not waited for."""
+        deadline_s = self.clock.monotonic_s() + _DRAIN_S
+        while self.clock.monotonic_s() < deadline_s:
+            if all(connection.is_idle for connection in self._server.connections.values()):
+                return
+            await asyncio.sleep(0.01)
+
+
+def limits_of(config: BrokerConfig) -> Limits:
+    queued: int = config["queued.max.request.bytes"]
+    largest: int = config["socket.request.max.bytes"]
+    idle_ms: int = config["connections.max.idle.ms"]
+    return Limits(
+        frame_max_bytes=largest,
+        connections=config["max.connections"],
+        connections_per_address=config["max.connections.per.ip"],
+        connections_of_address=config.connection_limits,
+        idle_s=idle_ms / 1000 if idle_ms >= 0 else float("inf"),
+        queued_bytes=queued if queued > 0 else _QUEUED_FRAMES * largest,
+        # Kafka's default of 100 KiB holds a fast client back on a fast network; the system's own does not.
+        receive_buffer_bytes=config["socket.receive.buffer.bytes"]
+        if "socket.receive.buffer.bytes" in config.given
+        else -1,
+        send_buffer_bytes=config["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in config.given else -1,
+    )
+
+
+def _given(config: BrokerConfig, key: str) -> int:
+    return int(config[key]) if key in config.given else -1

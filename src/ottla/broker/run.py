@@ -1,0 +1,64 @@
+"""Runs a broker until it is told to stop: the loop, the signals, the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+from collections.abc import Callable
+
+from ottla.base.clock import SystemClock
+from ottla.broker.broker import Broker, ReadyInfo
+from ottla.broker.config import BrokerConfig
+from ottla.broker.logging_setup import configure
+from ottla.log.local_disk import LocalDisk
+
+_logger = logging.getLogger(__name__)
+
+
+def run_broker(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
+    """Blocks; the exit code. What keeps the broker from starting raises."""
+    configure(config["ottla.log.format"], config["ottla.log.level"])
+    if config.without_effect:
+        _logger.warning("set, and without effect yet: %s", ", ".join(config.without_effect))
+    _allow_many_files()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_serve(config, on_ready))
+
+
+async def _serve(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    broker = await Broker.start(config, LocalDisk(), SystemClock())
+    # What a start leaves stays for the life of the process: not worth looking at again with every collection.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    on_ready(broker.ready)
+    await stop.wait()
+    _logger.info("stopping")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.remove_signal_handler(number)  # a second one ends it at once
+    await broker.stop()
+    _logger.info("stopped")
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _allow_many_files() -> None:
+    """A log keeps its files open: as many as the system allows, without asking the user to raise it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,171 @@
+"""A real broker for tests, in any framework: a process of its own, a free port, a temporary directory.
+
+    with Broker() as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+Several can run at once. `stop` and `restart` keep the data; leaving the block removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+_START_TIMEOUT_S: Final = 60.0
+_STOP_TIMEOUT_S: Final = 60.0
+
+
+class BrokerFailedError(RuntimeError):
+    """The broker did not start, or not in time; what it said is in the message."""
+
+
+class Broker:
+    """See the module. `overrides` are settings by Kafka's names, as in `server.properties`."""
+
+    def __init__(
+        self, overrides: Mapping[str, str] | None = None, *, directory: Path | None = None, port: int = 0
+    ) -> None:
+        self.overrides = dict(overrides or {})
+        self._given_directory = directory
+        self._port = port
+        self._directory: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._bootstrap = ""
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Returns when the broker serves; after a stop, on the same port and data."""
+        if self._process is not None:
+            raise RuntimeError("the broker runs already")
+        if self._directory is None:
+            self._directory = self._given_directory or Path(tempfile.mkdtemp(prefix="ottla-"))
+        settings = {
+            "broker.id": "1",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",
+            "ottla.data.dir": str(self._directory / "data"),
+            "log.dirs": str(self._directory / "data" / "logs"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **self.overrides,
+        }
+        ready_end, child_end = os.pipe()
+        try:
+            with (self._directory / "output.log").open("ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "ottla.testing.broker_process", str(child_end), json.dumps(settings)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(child_end,),
+                )
+            os.close(child_end)
+            child_end = -1
+            host, port = self._wait_until_ready(ready_end)
+        finally:
+            os.close(ready_end)
+            if child_end >= 0:
+                os.close(child_end)
+        self._port = port
+        self._bootstrap = f"{host}:{port}"
+
+    def _wait_until_ready(self, descriptor: int) -> tuple[str, int]:
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        told = b""
+        while not told.endswith(b"\n"):
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
+                self.kill()
+                raise BrokerFailedError(f"the broker did not start in {_START_TIMEOUT_S:.0f} s:\n{self.output}")
+            piece = os.read(descriptor, 4096)
+            if not piece:
+                code = self.process.wait(_STOP_TIMEOUT_S)
+                self._process = None
+                raise BrokerFailedError(f"the broker ended with code {code}:\n{self.output}")
+            told += piece
+        host, port = json.loads(told)
+        return host, port
+
+    def stop(self) -> None:
+        """A clean stop; the data stays."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.send_signal(signal.SIGTERM)
+            try:
+                code = process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise BrokerFailedError(f"the broker did not stop in {_STOP_TIMEOUT_S:.0f} s:\n{self.output}") from None
+            if code:
+                raise BrokerFailedError(f"the broker ended with code {code}:\n{self.output}")
+
+    def kill(self) -> None:
+        """As by `kill -9`: nothing is said or saved."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.kill()
+            process.wait()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stops it, and removes its data if the directory was ours."""
+        try:
+            self.stop()
+        finally:
+            if self._directory is not None and self._given_directory is None:
+                shutil.rmtree(self._directory, ignore_errors=True)
+                self._directory = None
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        """For `bootstrap.servers`."""
+        return self._bootstrap
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the broker does not run")
+        return self._process
+
+    @property
+    def directory(self) -> Path:
+        if self._directory is None:
+            raise RuntimeError("the broker was not started yet, or is closed")
+        return self._directory
+
+    @property
+    def output(self) -> str:
+        """What it wrote to its log so far."""
+        path = self.directory / "output.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -1,0 +1,31 @@
+"""The process behind `ottla.testing.broker`: tells through a pipe when it serves, and where."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from ottla.base.config import ConfigError
+from ottla.broker.broker import ReadyInfo
+from ottla.broker.config import BrokerConfig
+from ottla.broker.run import run_broker
+
+
+def main() -> int:
+    descriptor, settings = int(sys.argv[1]), json.loads(sys.argv[2])
+
+    def tell(ready: ReadyInfo) -> None:
+        first = ready.listeners[0]
+        os.write(descriptor, json.dumps([first.host, first.port]).encode() + b"\n")
+        os.close(descriptor)
+
+    try:
+        return run_broker(BrokerConfig(settings), tell)
+    except (ConfigError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
