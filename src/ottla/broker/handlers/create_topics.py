@@ -1,0 +1,122 @@
+"""CreateTopics (19), all versions: with counts, or with assignments by hand.
+
+From version 5 on the answer tells what came of it: partitions, replicas, and the whole config, with its sources
+(KIP-525). With `validate_only` it tells what would.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import RequestContext
+from ottla.broker.handlers import handles
+from ottla.controller.controller import NewTopic
+from ottla.controller.errors import ControllerError
+from ottla.controller.state import TopicState
+from ottla.log.broker_config import topic_defaults
+from ottla.log.topic_config import TOPIC_CONFIG
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatedTopic,
+    CreatedTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+    from ottla.broker.config import BrokerConfig
+    from ottla.broker.config_store import ConfigStore
+
+_DEFAULT: Final = -1
+"""Of a count: the broker's own."""
+_BY_TOPIC: Final = 1
+_BY_BROKER: Final = 2
+_BY_ALL_BROKERS: Final = 3
+_BY_FILE: Final = 4
+_NOT_SET: Final = 5
+
+Defaults = Mapping[str, tuple[str, int]]
+"""What topics have that set nothing themselves, where it is not Kafka's default: with the source."""
+
+
+@handles(CreateTopicsRequest)
+async def create_topics(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    times = Counter(topic.name for topic in request.topics)
+    wanted: list[NewTopic] = []
+    outcomes: dict[str, TopicState | ControllerError] = {}
+    for topic in request.topics:
+        try:
+            wanted.append(_wanted(topic, broker.config, times[topic.name]))
+        except ControllerError as error:
+            outcomes[topic.name] = error
+    try:
+        created = await broker.controller.create_topics(wanted, validate_only=request.validate_only)
+        outcomes.update(zip((topic.name for topic in wanted), created, strict=True))
+    except ControllerError as error:
+        outcomes.update((topic.name, error) for topic in wanted)
+    defaults = _broker_defaults(broker.configs) if context.version >= 5 else None
+    return CreateTopicsResponse(
+        topics=[_answer(topic.name, outcomes[topic.name], defaults) for topic in request.topics]
+    )
+
+
+def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> NewTopic:
+    if times > 1:
+        reason = f"Topic '{topic.name}' is in the request {times} times."
+        raise ControllerError(ErrorCode.INVALID_REQUEST, reason)
+    if without_value := [setting.name for setting in topic.configs if setting.value is None]:
+        reason = f"A config of a new topic needs a value: {', '.join(without_value)}."
+        raise ControllerError(ErrorCode.INVALID_CONFIG, reason)
+    partition_count: int | None = topic.num_partitions
+    replication_factor: int | None = topic.replication_factor
+    if partition_count == _DEFAULT:
+        partition_count = None if topic.assignments else config["num.partitions"]
+    if replication_factor == _DEFAULT:
+        replication_factor = None if topic.assignments else config["default.replication.factor"]
+    return NewTopic(
+        topic.name,
+        partition_count,
+        replication_factor,
+        [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
+        {setting.name: setting.value for setting in topic.configs if setting.value is not None},
+    )
+
+
+def _answer(name: str, outcome: TopicState | ControllerError, defaults: Defaults | None) -> CreatedTopic:
+    """With the whole config if there are `defaults`."""
+    if isinstance(outcome, ControllerError):
+        return CreatedTopic(name=name, error_code=outcome.code, error_message=outcome.reason)
+    return CreatedTopic(
+        name=name,
+        topic_id=outcome.topic_id,
+        error_message=None,
+        num_partitions=len(outcome.partitions),
+        replication_factor=len(outcome.partitions[0].replicas),
+        configs=[] if defaults is None else _configs(outcome.configs, defaults),
+    )
+
+
+def _broker_defaults(configs: ConfigStore) -> Defaults:
+    defaults: dict[str, tuple[str, int]] = {}
+    for settings, source in (
+        (configs.static.given, _BY_FILE),
+        (configs.for_all_brokers, _BY_ALL_BROKERS),
+        (configs.for_broker, _BY_BROKER),
+    ):
+        defaults.update((key, (text, source)) for key, text in topic_defaults(settings).items())
+    return defaults
+
+
+def _configs(own: Mapping[str, str], defaults: Defaults) -> list[CreatedTopicConfig]:
+    configs = []
+    for key in TOPIC_CONFIG:
+        if key.name in own:
+            value, source = own[key.name], _BY_TOPIC
+        else:
+            value, source = defaults.get(key.name) or (key.text(key.default), _NOT_SET)
+        configs.append(CreatedTopicConfig(name=key.name, value=value, config_source=source))
+    return configs

@@ -1,0 +1,55 @@
+"""ElectLeaders (43), all versions: the preferred leader, or any that lives (KIP-460)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError, RequestContext
+from ottla.broker.handlers import handles
+from ottla.controller.errors import ControllerError
+from ottla.log.names import TopicPartition
+from ottla.wire.messages.elect_leaders import (
+    ElectLeadersPartitionResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+
+
+@handles(ElectLeadersRequest)
+async def elect_leaders(broker: Broker, request: ElectLeadersRequest, _context: RequestContext) -> ElectLeadersResponse:
+    if request.election_type not in (_PREFERRED, _UNCLEAN):
+        reason = f"There is no election of type {request.election_type}: 0 is preferred, 1 is unclean."
+        raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
+    wanted = None
+    if request.topic_partitions is not None:
+        wanted = [
+            TopicPartition(topic.topic, index) for topic in request.topic_partitions for index in topic.partitions
+        ]
+    try:
+        outcomes = await broker.controller.elect_leaders(wanted, unclean=request.election_type == _UNCLEAN)
+    except ControllerError as error:
+        raise BrokerError(error.code, error.reason) from error
+    by_topic: dict[str, list[ElectLeadersPartitionResponse]] = {}
+    for (topic, index), refusal in outcomes.items():
+        if wanted is None and refusal is not None and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
+            continue  # of all partitions there are, only those are told of where something happened
+        by_topic.setdefault(topic, []).append(
+            ElectLeadersPartitionResponse(
+                partition_id=index,
+                error_code=refusal.code if refusal is not None else ErrorCode.NONE,
+                error_message=refusal.reason if refusal is not None else None,
+            )
+        )
+    return ElectLeadersResponse(
+        replica_election_results=[
+            ElectLeadersTopicResponse(topic=topic, partition_result=results) for topic, results in by_topic.items()
+        ]
+    )

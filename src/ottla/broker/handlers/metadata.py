@@ -1,0 +1,220 @@
+"""Metadata (3), all versions: brokers, and where the partitions of topics live.
+
+Every client asks again and again, mostly for what has not changed. So what is answered of a topic is made once, and
+again when its `TopicState` was replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import ZERO_UUID
+from ottla.broker.api import RequestContext
+from ottla.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.automatic_topics import automatic_topic
+from ottla.broker.availability import leader_of, offline_replicas
+from ottla.broker.handlers import handles
+from ottla.broker.metadata_cache import MetadataCache
+from ottla.controller.errors import ControllerError
+from ottla.controller.state import NO_LEADER, PartitionState, TopicState
+from ottla.controller.topic_names import fault_of_name, is_internal
+from ottla.wire.messages.metadata import (
+    MetadataBroker,
+    MetadataPartitionResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(MetadataRequest)
+def metadata(
+    broker: Broker, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    cache = broker.metadata
+    version = context.version
+    if request.topics is None or (version == 0 and not request.topics):
+        return _response(cache, request, context, _known(cache, cache.topics.values(), version))
+    if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
+        return _response(cache, request, context, _by_id(cache, request, version))
+    names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
+    topics = cache.topics
+    if all(name in topics for name in names):
+        return _response(cache, request, context, _known(cache, [topics[name] for name in names], version))
+    if request.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
+        return _create_missing(broker, request, context, names)
+    return _response(cache, request, context, _by_name(cache, names, version, {}))
+
+
+async def _create_missing(
+    broker: Broker, request: MetadataRequest, context: RequestContext, names: Sequence[str]
+) -> MetadataResponse:
+    cache = broker.metadata
+    missing = [name for name in names if name not in cache.topics and fault_of_name(name) is None]
+    try:
+        outcomes = await broker.controller.create_topics([automatic_topic(name, broker.config) for name in missing])
+    except ControllerError as error:
+        refusals = dict.fromkeys(missing, error.code)
+    else:
+        refusals = {
+            name: outcome.code
+            for name, outcome in zip(missing, outcomes, strict=True)
+            # Whoever was quicker made it: the topic is there.
+            if isinstance(outcome, ControllerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
+        }
+    return _response(cache, request, context, _by_name(cache, names, context.version, refusals))
+
+
+def _response(
+    cache: MetadataCache, request: MetadataRequest, context: RequestContext, topics: list[MetadataTopicResponse]
+) -> MetadataResponse:
+    if request.include_topic_authorized_operations:
+        topics = [_with_operations(topic) for topic in topics]
+    return MetadataResponse(
+        brokers=[
+            MetadataBroker(node_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack)
+            for endpoint in cache.brokers_of(context.listener).values()
+        ],
+        cluster_id=cache.cluster_id,
+        controller_id=cache.controller_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _with_operations(topic: MetadataTopicResponse) -> MetadataTopicResponse:
+    """A struct of its own: the one that is given may be in other responses."""
+    return MetadataTopicResponse(
+        error_code=topic.error_code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS if topic.name is not None else NOT_ASKED,
+    )
+
+
+def _by_name(
+    cache: MetadataCache, names: Iterable[str], version: int, refusals: dict[str, ErrorCode]
+) -> list[MetadataTopicResponse]:
+    topics = cache.topics
+    return [
+        *_known(cache, [topics[name] for name in names if name in topics], version),
+        *(
+            MetadataTopicResponse(error_code=_error_of(name, refusals), name=name, is_internal=is_internal(name))
+            for name in names
+            if name not in topics
+        ),
+    ]
+
+
+def _error_of(name: str, refusals: dict[str, ErrorCode]) -> ErrorCode:
+    if fault_of_name(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _by_id(cache: MetadataCache, request: MetadataRequest, version: int) -> list[MetadataTopicResponse]:
+    """Once one topic is asked for by its id, all are. Versions 10 and 11 have the field, but must not use it."""
+    asked = request.topics or []
+    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID))
+    if version < 12 or not ids:
+        return [
+            MetadataTopicResponse(
+                error_code=ErrorCode.INVALID_REQUEST,
+                name=topic.name or (None if version >= 12 else ""),
+                topic_id=topic.topic_id,
+            )
+            for topic in asked
+        ]
+    found = {topic_id: cache.topic(cache.name_of(topic_id) or "") for topic_id in ids}
+    return [
+        *(
+            MetadataTopicResponse(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+            for topic_id, topic in found.items()
+            if topic is None
+        ),
+        *_known(cache, [topic for topic in found.values() if topic is not None], version),
+    ]
+
+
+# --- topics that exist ----------------------------------------------------------------------------------------------
+
+
+class _MadeAnswers:
+    """What is answered of a broker's topics, as far as somebody asked. Good for one set of brokers."""
+
+    __slots__ = ("by_name", "live")
+
+    def __init__(self, live: frozenset[int]) -> None:
+        self.live = live
+        self.by_name: dict[str, tuple[TopicState, MetadataTopicResponse]] = {}
+
+    def forget_deleted(self, cache: MetadataCache) -> None:
+        self.by_name = {name: made for name, made in self.by_name.items() if name in cache.topics}
+
+
+_made_answers: WeakKeyDictionary[MetadataCache, _MadeAnswers] = WeakKeyDictionary()
+
+
+def _known(cache: MetadataCache, topics: Iterable[TopicState], version: int) -> list[MetadataTopicResponse]:
+    live = frozenset(cache.brokers)
+    if version == 0:
+        return [_topic(topic, live, only_live=True) for topic in topics]
+    made = _made_answers.get(cache)
+    if made is None or made.live != live:
+        made = _made_answers[cache] = _MadeAnswers(live)
+    by_name = made.by_name
+    answers = []
+    for topic in topics:
+        known = by_name.get(topic.name)
+        if known is None or known[0] is not topic:
+            known = by_name[topic.name] = topic, _topic(topic, live)
+        answers.append(known[1])
+    if len(by_name) > 2 * len(cache.topics):
+        made.forget_deleted(cache)
+    return answers
+
+
+def _topic(topic: TopicState, live: frozenset[int], *, only_live: bool = False) -> MetadataTopicResponse:
+    return MetadataTopicResponse(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[
+            _partition(index, partition, live, only_live=only_live) for index, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _partition(
+    index: int, partition: PartitionState, live: frozenset[int], *, only_live: bool
+) -> MetadataPartitionResponse:
+    """With `only_live`, for version 0, replicas that are not there are left out, and that is an error."""
+    leader = leader_of(partition, live)
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    error = ErrorCode.NONE
+    if only_live and not live.issuperset(replicas):
+        replicas = [replica for replica in replicas if replica in live]
+        isr = [replica for replica in isr if replica in live]
+        error = ErrorCode.REPLICA_NOT_AVAILABLE
+    if leader == NO_LEADER:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataPartitionResponse(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline_replicas(partition, live),
+    )

@@ -1,0 +1,397 @@
+"""The controller of a cluster of one: makes topics, lets them grow, deletes them, and says who leads their partitions.
+
+The tree is the truth: a change is written there first, in one transaction, and then told to the broker. A crash
+between the two is harmless, because the next start reads the tree. Only a deletion takes several steps; a marker that
+is written before the first lets `load` finish it.
+
+Used from one event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from ottla.base.config import ConfigError
+from ottla.base.coordination import Coordination
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import ZERO_UUID, random_uuid
+from ottla.controller import assignment
+from ottla.controller.changes import ChangeQueue, change
+from ottla.controller.election import (
+    NO_NODE,
+    elect_first,
+    elect_next,
+    elect_preferred,
+    unelected,
+    without_leader,
+)
+from ottla.controller.errors import ControllerError
+from ottla.controller.state import PartitionState, ReplicaHost, TopicState
+from ottla.controller.topic_names import METADATA_TOPIC, collision_key, fault_of_name
+from ottla.controller.topic_nodes import TopicNodes
+from ottla.log.broker_config import topic_defaults
+from ottla.log.config import LogConfig
+from ottla.log.names import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+PARTITIONS_AT_ONCE_MAX: Final = 10_000
+"""As in newer Kafkas: one mistyped number must not stop a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that is wanted: with counts, or with (partition, replicas) by hand and the counts None."""
+
+    name: str
+    partition_count: int | None = None
+    replication_factor: int | None = None
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+class Controller:
+    """See the module. `load` before anything else.
+
+    `broker_settings` are the broker's own, by which what a topic sets is checked.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        host: ReplicaHost,
+        broker_id: int,
+        broker_settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.epoch = 0
+        self._nodes = TopicNodes(coordination)
+        self._host = host
+        self._brokers = (broker_id,)
+        self._broker_settings = broker_settings
+        self._topics: dict[str, TopicState] = {}
+        self._names: dict[str, str] = {}
+        """By what collides."""
+        self._offline: set[TopicPartition] = set()
+        """Whose log directory failed, here."""
+        self.changes = ChangeQueue()
+
+    async def close(self) -> None:
+        """Waits for changes that were begun."""
+        await self.changes.drain()
+
+    @property
+    def topics(self) -> Mapping[str, TopicState]:
+        return MappingProxyType(self._topics)
+
+    # --- start ------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> list[TopicState]:
+        """All topics, with leaders where there can be any. Finishes what a crash interrupted: deletions, and partitions
+        that were assigned and not elected. As in Kafka, a leader that comes back keeps its epoch.
+
+        The host is told nothing: it begins with what is returned, and deletes logs of topics that are not in it."""
+        async with self.changes.lock:
+            self.epoch = await self._nodes.begin_epoch()
+            for name in await self._nodes.marked_for_deletion():
+                _logger.info("finishing the deletion of topic %s", name)
+                await self._nodes.delete(name)
+            found = await self._nodes.read_all()
+            topics = [self._with_leaders(topic) for topic in found]
+            await self._nodes.update((old, new) for old, new in zip(found, topics, strict=True) if new is not old)
+            for topic in topics:
+                self._remember(topic)
+            return topics
+
+    def _with_leaders(self, topic: TopicState) -> TopicState:
+        """Itself if nothing is to be done."""
+        if topic.topic_id == ZERO_UUID:  # made by a Kafka before 2.8
+            topic = replace(topic, topic_id=random_uuid())
+        if all(partition.leader in self._brokers for partition in topic.partitions):
+            return topic
+        elected = tuple(self._with_leader(topic, partition) for partition in topic.partitions)
+        return replace(topic, partitions=elected) if elected != topic.partitions else topic
+
+    def _with_leader(self, topic: TopicState, partition: PartitionState) -> PartitionState:
+        if partition.leader in self._brokers:
+            return partition
+        if partition.version == NO_NODE:
+            return elect_first(partition, self._brokers, self.epoch) or partition
+        return elect_next(partition, self._brokers, self.epoch, unclean=self._is_unclean(topic)) or partition
+
+    def _is_unclean(self, topic: TopicState) -> bool:
+        settings = {**topic_defaults(self._broker_settings), **topic.configs}
+        return settings.get("unclean.leader.election.enable", "false").strip().lower() == "true"
+
+    # --- topics -----------------------------------------------------------------------------------------------------
+
+    @change
+    async def create_topics(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicState | ControllerError]:
+        """One answer each, in order. With `validate_only` everything is checked and nothing made: the states say what
+        the topics would be like, without an id."""
+        left_over = await self._nodes.left_over([topic.name for topic in wanted if fault_of_name(topic.name) is None])
+        outcomes: list[TopicState | ControllerError] = []
+        keys: dict[str, str] = {}
+        room = PARTITIONS_AT_ONCE_MAX
+        for topic in wanted:
+            try:
+                made = self._new_topic(topic, keys, left_over, room)
+            except ControllerError as error:
+                outcomes.append(error)
+                continue
+            keys[collision_key(made.name)] = made.name
+            room -= len(made.partitions)
+            outcomes.append(replace(made, topic_id=ZERO_UUID) if validate_only else made)
+        created = [outcome for outcome in outcomes if isinstance(outcome, TopicState)]
+        if created and not validate_only:
+            await self._nodes.create(created)
+            for state in created:
+                self._remember(state)
+                await self._host.apply_topic(state, new_partitions=frozenset(range(len(state.partitions))))
+        return outcomes
+
+    async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> TopicState:
+        """The same for one; raises what is wrong."""
+        (outcome,) = await self.create_topics([wanted], validate_only=validate_only)
+        if isinstance(outcome, ControllerError):
+            raise outcome
+        return outcome
+
+    def _new_topic(self, wanted: NewTopic, keys: Mapping[str, str], left_over: frozenset[str], room: int) -> TopicState:
+        self._check_name(wanted.name, keys, left_over)
+        partitions = tuple(self._new_partition(replicas) for replicas in self._assigned(wanted, room))
+        self._check_configs(wanted.configs)
+        return TopicState(wanted.name, random_uuid(), partitions, dict(wanted.configs))
+
+    def _new_partition(self, replicas: assignment.Replicas) -> PartitionState:
+        partition = unelected(replicas)
+        return elect_first(partition, self._brokers, self.epoch) or partition
+
+    def _check_name(self, name: str, keys: Mapping[str, str], left_over: frozenset[str]) -> None:
+        if fault := fault_of_name(name):
+            raise ControllerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        if name == METADATA_TOPIC:
+            raise ControllerError(ErrorCode.INVALID_REQUEST, f"'{name}' is kept for the cluster itself.")
+        key = collision_key(name)
+        other = self._names.get(key) or keys.get(key)
+        if name in self._topics or other == name:
+            raise ControllerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"There is a topic '{name}' already.")
+        if name in left_over:
+            reason = f"Topic '{name}' is still being deleted; the deletion is finished when the broker starts again."
+            raise ControllerError(ErrorCode.TOPIC_ALREADY_EXISTS, reason)
+        if other is not None:
+            reason = f"Topic '{name}' collides with '{other}': '.' and '_' are the same in names of metrics."
+            raise ControllerError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+    def _assigned(self, wanted: NewTopic, room: int) -> list[assignment.Replicas]:
+        if wanted.assignments:
+            if wanted.partition_count is not None or wanted.replication_factor is not None:
+                reason = "A topic has counts of partitions and replicas, or assignments by hand, not both."
+                raise ControllerError(ErrorCode.INVALID_REQUEST, reason)
+            _check_count(len(wanted.assignments), room)
+            return assignment.by_hand(wanted.assignments, self._brokers)
+        count = wanted.partition_count or 0
+        _check_count(count, room)
+        return assignment.chosen(count, wanted.replication_factor or 0, self._brokers)
+
+    def _check_configs(self, configs: Mapping[str, str]) -> None:
+        try:
+            LogConfig.from_properties(configs, self._broker_settings)
+        except ConfigError as error:
+            raise ControllerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    @change
+    async def delete_topic(self, name: str) -> None:
+        """When it returns, nothing of the topic is left, or a marker that makes the next start finish the work."""
+        topic = self._known(name)
+        await self._nodes.mark_for_deletion(name)
+        self._forget(topic)
+        await self._host.remove_topic(topic)
+        await self._nodes.delete(name)
+
+    @change
+    async def update_topic_configs(self, name: str, configs: Mapping[str, str]) -> TopicState:
+        """These and no others are what the topic sets itself, from now on."""
+        topic = self._known(name)
+        self._check_configs(configs)
+        await self._nodes.write_configs(name, configs)
+        topic = replace(topic, configs=dict(configs))
+        await self._changed(topic)
+        return topic
+
+    # --- partitions -------------------------------------------------------------------------------------------------
+
+    @change
+    async def create_partitions(
+        self,
+        name: str,
+        new_total: int,
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> TopicState:
+        """The topic with that many partitions in all; `assignments` are the replicas of the new ones."""
+        topic = self._known(name)
+        old_total = len(topic.partitions)
+        added = self._added(topic, new_total, assignments)
+        grown = replace(topic, partitions=(*topic.partitions, *added))
+        if not validate_only:
+            await self._nodes.grow(topic, grown)
+            await self._changed(grown, new_partitions=frozenset(range(old_total, new_total)))
+        return grown
+
+    def _added(
+        self, topic: TopicState, new_total: int, assignments: Sequence[Sequence[int]] | None
+    ) -> list[PartitionState]:
+        old_total = len(topic.partitions)
+        if any(partition.adding_replicas or partition.removing_replicas for partition in topic.partitions):
+            reason = f"Partitions of topic '{topic.name}' are being moved; try again when that is done."
+            raise ControllerError(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
+        if new_total <= old_total:
+            reason = f"Topic '{topic.name}' has {old_total} partitions; it can have more, but not {new_total}."
+            raise ControllerError(ErrorCode.INVALID_PARTITIONS, reason)
+        count = new_total - old_total
+        _check_count(count, PARTITIONS_AT_ONCE_MAX)
+        factor = len(topic.partitions[0].replicas)
+        if assignments is None:
+            replicas = assignment.chosen(count, factor, self._brokers)
+        elif len(assignments) != count:
+            reason = f"{count} partitions are new, but {len(assignments)} are assigned."
+            raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        else:
+            replicas = [
+                assignment.checked(index, given, self._brokers, factor)
+                for index, given in enumerate(assignments, start=old_total)
+            ]
+        return [self._new_partition(assigned) for assigned in replicas]
+
+    @change
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None, *, unclean: bool
+    ) -> dict[TopicPartition, ControllerError | None]:
+        """What came of each, None for an election; all partitions there are if none are named."""
+        if partitions is None:
+            partitions = [
+                TopicPartition(topic.name, index)
+                for topic in self._topics.values()
+                for index in range(len(topic.partitions))
+            ]
+        outcomes: dict[TopicPartition, ControllerError | None] = {}
+        elected: dict[TopicPartition, PartitionState] = {}
+        for name in partitions:
+            try:
+                elected[name] = self._elected(name, unclean=unclean)
+                outcomes[name] = None
+            except ControllerError as error:
+                outcomes[name] = error
+        await self._replace_partitions(elected)
+        return outcomes
+
+    def _elected(self, name: TopicPartition, *, unclean: bool) -> PartitionState:
+        partition = self._partition(name)
+        live = () if name in self._offline else self._brokers
+        needed = partition.leader not in live if unclean else partition.leader != partition.replicas[0]
+        if not needed:
+            raise ControllerError(ErrorCode.ELECTION_NOT_NEEDED, f"{name} has the right leader already.")
+        if partition.version == NO_NODE:
+            elected = elect_first(partition, live, self.epoch)
+        elif unclean:
+            elected = elect_next(partition, live, self.epoch, unclean=True)
+        else:
+            elected = elect_preferred(partition, live, self.epoch)
+        if elected is None:
+            code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            raise ControllerError(code, f"No replica of {name} that may lead it is there.")
+        return elected
+
+    @change
+    async def replicas_failed(self, names: Iterable[TopicPartition]) -> None:
+        """The log directory of these replicas failed: nobody leads them until the broker starts again."""
+        lost = {}
+        for name in names:
+            topic = self._topics.get(name.topic)
+            if topic is None or name in self._offline:
+                continue
+            self._offline.add(name)
+            partition = topic.partitions[name.partition]
+            if partition.leader in self._brokers:
+                lost[name] = without_leader(partition, self.epoch)
+        await self._replace_partitions(lost)
+
+    @change
+    async def reassign(
+        self, name: TopicPartition, replicas: Sequence[int] | None, *, may_change_factor: bool = True
+    ) -> None:
+        """Lets those have the partition; None calls off a move. With one broker none is ever under way: the only one
+        there can be leaves out brokers that are gone, and is done at once."""
+        if replicas is None:
+            raise ControllerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being moved.")
+        target = assignment.checked(name.partition, replicas, self._brokers, factor=len(replicas))
+        partition = self._partition(name)
+        moved = replace(partition, replicas=target, adding_replicas=(), removing_replicas=())
+        if moved == partition:
+            return
+        if len(target) != len(partition.replicas) and not may_change_factor:
+            reason = f"{name} has {len(partition.replicas)} replicas; {len(target)} would change that."
+            raise ControllerError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
+        led = elect_next(moved, target, self.epoch) if partition.leader in target else None
+        if led is None:
+            reason = f"{name} has no leader from whom its replicas could be brought."
+            raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        await self._replace_partitions({name: led})
+
+    async def _replace_partitions(self, partitions: Mapping[TopicPartition, PartitionState]) -> None:
+        """Writes them, and tells of each topic once."""
+        by_topic: dict[str, dict[int, PartitionState]] = {}
+        for name, partition in partitions.items():
+            by_topic.setdefault(name.topic, {})[name.partition] = partition
+        changed = []
+        for topic_name, new in by_topic.items():
+            old = self._topics[topic_name]
+            states = tuple(new.get(index, partition) for index, partition in enumerate(old.partitions))
+            changed.append((old, replace(old, partitions=states)))
+        await self._nodes.update(changed)
+        for _, topic in changed:
+            await self._changed(topic)
+
+    # --- what is known ----------------------------------------------------------------------------------------------
+
+    async def _changed(self, topic: TopicState, new_partitions: frozenset[int] = frozenset()) -> None:
+        self._topics[topic.name] = topic
+        await self._host.apply_topic(topic, new_partitions=new_partitions)
+
+    def _remember(self, topic: TopicState) -> None:
+        self._topics[topic.name] = topic
+        self._names[collision_key(topic.name)] = topic.name
+
+    def _forget(self, topic: TopicState) -> None:
+        del self._topics[topic.name]
+        key = collision_key(topic.name)
+        if self._names.get(key) == topic.name:
+            del self._names[key]
+        self._offline = {name for name in self._offline if name.topic != topic.name}
+
+    def _known(self, name: str) -> TopicState:
+        try:
+            return self._topics[name]
+        except KeyError:
+            reason = f"There is no topic '{name}'."
+            raise ControllerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason) from None
+
+    def _partition(self, name: TopicPartition) -> PartitionState:
+        partitions = self._known(name.topic).partitions
+        if not 0 <= name.partition < len(partitions):
+            reason = f"Topic '{name.topic}' has no partition {name.partition}; it has {len(partitions)}."
+            raise ControllerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
+        return partitions[name.partition]
+
+
+def _check_count(count: int, room: int) -> None:
+    if count > room:
+        reason = f"At most {PARTITIONS_AT_ONCE_MAX} partitions can be made at once, and {count} more are asked for."
+        raise ControllerError(ErrorCode.POLICY_VIOLATION, reason)

@@ -1,0 +1,207 @@
+"""Topics in the coordination tree: what `TopicState` says, spread over the nodes in which Kafka keeps it.
+
+    /brokers/topics/<topic>                          id, and which brokers have which partition
+    /brokers/topics/<topic>/partitions/<n>/state     leader, epochs, who is in sync
+    /config/topics/<topic>                           what the topic sets itself
+    /admin/delete_topics/<topic>                     there while the topic is being deleted
+
+Every change is one transaction; only a deletion is several, and the marker tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from ottla.base.coordination import Coordination, Create, Node, NodeExistsError, NoNodeError, Operation, SetData
+from ottla.base.ids import ZERO_UUID
+from ottla.controller.election import NO_NODE, unelected
+from ottla.controller.state import PartitionState, TopicState
+from ottla.zookeeper import paths
+from ottla.zookeeper.node_json import ZnodeError
+from ottla.zookeeper.paths import ConfigKind
+from ottla.zookeeper.znodes import (
+    PartitionLeader,
+    ReplicaAssignment,
+    TopicAssignment,
+    decode_config,
+    decode_controller_epoch,
+    encode_config,
+    encode_controller_epoch,
+)
+
+_WRITES_AT_ONCE: Final = 1000
+"""In a transaction whose writes need not be done together: a server has a limit for the size of one."""
+
+
+class TopicNodes:
+    """Only the controller writes these nodes, so nobody else's changes are reckoned with."""
+
+    def __init__(self, coordination: Coordination) -> None:
+        self._tree = coordination
+
+    async def begin_epoch(self) -> int:
+        """A new epoch of the controller, one above all before it."""
+        path = paths.CONTROLLER_EPOCH
+        node = await self._tree.get(path)
+        if node is None:
+            await self._tree.create(path, encode_controller_epoch(1))
+            return 1
+        epoch = decode_controller_epoch(path, node.data) + 1
+        await self._tree.set(path, encode_controller_epoch(epoch), node.version)
+        return epoch
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def read_all(self) -> list[TopicState]:
+        """As they are in the tree, in few reads however many there are. A topic without an id has the zero one, a
+        partition without a state has `NO_NODE` for its version."""
+        names = await self._tree.children(paths.TOPICS)
+        nodes = await self._tree.get_many([paths.topic(name) for name in names])
+        configs = await self._tree.get_many([_config(name) for name in names])
+        found = [
+            (name, _assignment(name, node), _configs(name, config))
+            for name, node, config in zip(names, nodes, configs, strict=True)
+            if node is not None
+        ]
+        state_paths = [
+            paths.partition_state(name, index)
+            for name, assignment, _ in found
+            for index in range(len(assignment.partitions))
+        ]
+        states = iter(zip(state_paths, await self._tree.get_many(state_paths), strict=True))
+        return [
+            TopicState(
+                name,
+                ZERO_UUID if assignment.topic_id is None else assignment.topic_id,
+                tuple(_partition(replicas, *next(states)) for replicas in assignment.partitions.values()),
+                config,
+            )
+            for name, assignment, config in found
+        ]
+
+    async def left_over(self, names: Sequence[str]) -> frozenset[str]:
+        """Those of which there is something in the tree that is not known to the controller: a deletion has failed."""
+        found = await self._tree.get_many(
+            [path for name in names for path in (paths.deleted_topic(name), paths.topic(name))]
+        )
+        return frozenset(
+            name
+            for name, marker, topic in zip(names, found[::2], found[1::2], strict=True)
+            if marker is not None or topic is not None
+        )
+
+    async def marked_for_deletion(self) -> list[str]:
+        return await self._tree.children(paths.DELETE_TOPICS)
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    async def create(self, topics: Sequence[TopicState]) -> None:
+        """All of them, or none."""
+        configured = await self._tree.get_many([_config(topic.name) for topic in topics])
+        operations: list[Operation] = []
+        for topic, config in zip(topics, configured, strict=True):
+            data = encode_config(topic.configs)
+            # A config can be there before its topic: Kafka's tools let it be set.
+            operations.append(
+                Create(_config(topic.name), data) if config is None else SetData(_config(topic.name), data)
+            )
+            operations.append(Create(paths.topic(topic.name), _encode(topic)))
+            operations.append(Create(paths.partitions(topic.name)))
+            operations.extend(_new_partitions(topic, range(len(topic.partitions))))
+        await self._tree.transact(operations)
+
+    async def grow(self, old: TopicState, new: TopicState) -> None:
+        added = range(len(old.partitions), len(new.partitions))
+        await self._tree.transact([SetData(paths.topic(new.name), _encode(new)), *_new_partitions(new, added)])
+
+    async def update(self, changes: Iterable[tuple[TopicState, TopicState]]) -> None:
+        """From the old states to the new ones, with as many partitions as before. Each node is right by itself: they
+        are written in several transactions if there are many."""
+        operations: list[Operation] = []
+        for old, new in changes:
+            if _assigned(old) != _assigned(new):
+                operations.append(SetData(paths.topic(new.name), _encode(new)))
+            for index, (before, after) in enumerate(zip(old.partitions, new.partitions, strict=True)):
+                path = paths.partition_state(new.name, index)
+                if before is after:
+                    continue
+                if before.version == NO_NODE:
+                    await self._tree.create(path, _encode_leader(after), parents=True)
+                else:
+                    operations.append(SetData(path, _encode_leader(after), before.version))
+        for start in range(0, len(operations), _WRITES_AT_ONCE):
+            await self._tree.transact(operations[start : start + _WRITES_AT_ONCE])
+
+    async def write_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        try:
+            await self._tree.set(_config(name), encode_config(configs))
+        except NoNodeError:
+            await self._tree.create(_config(name), encode_config(configs), parents=True)
+
+    async def mark_for_deletion(self, name: str) -> None:
+        try:
+            await self._tree.create(paths.deleted_topic(name), parents=True)
+        except NodeExistsError:
+            return  # an attempt before this one came no further
+
+    async def delete(self, name: str) -> None:
+        """All there is of a topic, its marker last."""
+        await self._tree.delete_tree(paths.topic(name))
+        await self._tree.delete_tree(_config(name))
+        await self._tree.delete_tree(paths.deleted_topic(name))
+
+
+def _config(name: str) -> str:
+    return paths.config(ConfigKind.TOPICS, name)
+
+
+def _assignment(name: str, node: Node) -> TopicAssignment:
+    path = paths.topic(name)
+    assignment = TopicAssignment.decode(path, node.data)
+    if not assignment.partitions or list(assignment.partitions) != list(range(len(assignment.partitions))):
+        numbers = ", ".join(map(str, assignment.partitions)) or "none"
+        raise ZnodeError(path, f"a topic's partitions are numbered from 0 without a gap, but there are {numbers}")
+    return assignment
+
+
+def _configs(name: str, node: Node | None) -> dict[str, str]:
+    return {} if node is None else decode_config(_config(name), node.data)
+
+
+def _partition(assigned: ReplicaAssignment, path: str, node: Node | None) -> PartitionState:
+    if node is None:
+        return unelected(assigned.replicas)
+    leader = PartitionLeader.decode(path, node.data)
+    return PartitionState(
+        assigned.replicas,
+        leader.leader,
+        leader.leader_epoch,
+        leader.isr,
+        leader.controller_epoch,
+        node.version,
+        assigned.adding,
+        assigned.removing,
+    )
+
+
+def _new_partitions(topic: TopicState, indexes: Iterable[int]) -> Iterator[Operation]:
+    for index in indexes:
+        yield Create(paths.partition(topic.name, index))
+        yield Create(paths.partition_state(topic.name, index), _encode_leader(topic.partitions[index]))
+
+
+def _assigned(topic: TopicState) -> TopicAssignment:
+    partitions = {
+        index: ReplicaAssignment(partition.replicas, partition.adding_replicas, partition.removing_replicas)
+        for index, partition in enumerate(topic.partitions)
+    }
+    return TopicAssignment(topic.topic_id, partitions)
+
+
+def _encode(topic: TopicState) -> bytes:
+    return _assigned(topic).encode()
+
+
+def _encode_leader(partition: PartitionState) -> bytes:
+    return PartitionLeader(partition.leader, partition.leader_epoch, partition.isr, partition.controller_epoch).encode()
