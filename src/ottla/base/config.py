@@ -7,8 +7,10 @@ properties file, a command line or a request into checked values, and refuses wi
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Final
 
@@ -107,6 +109,13 @@ class ConfigKey:
             raise ConfigError(self.name, wrong)
         return value
 
+    def accepts(self, text: str) -> bool:
+        try:
+            self.parse(text)
+        except ConfigError:
+            return False
+        return True
+
     def _typed(self, text: str) -> Any:
         match self.type:
             case ConfigType.BOOLEAN:
@@ -141,7 +150,15 @@ class ConfigKey:
             return "true" if value else "false"
         if self.type is ConfigType.LIST:
             return ",".join(value)
+        return _java_double(value) if self.type is ConfigType.DOUBLE else str(value)
+
+
+def _java_double(value: float) -> str:
+    """As Java writes it, which has exponents earlier than Python: 1.0E7."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or not math.isfinite(value):
         return str(value)
+    mantissa, exponent = f"{Decimal(repr(value)).normalize():E}".split("E")
+    return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}E{int(exponent)}"
 
 
 def _without_underscores(text: str) -> str:

@@ -1,0 +1,131 @@
+"""What has a config, as requests name it, and how requests change it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ottla.base.config import ConfigError, ConfigKey
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError
+from ottla.broker.config_store import broker_key
+from ottla.controller.errors import ControllerError
+from ottla.log.topic_config import TOPIC_CONFIG
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+KeyOf = Callable[[str], ConfigKey]
+"""The key of that name; `ConfigError` if there is none."""
+
+
+class ResourceType(IntEnum):
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Entry(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class Resource(Protocol):
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+    @property
+    def configs(self) -> Sequence[Entry]: ...
+
+
+R = TypeVar("R", bound=Resource)
+
+Outcome = tuple[ErrorCode, str | None]
+
+
+async def outcomes(resources: Sequence[R], alter: Callable[[R], Awaitable[None]]) -> list[Outcome]:
+    """Alters one after the other; what is refused of one does not touch the others."""
+    named = Counter((each.resource_type, each.resource_name) for each in resources)
+    found: list[Outcome] = []
+    for each in resources:
+        try:
+            if named[each.resource_type, each.resource_name] > 1:
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "Each resource can be altered once in a request.")
+            if len({entry.name for entry in each.configs}) < len(each.configs):
+                raise BrokerError(ErrorCode.INVALID_REQUEST, "Each key of a resource can be altered once in a request.")
+            await alter(each)
+        except (BrokerError, ControllerError) as error:
+            found.append((error.code, str(error)))
+        else:
+            found.append((ErrorCode.NONE, None))
+    return found
+
+
+async def alter_settings(
+    broker: Broker,
+    resource: Resource,
+    change: Callable[[Mapping[str, str], KeyOf], Mapping[str, str]],
+    *,
+    validate_only: bool,
+) -> None:
+    """Changes what a topic or broker sets; what cannot be raises `BrokerError`."""
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            await _alter_topic(broker, resource.resource_name, change, validate_only=validate_only)
+        case ResourceType.BROKER:
+            await _alter_broker(broker, resource.resource_name, change, validate_only=validate_only)
+        case other:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"Resources of type {other} cannot be altered so.")
+
+
+async def _alter_topic(
+    broker: Broker,
+    name: str,
+    change: Callable[[Mapping[str, str], KeyOf], Mapping[str, str]],
+    *,
+    validate_only: bool,
+) -> None:
+    if not name:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "There are no settings for all topics: name one.")
+    if broker.metadata.topic(name) is None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+    try:
+        await broker.configs.alter_topic(
+            name,
+            lambda settings: change(settings, TOPIC_CONFIG.__getitem__),
+            broker.controller.update_topic_configs,
+            validate_only=validate_only,
+        )
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+async def _alter_broker(
+    broker: Broker,
+    name: str,
+    change: Callable[[Mapping[str, str], KeyOf], Mapping[str, str]],
+    *,
+    validate_only: bool,
+) -> None:
+    broker_id = check_broker_name(broker, name) if name else None
+    try:
+        await broker.configs.alter_broker(
+            broker_id, lambda settings: change(settings, broker_key), validate_only=validate_only
+        )
+    except ConfigError as error:  # Kafka's code for what a broker cannot be set to
+        raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def check_broker_name(broker: Broker, name: str) -> int:
+    """This broker's id; another's is refused, since only it knows what it can be set to."""
+    if name != str(broker.broker_id):
+        raise BrokerError(
+            ErrorCode.INVALID_REQUEST,
+            f"This is broker {broker.broker_id}, and {name!r} was asked for: a broker's config is asked of itself.",
+        )
+    return broker.broker_id

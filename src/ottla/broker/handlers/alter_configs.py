@@ -1,0 +1,42 @@
+"""AlterConfigs: what a topic or broker sets is exactly this, from now on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError, RequestContext
+from ottla.broker.config_resources import alter_settings, outcomes
+from ottla.broker.handlers import handles
+from ottla.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(AlterConfigsRequest)
+async def alter_configs(broker: Broker, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    async def alter(resource: AlterConfigsResource) -> None:
+        settings = {entry.name: entry.value for entry in resource.configs if entry.value is not None}
+        if len(settings) < len(resource.configs):
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "A value is null: leave out keys that are not to be set.")
+        await alter_settings(broker, resource, lambda *_: settings, validate_only=request.validate_only)
+
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=reason,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, (code, reason) in zip(
+                request.resources, await outcomes(request.resources, alter), strict=True
+            )
+        ]
+    )

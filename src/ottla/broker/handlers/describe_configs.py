@@ -1,0 +1,79 @@
+"""DescribeConfigs: what holds for topics, brokers and loggers, and where each value comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError, RequestContext
+from ottla.broker.config_resources import ResourceType, check_broker_name
+from ottla.broker.described_configs import (
+    described_broker,
+    described_broker_defaults,
+    described_loggers,
+    described_topic,
+)
+from ottla.broker.handlers import handles
+from ottla.controller.topic_names import fault_of_name
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResponse,
+    DescribeConfigsResponse,
+    DescribedConfig,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(DescribeConfigsRequest)
+def describe_configs(
+    broker: Broker, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_result(broker, each, request) for each in request.resources])
+
+
+def _result(
+    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResourceResponse:
+    result = DescribeConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        # An empty list asks for everything too: that is what Kafka makes of it.
+        wanted = frozenset(resource.configuration_keys or ())
+        for config in _described(broker, resource):
+            if not wanted or config.name in wanted:
+                if not request.include_synonyms:
+                    config.synonyms = []
+                if not request.include_documentation:
+                    config.documentation = None
+                result.configs.append(config)
+    except BrokerError as error:
+        result.error_code = error.code
+        result.error_message = str(error)
+    return result
+
+
+def _described(broker: Broker, resource: DescribeConfigsResource) -> Iterable[DescribedConfig]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            fault = fault_of_name(name)
+            if fault is not None:
+                raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+            if broker.metadata.topic(name) is None:
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+            return described_topic(broker.configs, name)
+        case ResourceType.BROKER:
+            if not name:
+                return described_broker_defaults(broker.configs)
+            check_broker_name(broker, name)
+            return described_broker(broker.configs)
+        case ResourceType.BROKER_LOGGER:
+            check_broker_name(broker, name)
+            return described_loggers()
+        case ResourceType.CLIENT_METRICS if name:
+            return ()  # nobody has subscribed to any
+        case other:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"Resources of type {other} have no config here.")
