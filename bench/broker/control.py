@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -79,6 +80,10 @@ class Control:
         response = self.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5, DeleteTopicsResponse)
         check(response.responses[0].error_code, f"deletion of topic {name}")
 
+    def brokers(self) -> int:
+        """How many there are, which any request to an idle connection could ask."""
+        return len(self.ask(MetadataRequest(topics=[]), 9, MetadataResponse).brokers)
+
     def end_offset(self, topic: str, partition: int) -> int:
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=_LATEST)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
@@ -119,10 +124,14 @@ def _receive_into(connection: socket.socket, buffer: bytearray) -> bytearray:
     return buffer
 
 
-def first_acknowledged(address: str, topic: str, batch: bytes | bytearray, *, deadline_s: float = 120.0) -> None:
-    """Tries, as a client does that was started together with its broker, until a record is acknowledged."""
+def first_acknowledged(
+    address: str, topic: str, batch: bytes | bytearray, alive: Callable[[], None], *, deadline_s: float = 120.0
+) -> None:
+    """Tries, as a client does that was started together with its broker, until a record is acknowledged; `alive` raises
+    when that cannot be any more."""
     give_up_s = time.monotonic() + deadline_s
     while True:
+        alive()
         try:
             with Control(address) as control:
                 control.wait_for_leaders(topic, deadline_s=deadline_s)

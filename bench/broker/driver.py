@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,11 +17,10 @@ class Load:
     """A driver that runs."""
 
     def __init__(self, name: str, **arguments: Any) -> None:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tools")))}
         self._name = name
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bench.broker.driver", name, json.dumps(arguments)],
-            env=environment,
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -39,6 +40,11 @@ class Running:
     def pid(self) -> int:
         return self.process.pid
 
+    def alive(self) -> None:
+        """Raises, with its last words, when it has ended."""
+        if self.process.poll() is not None:
+            raise RuntimeError(f"{self.name} has ended:\n{self.output.read_text(errors='replace')[-4000:]}")
+
     def stop(self) -> None:
         self.process.terminate()
         try:
@@ -51,13 +57,31 @@ class Running:
 class Side(Protocol):
     """A kind of broker."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def prepare(self, place: Path) -> None:
         """What an administrator does once before the first start."""
 
     def start(self, place: Path) -> Running:
         """Again, where the place is that of one that was stopped."""
+
+
+class Ottla:
+    """Ours, with its own defaults."""
+
+    name = "ottla"
+
+    def prepare(self, place: Path) -> None:
+        place.mkdir(parents=True)
+        (place / "port").write_text(str(free_port()))
+
+    def start(self, place: Path) -> Running:
+        address, output = f"127.0.0.1:{(place / 'port').read_text()}", place / "output.log"
+        command = [str(Path(sys.executable).with_name("ottla")), "start"]
+        for setting in (f"listeners=PLAINTEXT://{address}", f"log.dirs={place / 'data'}"):
+            command += ["--override", setting]
+        return Running(self.name, address, start_process(command, output), output)
 
 
 class Kafka:

@@ -1,0 +1,44 @@
+"""On what the figures were taken."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import confluent_kafka
+from bench.broker.sides import KAFKA_VERSION
+
+
+def machine() -> dict[str, str | int | float]:
+    return {
+        "cpu": _field(Path("/proc/cpuinfo"), "model name"),
+        "cores": os.cpu_count() or 0,
+        "memory_gb": round(int(_field(Path("/proc/meminfo"), "MemTotal").split()[0]) * 1024 / 1e9, 1),
+        "kernel": platform.release(),
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def versions() -> dict[str, str]:
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    return {
+        "ottla": version("ottla"),
+        "python": platform.python_version(),
+        "uvloop": version("uvloop"),
+        "crc32c": version("crc32c"),
+        "kafka": KAFKA_VERSION,
+        "java": (java.stderr or java.stdout).splitlines()[0],
+        "confluent-kafka": version("confluent-kafka"),
+        "librdkafka": confluent_kafka.libversion()[0],
+    }
+
+
+def _field(file: Path, name: str) -> str:
+    for line in file.read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return "unknown"
