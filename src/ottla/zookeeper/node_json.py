@@ -61,7 +61,7 @@ class Fields:
     def integer(self, name: str) -> int:
         """Of 32 bits, as all of Kafka's are that are not in a string."""
         value = self._values.get(name)
-        if not _is_int32(value):
+        if not is_int32(value):
             raise self._wrong(name, "an integer")
         return value
 
@@ -80,7 +80,7 @@ class Fields:
 
     def integers(self, name: str) -> tuple[int, ...]:
         value = self._values.get(name)
-        if type(value) is not list or not all(_is_int32(each) for each in value):
+        if type(value) is not list or not all(is_int32(each) for each in value):
             raise self._wrong(name, "a list of integers")
         return tuple(value)
 
@@ -119,7 +119,7 @@ class Fields:
         return self.error(f"the field {field} must hold {expected}, and it holds {shown(self._values[name])}")
 
 
-def _is_int32(value: object) -> TypeGuard[int]:
+def is_int32(value: object) -> TypeGuard[int]:
     return type(value) is int and -(2**31) <= value < 2**31
 
 

@@ -17,6 +17,7 @@ from ottla.zookeeper.node_json import (
     ZnodeError,
     in_properties_order,
     in_scala_order,
+    is_int32,
     shown,
     write_json,
 )
@@ -69,7 +70,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 
 def decode_controller_epoch(path: str, data: bytes) -> int:
-    if not re.fullmatch(rb"-?[0-9]{1,10}", data):
+    if not re.fullmatch(rb"-?[0-9]{1,10}", data) or not is_int32(int(data)):
         raise ZnodeError(path, f"the node must hold an integer, and it holds {shown(data)}")
     return int(data)
 
@@ -253,8 +254,8 @@ class TopicAssignment:
         adding, removing = fields.optional_object("adding_replicas"), fields.optional_object("removing_replicas")
         partitions = {}
         for name in replicas.names():
-            if not re.fullmatch(r"[0-9]{1,10}", name):
-                raise fields.error(f"the partition {shown(name)} is no number")
+            if not re.fullmatch(r"[0-9]{1,10}", name) or not is_int32(int(name)):
+                raise fields.error(f"{shown(name)} is no number of a partition")
             partitions[int(name)] = ReplicaAssignment(
                 replicas.integers(name),
                 adding.integers(name) if adding.has(name) else (),
@@ -279,9 +280,9 @@ class PartitionLeader:
                 "controller_epoch": self.controller_epoch,
                 "leader": self.leader,
                 "version": 1,
+                **({"leader_recovery_state": 1} if self.is_recovering else {}),
                 "leader_epoch": self.leader_epoch,
                 "isr": self.isr,
-                **({"leader_recovery_state": 1} if self.is_recovering else {}),
             }
         )
 

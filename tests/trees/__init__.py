@@ -1,0 +1,1 @@
+"""What every tree promises, whoever keeps it."""
