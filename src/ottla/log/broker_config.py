@@ -167,5 +167,7 @@ def topic_defaults(broker: Mapping[str, str]) -> dict[str, str]:
         for synonym, unit_ms in reversed(synonyms):  # the finest unit comes last, and wins
             if synonym in broker:
                 value: int = LOG_BROKER_CONFIG[synonym].parse(broker[synonym])
+                if value < 0 and key == "retention.ms":
+                    value = -1  # to a broker any negative time is no limit, to a topic only this one
                 found[key] = str(value * unit_ms if value > 0 else value)
     return found

@@ -53,6 +53,10 @@ def test_the_finest_unit_wins() -> None:
     assert LogConfig.from_properties({}, broker).retention_ms == 180_000
 
 
+def test_any_negative_retention_of_the_broker_is_none() -> None:
+    assert LogConfig.from_properties({}, {"log.retention.hours": "-7"}).retention_ms == -1
+
+
 def test_the_older_bound_on_timestamps_stands_in_for_both_newer_ones() -> None:
     config = LogConfig.from_properties(
         {"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "9"}
