@@ -47,9 +47,9 @@ def release(value: str) -> str | None:
     """A release of Kafka (`3.9`, `3.9.1`), or a step on the way to it (`3.9-IV0`)."""
     parts = value.split(".")
     name = ".".join(parts[: 3 if value.startswith("0.") else 2])
-    base, _, step = name.partition("-IV")
+    base, dash, step = name.partition("-IV")
     steps = _INTERMEDIATE.get(base)
-    if steps is not None and (not step or (step.isdecimal() and int(step) < steps)):
+    if steps is not None and (not dash or (step.isdecimal() and int(step) < steps)):
         return None
     return f"{value!r} is no release of Kafka, such as 3.9 or 3.9-IV0"
 
