@@ -114,8 +114,9 @@ class InBuffer:
                 self._own = None
             return
         if own is None:
-            # A byte of the size may be all there is; room for a small frame is enough until more is known.
-            self._own = own = memoryview(bytearray(SMALL_FRAME))
+            # A byte of the size may be all there is; room for a small frame is enough until more is known, unless the
+            # scratch buffer holds more of a large one already.
+            self._own = own = memoryview(bytearray(max(SMALL_FRAME, left)))
             own[:left] = view[start:end]
         elif start:
             own[:left] = view[start:end]
