@@ -32,7 +32,7 @@ def elect_first(partition: PartitionState, live: Collection[int], controller_epo
     in_sync = tuple(replica for replica in partition.replicas if replica in live)
     if not in_sync:
         return None
-    return PartitionState(partition.replicas, in_sync[0], 0, in_sync, controller_epoch, version=NO_NODE + 1)
+    return replace(partition, leader=in_sync[0], isr=in_sync, controller_epoch=controller_epoch, version=0)
 
 
 def elect_next(

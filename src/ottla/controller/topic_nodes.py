@@ -11,6 +11,7 @@ Every change is one transaction; only a deletion is several, and the marker tell
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ottla.base.coordination import Coordination, Create, Node, NodeExistsError, NoNodeError, Operation, SetData
@@ -171,7 +172,9 @@ def _configs(name: str, node: Node | None) -> dict[str, str]:
 
 def _partition(assigned: ReplicaAssignment, path: str, node: Node | None) -> PartitionState:
     if node is None:
-        return unelected(assigned.replicas)
+        return replace(
+            unelected(assigned.replicas), adding_replicas=assigned.adding, removing_replicas=assigned.removing
+        )
     leader = PartitionLeader.decode(path, node.data)
     return PartitionState(
         assigned.replicas,
