@@ -28,6 +28,7 @@ from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileE
 from ottla.log.loader import LoadOptions, load
 from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
+from ottla.log.replica_move import ReplicaMove, abandon, relocate
 from ottla.log.retention import apply_retention
 
 _logger = logging.getLogger(__name__)
@@ -70,7 +71,10 @@ class LogDirectories:
         self.options = options
         self.directories = [LogDirectory(path) for path in paths]
         self.on_failure: Callable[[LogDirectory], None] = lambda _: None
-        self._removable: list[tuple[int, Path]] = []
+        self.moves: dict[TopicPartition, ReplicaMove] = {}
+        """Replicas on their way to another directory. One that is no longer here was given up."""
+        self._removable: list[tuple[int, Path, PartitionLog | None]] = []
+        """When to remove which folder; a log that is to be closed first, for whoever may still be reading it."""
         self._checkpoint_count = 0
 
     # --- open and close ---------------------------------------------------------------------------------------------
@@ -85,6 +89,7 @@ class LogDirectories:
             for directory in self.online():
                 with self._guarded(directory):
                     self._load(directory, config_of)
+            self._settle_duplicates()
             self._check_any_left()
         except BaseException:
             self._release_locks()
@@ -131,8 +136,8 @@ class LogDirectories:
             folder = path / name
             if not self.disk.is_directory(folder):
                 continue
-            if names.DELETED_FOLDER.fullmatch(name):
-                self._removable.append((self.clock.now_ms(), folder))
+            if names.DELETED_FOLDER.fullmatch(name) or names.FUTURE_FOLDER.fullmatch(name):
+                self._removable.append((self.clock.now_ms(), folder, None))
             elif (partition := names.parse_partition_folder(name)) is not None:
                 found.append((partition, folder))
 
@@ -154,6 +159,24 @@ class LogDirectories:
         if not clean:
             self._checkpoint(directory)  # a log may have lost records below the recovery point that is written down
 
+    def _settle_duplicates(self) -> None:
+        """A crash, or a directory's failure, came when a moved replica had taken its place and the old one was not gone
+        yet: both were whole then, and one may have more by now."""
+        places: dict[TopicPartition, LogDirectory] = {}
+        for directory in self.online():
+            for partition in list(directory.logs):
+                other = places.setdefault(partition, directory)
+                if other is directory:
+                    continue
+                worse = other if _age(other.logs[partition]) < _age(directory.logs[partition]) else directory
+                places[partition] = directory if worse is other else other
+                _logger.warning(
+                    "%s lies in %s and in %s, where a move was not ended; the one in %s goes",
+                    *(partition, other.path, directory.path, worse.path),
+                )
+                with self._guarded(worse):
+                    self._discard(worse, partition, Uuid(self.clock.now_ms().to_bytes(16, "big")))
+
     def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
         """A checkpoint that cannot be read costs time, not records: it is said, and done without."""
         try:
@@ -171,6 +194,9 @@ class LogDirectories:
                     log.close()
                 self._checkpoint(directory)
                 CleanShutdownFile(self.disk, directory.path).write()
+        for _, _, discarded in self._removable:
+            if discarded is not None:
+                abandon(discarded)
         self._release_locks()
 
     # --- what there is ----------------------------------------------------------------------------------------------
@@ -222,18 +248,71 @@ class LogDirectories:
         return log
 
     def delete(self, partition: TopicPartition, unique: Uuid) -> None:
-        """Takes the partition out: its folder is renamed now and removed later, by `remove_due`."""
+        """Takes the partition out: its folder is renamed now and removed later, by `remove_due`. A move of it ends."""
+        self.moves.pop(partition, None)
         directory = self.directory_of(partition)
         if directory is None or directory.failure is not None:
             return
         with self.guard(directory):
-            log = directory.logs.pop(partition)
-            log.close()
-            target = directory.path / _deleted_folder(partition, unique)
-            self.disk.replace(log.directory, target)
-            self.disk.sync_directory(directory.path)
-            self._removable.append((self.clock.now_ms() + log.config.file_delete_delay_ms, target))
-            self._checkpoint(directory)
+            directory.logs[partition].close()
+            self._discard(directory, partition, unique)
+
+    def _discard(self, directory: LogDirectory, partition: TopicPartition, unique: Uuid) -> None:
+        log = directory.logs.pop(partition)
+        folder = directory.path / _marked_folder(partition, unique, "delete")
+        self.disk.replace(log.directory, folder)
+        relocate(log, folder)
+        self.disk.sync_directory(directory.path)
+        self._removable.append((self.clock.now_ms() + log.config.file_delete_delay_ms, folder, log))
+        self._checkpoint(directory)
+
+    # --- replicas move ----------------------------------------------------------------------------------------------
+
+    def begin_move(self, partition: TopicPartition, target: LogDirectory, unique: Uuid) -> ReplicaMove:
+        """The first step of a move, which the caller goes on with; see `ReplicaMove`. A move of that partition to
+        elsewhere is to be given up before. Not while a directory is offline: a newer copy may lie there. `OSError` is
+        of the target, which the caller takes offline unless it is only full."""
+        log = self.get(partition)
+        offline = next((each for each in self.directories if each.failure is not None), None)
+        if log is None or offline is not None:
+            path = target.path if offline is None else offline.path
+            raise LogDirectoryError(path, f"{partition} cannot be moved: a log directory is offline")
+        move = self.moves[partition] = ReplicaMove(log, target.path / _marked_folder(partition, unique, "future"))
+        return move
+
+    def finish_move(self, move: ReplicaMove, unique: Uuid) -> PartitionLog:
+        """The copy takes the replica's place, with all that was appended up to this moment. Where that fails (`OSError`
+        of the target, or an error that says it is offline) the old one stays.
+
+        The new folder gets its name before the old one loses it: between the two, `open` finds both and keeps one.
+        """
+        partition, copy = move.partition, move.copy_log
+        source = self.directory_of(partition)
+        target = next(each for each in self.directories if each.path == move.target_path)
+        if self.moves.get(partition) is not move or source is None or source.logs[partition] is not move.source:
+            raise ValueError(f"{partition}: its move to {target.path} was given up")
+        move.catch_up()
+        with self.guard(target):
+            self._checkpoint(target, copy)
+            folder = target.path / str(partition)
+            self.disk.replace(copy.directory, folder)
+            self.disk.sync_directory(target.path)
+            relocate(copy, folder)
+        del self.moves[partition]
+        with self._guarded(source):
+            self._discard(source, partition, unique)
+        target.logs[partition] = copy
+        return copy
+
+    def give_up_move(self, move: ReplicaMove) -> None:
+        """Removes the copy."""
+        if self.moves.get(move.partition) is move:
+            del self.moves[move.partition]
+        target = next(each for each in self.directories if each.path == move.target_path)
+        if target.failure is None:
+            with self._guarded(target):
+                abandon(move.copy_log)
+                self.disk.remove_directory(move.copy_log.directory)
 
     # --- what a follower does ---------------------------------------------------------------------------------------
 
@@ -246,6 +325,8 @@ class LogDirectories:
                 with self._guarded(directory):
                     for partition in here:
                         directory.logs[partition].truncate_to(offsets[partition])
+                        if partition in self.moves:
+                            self.moves[partition].source_truncated(offsets[partition])
                     self._checkpoint(directory)
 
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
@@ -254,6 +335,8 @@ class LogDirectories:
         if directory is not None and directory.failure is None:
             with self._guarded(directory):
                 directory.logs[partition].truncate_fully_and_start_at(offset)
+                if partition in self.moves:
+                    self.moves[partition].source_truncated(0)
                 self._checkpoint(directory)
 
     # --- from time to time ------------------------------------------------------------------------------------------
@@ -268,11 +351,12 @@ class LogDirectories:
         `OSError`; it does nothing if something newer was written before it ran."""
         return [(directory, self._checkpoint_task(directory)) for directory in self.online()]
 
-    def _checkpoint(self, directory: LogDirectory) -> None:
-        self._checkpoint_task(directory)()
+    def _checkpoint(self, directory: LogDirectory, coming: PartitionLog | None = None) -> None:
+        self._checkpoint_task(directory, coming)()
 
-    def _checkpoint_task(self, directory: LogDirectory) -> Callable[[], None]:
-        logs = directory.logs
+    def _checkpoint_task(self, directory: LogDirectory, coming: PartitionLog | None = None) -> Callable[[], None]:
+        """`coming` is a log that is about to get its place in the directory."""
+        logs = directory.logs if coming is None else {**directory.logs, coming.partition: coming}
         starts = {
             partition: log.log_start_offset
             for partition, log in logs.items()
@@ -322,10 +406,12 @@ class LogDirectories:
             with self._guarded(directory):
                 for log in directory.logs.values():
                     log.remove_due()
-                for due_ms, folder in self._removable:
+                for due_ms, folder, discarded in self._removable:
                     if due_ms <= now_ms and folder.parent == directory.path:
+                        if discarded is not None:
+                            abandon(discarded)
                         self.disk.remove_directory(folder)
-        self._removable = [(due_ms, folder) for due_ms, folder in self._removable if due_ms > now_ms]
+        self._removable = [each for each in self._removable if each[0] > now_ms]
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
@@ -359,7 +445,13 @@ class LogDirectories:
             raise LogDirectoryError(last.path, f"no log directory is left; the last failure was: {last.failure}")
 
 
-def _deleted_folder(partition: TopicPartition, unique: Uuid) -> str:
+def _marked_folder(partition: TopicPartition, unique: Uuid, mark: str) -> str:
     """A long topic name is cut, so that the folder's has at most 255 bytes."""
-    ending = f"-{partition.partition}.{unique.hex()}-delete"
+    ending = f"-{partition.partition}.{unique.hex()}-{mark}"
     return partition.topic[: 255 - len(ending)] + ending
+
+
+def _age(log: PartitionLog) -> tuple[int, int]:
+    """Rises with what a replica has: its last leader's epoch, then its end."""
+    epoch = log.epochs.latest_epoch
+    return -1 if epoch is None else epoch, log.next_offset

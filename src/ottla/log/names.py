@@ -31,6 +31,8 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 
 DELETED_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-delete")
+FUTURE_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-future")
+"""A copy on its way into this directory: worthless after a crash."""
 _PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9]\d*)")
 _SEGMENT_FILE = re.compile(r"(?P<offset>\d{20})(?P<suffix>\.[a-z]+)(?P<state>\.(?:deleted|cleaned|swap))?")
 
