@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from kafka_artifacts import classpath
+from ottla.testing.broker import Broker
 
 KAFKA_VERSION: Final = "4.3.1"
 _CLUSTER_ID: Final = "b3R0bGEtYmVuY2gtYmVuYw"
@@ -77,11 +77,9 @@ class Ottla:
         (place / "port").write_text(str(free_port()))
 
     def start(self, place: Path) -> Running:
-        address, output = f"127.0.0.1:{(place / 'port').read_text()}", place / "output.log"
-        command = [str(Path(sys.executable).with_name("ottla")), "start"]
-        for setting in (f"listeners=PLAINTEXT://{address}", f"log.dirs={place / 'data'}"):
-            command += ["--override", setting]
-        return Running(self.name, address, start_process(command, output), output)
+        broker = Broker(directory=place, port=int((place / "port").read_text()))
+        broker.start()
+        return Running(self.name, broker.bootstrap, broker.process, place / "output.log")
 
 
 class Kafka:
