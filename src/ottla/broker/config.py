@@ -71,7 +71,7 @@ WITHOUT_EFFECT: Final = frozenset((*(key.name for key in _DORMANT), *_LOG_DORMAN
 """Keys that are accepted and checked, and change nothing yet."""
 
 _PLUGINS: Final = re.compile(
-    r"(listener\.name|rsm\.config|rlmm\.config|authorizer|config\.providers)\..+"
+    r"(listener\.name|rsm\.config|rlmm\.config|config\.providers|authorizer\.zookeeper)\..+"
     r"|config\.providers|super\.users|allow\.everyone\.if\.no\.acl\.found"
 )
 """Keys that Kafka hands on to plugins, or to one listener, without knowing them."""
@@ -83,7 +83,7 @@ class BrokerConfig:
     def __init__(self, given: Mapping[str, str]) -> None:
         """From the keys that are set, as text. A wrong key or value raises `ConfigError`."""
         self.given: Mapping[str, str] = MappingProxyType(dict(given))
-        known = {key: text for key, text in given.items() if not _PLUGINS.fullmatch(key)}
+        known = {key: text for key, text in given.items() if key in BROKER_CONFIG or not _PLUGINS.fullmatch(key)}
         self._values = BROKER_CONFIG.parse(known)
         self._adopt_node_id()
         protocols = self._protocols()
