@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.clock import SystemClock
@@ -46,6 +46,7 @@ def test_a_space_may_be_a_plus() -> None:
     assert paths.parse_entity_name("a+b%2Bc") == "a b+c"
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda name: name not in (".", "..")))
 def test_any_name_fits_a_node(name: str) -> None:
     node_name = paths.entity_name(name)
