@@ -16,7 +16,7 @@ class RefusedError(ClientError):
         self.code = ErrorCode.of(code)
         self.subject = subject
         self.message = message or self.code.description
-        super().__init__(f"{subject}: {self.message} ({self.code.name})")
+        super().__init__(f"{subject}: {self.message.rstrip('.')} ({self.code.name})")
 
     @property
     def retriable(self) -> bool:

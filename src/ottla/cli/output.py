@@ -1,0 +1,83 @@
+"""How commands show what they found: a table at a terminal, tab-separated lines in a pipe, JSON where asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import typer
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
+    """A table at a terminal; elsewhere a line for each row with tabs between its cells, and no heading: what `cut` and
+    `awk` want."""
+    cells = [[text_of(cell) for cell in row] for row in rows]
+    if not is_terminal():
+        for row in cells:
+            typer.echo("\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in row))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    numeric = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
+    for name, is_numeric in zip(columns, numeric, strict=True):
+        table.add_column(name, justify="right" if is_numeric else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def show_json(value: Any) -> None:
+    """One JSON document, indented where a person looks at it."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2 if is_terminal() else None))
+
+
+def json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Mapping[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def note(text: str) -> None:
+    """A word for the person at the terminal, where it does not disturb what goes down the pipe."""
+    typer.echo(text, err=True)
+
+
+def silence_stdout() -> None:
+    """Nobody reads our output any more: what is still buffered must not fail when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def text_of(cell: Any) -> str:
+    match cell:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if cell else "no"
+        case list() | tuple():
+            return ",".join(map(text_of, cell))
+    return str(cell)
+
+
+def size_text(size_in_bytes: int) -> str:
+    """About how much that is, for people."""
+    amount = float(size_in_bytes)
+    for unit in _UNITS:
+        if amount < 1024 or unit == _UNITS[-1]:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError("the last unit takes everything")
+
+
+def _is_number(text: str) -> bool:
+    return text == "-" or text.replace(".", "", 1).removeprefix("-").split(" ")[0].isdecimal()

@@ -1,0 +1,159 @@
+"""`ottla produce`: lines in, records out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ottla.cli.output import note
+from ottla.cli.session import Bootstrap, CommandError, with_cluster
+
+if TYPE_CHECKING:
+    from ottla.cli.record_formats import NewRecord
+    from ottla.client.cluster import Cluster
+    from ottla.client.producer import Producer
+
+_PROGRESS_EVERY_S: Final = 1.0
+
+
+class Codec(StrEnum):
+    """What batches can be compressed with."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class Acks(StrEnum):
+    """Who must have a record before it counts as sent."""
+
+    ALL = "all"
+    LEADER = "1"
+    NONE = "0"
+
+
+_ACKS: Final = {Acks.ALL: -1, Acks.LEADER: 1, Acks.NONE: 0}
+
+
+def produce(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this file, not standard input."),
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-k", help="What stands between key and value on a line; none: no keys."),
+    ] = None,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record."),
+    ] = None,
+    line_headers: Annotated[
+        bool,
+        typer.Option("--headers", help="Each line begins with its own headers, name=value,… and a tab."),
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help='A JSON object a line, with "value" and perhaps "key", "headers", "partition", "timestamp".'
+        ),
+    ] = False,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-P", min=0, help="The partition; else it goes by the key.")
+    ] = None,
+    compression: Annotated[Codec, typer.Option("--compression", "-z", help="How batches are compressed.")] = Codec.NONE,
+    acks: Annotated[
+        Acks, typer.Option("--acks", help="Wait for all replicas in sync, for the leader alone, or for nobody.")
+    ] = Acks.ALL,
+    tombstones: Annotated[
+        bool, typer.Option("--null-if-empty", "-Z", help="An empty value is null: it deletes the key when compacted.")
+    ] = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Send lines as records to a topic. Ends with the input (Ctrl-D).
+
+    A topic that does not exist is made, if the broker is configured to.
+
+    [bold]Examples[/]
+
+    echo hello | ottla produce orders
+
+    echo "customer-7:3 apples" | ottla produce orders --key-separator :
+
+    ottla produce orders --file orders.jsonl --json --compression zstd
+    """
+    from ottla.cli.record_formats import LineError, parse_headers, read_json_line, read_plain_line
+
+    separator = None if key_separator is None else key_separator.encode()
+    try:
+        common = parse_headers(",".join(headers or []))
+    except LineError as error:
+        raise CommandError(f"--header: {error}") from None
+
+    def read(line: bytes) -> NewRecord:
+        record = read_json_line(line) if as_json else read_plain_line(line, separator, b"\t" if line_headers else None)
+        record.headers = (*common, *record.headers)
+        record.partition = partition if record.partition is None else record.partition
+        if tombstones and not record.value:
+            record.value = None
+        return record
+
+    async def work(cluster: Cluster) -> None:
+        from ottla.client.producer import Producer, ProducerOptions
+        from ottla.records.layout import Compression
+
+        options = ProducerOptions(acks=_ACKS[acks], compression=Compression[compression.name])
+        await cluster.topic(topic, create=True)
+        descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
+        try:
+            async with Producer(cluster, options) as producer:
+                await _send_lines(producer, topic, descriptor, read)
+        finally:
+            if file is not None:
+                os.close(descriptor)
+
+    if file is None and sys.stdin.isatty():
+        note(f"Type a record for {topic} and press Enter; Ctrl-D ends.")
+    with_cluster(context, bootstrap, work)
+
+
+async def _send_lines(producer: Producer, topic: str, descriptor: int, read: Callable[[bytes], NewRecord]) -> None:
+    from ottla.cli.input_lines import read_lines
+    from ottla.cli.record_formats import LineError
+
+    count = 0
+    begun_s = told_s = time.monotonic()
+    async for lines in read_lines(descriptor):
+        for line in lines:
+            try:
+                record = read(line)
+            except LineError as error:
+                await producer.flush()
+                raise CommandError(f"line {count + 1}: {error}; the {count} lines before it are sent") from None
+            await producer.send(
+                topic,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+            )
+            count += 1
+        now_s = time.monotonic()
+        if now_s - told_s >= _PROGRESS_EVERY_S and sys.stderr.isatty():
+            told_s = now_s
+            sys.stderr.write(f"\r{count:,} records, {count / (now_s - begun_s):,.0f}/s ")
+    await producer.flush()
+    if told_s > begun_s:
+        note(f"\r{count:,} records sent to {topic}.          ")

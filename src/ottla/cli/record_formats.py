@@ -1,0 +1,187 @@
+"""Records as lines of text: templates like kcat's, and JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.client.metadata import TopicPartition
+from ottla.records.record import Header, Record
+
+Formatter = Callable[[TopicPartition, Record], bytes]
+
+DEFAULT_TEMPLATE: Final = "%v\\n"
+
+_ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+_TOKEN = re.compile(r"%(?P<field>.)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)|(?P<text>[^%\\]+|[%\\])", re.DOTALL)
+
+
+def _number(value: int) -> bytes:
+    return b"%d" % value
+
+
+def _headers(headers: tuple[Header, ...]) -> bytes:
+    return b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in headers)
+
+
+_FIELDS: Final[dict[str, Formatter]] = {
+    "t": lambda place, _: place.topic.encode(),
+    "p": lambda place, _: _number(place.partition),
+    "o": lambda _, record: _number(record.offset),
+    "k": lambda _, record: record.key or b"",
+    "v": lambda _, record: record.value or b"",
+    "s": lambda _, record: record.value or b"",
+    "h": lambda _, record: _headers(record.headers),
+    "T": lambda _, record: _number(record.timestamp_ms),
+    "K": lambda _, record: _number(-1 if record.key is None else len(record.key)),
+    "S": lambda _, record: _number(-1 if record.value is None else len(record.value)),
+}
+FIELD_HELP: Final = (
+    "%k key, %v (or %s) value, %h headers, %t topic, %p partition, %o offset, %T timestamp in ms, "
+    "%K and %S length of key and value (-1: null), %% a percent sign; \\n, \\t, \\x1f as usual"
+)
+
+
+def template_formatter(template: str) -> Formatter:
+    """What fills the template with a record. It is read once, so a record costs little more than its bytes."""
+    parts = [_part(token, template) for token in _TOKEN.finditer(template)]
+    if len(parts) == 2 and parts[0] is _FIELDS["v"] and isinstance(parts[1], bytes):
+        end = parts[1]
+        return lambda _, record: (record.value or b"") + end
+    return lambda place, record: b"".join(part if isinstance(part, bytes) else part(place, record) for part in parts)
+
+
+def _part(token: re.Match[str], template: str) -> bytes | Formatter:
+    if (field := token["field"]) is not None:
+        if field == "%":
+            return b"%"
+        if field not in _FIELDS:
+            raise ValueError(f"%{field} in {template!r} stands for nothing; there are {FIELD_HELP}")
+        return _FIELDS[field]
+    if token["hex"] is not None:
+        return bytes.fromhex(token["hex"])
+    if (escape := token["escape"]) is not None:
+        return _ESCAPES.get(escape, f"\\{escape}").encode()
+    return token["text"].encode()
+
+
+def json_formatter(place: TopicPartition, record: Record) -> bytes:
+    """One JSON object a line, in the form that `ottla produce --json` takes."""
+    line: dict[str, Any] = {
+        "topic": place.topic,
+        "partition": place.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        **_json_bytes("key", record.key),
+        **_json_bytes("value", record.value),
+    }
+    if record.headers:
+        line["headers"] = [{"name": name, **_json_bytes("value", value)} for name, value in record.headers]
+    return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+
+
+def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Text as it is; what is no text, in base64 under another name."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+class LineError(ValueError):
+    """A line of input that is no record."""
+
+
+class NewRecord:
+    """A record to be produced, as a line of input describes it."""
+
+    __slots__ = ("headers", "key", "partition", "timestamp_ms", "value")
+
+    def __init__(
+        self,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: tuple[Header, ...] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> None:
+        self.value = value
+        self.key = key
+        self.headers = headers
+        self.partition = partition
+        self.timestamp_ms = timestamp_ms
+
+
+def read_plain_line(line: bytes, key_separator: bytes | None, header_separator: bytes | None) -> NewRecord:
+    """`headers<tab>key<separator>value`, as far as separators are given; headers are `name=value,…`."""
+    headers: tuple[Header, ...] = ()
+    if header_separator is not None:
+        given, found, line = line.partition(header_separator)
+        if not found:
+            raise LineError(f"there is no {header_separator.decode(errors='replace')!r} that ends its headers")
+        headers = parse_headers(given.decode("utf-8", "replace"))
+    if key_separator is None:
+        return NewRecord(line, None, headers)
+    key, found, value = line.partition(key_separator)
+    if not found:
+        raise LineError(f"there is no {key_separator.decode(errors='replace')!r} between key and value")
+    return NewRecord(value, key, headers)
+
+
+def parse_headers(text: str) -> tuple[Header, ...]:
+    """The headers in `name=value,…`."""
+    headers: list[Header] = []
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.partition("=")
+        if not equals or not name:
+            raise LineError(f"{part!r} is no header: write name=value")
+        headers.append((name, value.encode()))
+    return tuple(headers)
+
+
+def read_json_line(line: bytes) -> NewRecord:
+    """An object with `value`, and perhaps `key`, `headers`, `partition` and `timestamp`. What is neither text nor null
+    is taken as JSON; `value_base64` and `key_base64` hold bytes that are no text."""
+    try:
+        given = json.loads(line)
+    except ValueError as error:
+        raise LineError(f"it is no JSON: {error}") from None
+    if not isinstance(given, dict) or not given.keys() & {"value", "value_base64"}:
+        raise LineError('it is no object with a "value"')
+    headers = given.get("headers") or []
+    if isinstance(headers, dict):
+        headers = [{"name": name, "value": value} for name, value in headers.items()]
+    if not isinstance(headers, list) or not all(isinstance(one, dict) and "name" in one for one in headers):
+        raise LineError('its "headers" are neither an object nor a list of objects with "name" and "value"')
+    return NewRecord(
+        _bytes_of(given, "value"),
+        _bytes_of(given, "key"),
+        tuple((str(header["name"]), _bytes_of(header, "value")) for header in headers),
+        _whole_number(given, "partition"),
+        _whole_number(given, "timestamp"),
+    )
+
+
+def _bytes_of(given: dict[str, Any], name: str) -> bytes | None:
+    encoded = given.get(f"{name}_base64")
+    if encoded is not None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (ValueError, TypeError):
+            raise LineError(f'its "{name}_base64" is no base64') from None
+    value = given.get(name)
+    if value is None:
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value, ensure_ascii=False).encode()
+
+
+def _whole_number(given: dict[str, Any], name: str) -> int | None:
+    value = given.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise LineError(f'its "{name}" is {value!r}, not a whole number')

@@ -1,0 +1,55 @@
+"""Points in time as people write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_UNIT_SECONDS: Final = {
+    "ms": 0.001,
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+    "w": 604800,
+    "week": 604800,
+}
+_AGO = re.compile(r"(?:(?P<amount>\d+(?:\.\d+)?)|an?)\s*(?P<unit>[a-z]+?)(?:\s+ago)?")
+_MILLISECONDS = re.compile(r"\d{11,14}")
+
+
+def parse_time(text: str, now: datetime | None = None) -> datetime:
+    """The time that `10 minutes ago`, `1h`, `yesterday`, `2026-03-01 12:30`, an ISO time or milliseconds since 1970
+    stand for. Without a time zone it is that of this machine."""
+    now = now or datetime.now(UTC)
+    words = " ".join(text.strip().lower().split())
+    if words == "now":
+        return now
+    if words in ("today", "yesterday"):
+        midnight = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
+        return midnight - timedelta(days=words == "yesterday")
+    if _MILLISECONDS.fullmatch(words):
+        return datetime.fromtimestamp(int(words) / 1000, UTC)
+    if found := _AGO.fullmatch(words):
+        unit = found["unit"]
+        seconds = _UNIT_SECONDS.get(unit) or _UNIT_SECONDS.get(unit.removesuffix("s"))
+        if seconds is not None:
+            return now - timedelta(seconds=float(found["amount"] or 1) * seconds)
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no time: write '10 minutes ago', '2h', 'yesterday' or '2026-03-01T12:30'"
+        ) from None
+
+
+def milliseconds(time: datetime) -> int:
+    """Since 1970, and never before it."""
+    return max(0, int(time.timestamp() * 1000))
