@@ -83,7 +83,7 @@ class Broker:
         self.producer_ids: ProducerIds
         self.ready: ReadyInfo
         self._server: Server
-        self._dispatcher: Dispatcher
+        self.dispatcher: Dispatcher
         self._upkeep: Upkeep
         self._metrics: MetricsServer | None = None
 
@@ -156,7 +156,7 @@ class Broker:
             self.request_stats.connections,
             lambda address, what: complaints.warning(address, "%s", what),
         )
-        self._dispatcher = dispatcher
+        self.dispatcher = dispatcher
         return server
 
     def _listen(self) -> tuple[Listener, ...]:
@@ -254,7 +254,7 @@ class Broker:
         self.replicas.fetches.close()
         self.replicas.produces.close()
         await self._drain()
-        await self._dispatcher.close()
+        await self.dispatcher.close()
         await self.controller.close()
         self._server.close()
         await self._upkeep.stop()

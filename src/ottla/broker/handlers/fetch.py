@@ -155,9 +155,8 @@ class Reading:
         partition = self.partition_of(fetched)
         if partition is None:
             return self._missing(fetched)
-        by_id = fetched.topic_id != ZERO_UUID
-        if by_id and partition.topic_id != fetched.topic_id:
-            return _refused(fetched, ErrorCode.INCONSISTENT_TOPIC_ID)
+        if fetched.topic_id not in (partition.topic_id, ZERO_UUID):
+            return self._missing(fetched)
         error = partition.check_leader(fetched.current_leader_epoch)
         if error:
             answer = _refused(fetched, error)
@@ -199,9 +198,9 @@ class Reading:
         return answer
 
     def _missing(self, fetched: FetchedPartition) -> FetchPartitionResponse:
-        by_id = self.version >= TOPIC_IDS_SINCE
-        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not fetched.topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _refused(fetched, unknown)
+        if self.version >= TOPIC_IDS_SINCE and self.broker.metadata.name_of(fetched.topic_id) is None:
+            return _refused(fetched, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _refused(fetched, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def response(self, answers: list[tuple[Key, FetchedPartition, FetchPartitionResponse]]) -> FetchResponse:
         """What the client is told: everything, or in a session what is new to it."""

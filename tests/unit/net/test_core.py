@@ -1,0 +1,129 @@
+"""A connection without I/O: bytes in any pieces become the same frames; answers leave in the order of requests."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.net.core import SMALL_FRAME, Answers, InBuffer, RefusedFrameError
+from ottla.net.limits import MemoryBudget
+
+MAX_BYTES = 4 * SMALL_FRAME
+
+
+def framed(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big") + body
+
+
+def feed(buffer: InBuffer, data: bytes, piece_sizes: list[int]) -> list[bytes]:
+    """Receives the data in pieces of those sizes, over and over, as a socket would: never more than fits the target."""
+    frames, at, turn = [], 0, 0
+    while at < len(data):
+        target = buffer.target()
+        count = min(piece_sizes[turn % len(piece_sizes)], len(target), len(data) - at)
+        target[:count] = data[at : at + count]
+        frames += [bytes(frame) for frame in buffer.frames(count)]
+        at += count
+        turn += 1
+    return frames
+
+
+def new_buffer(scratch_bytes: int = 1024, budget: MemoryBudget | None = None) -> InBuffer:
+    return InBuffer(memoryview(bytearray(scratch_bytes)), MAX_BYTES, budget or MemoryBudget(1 << 30))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.integers(0, 3000) | st.sampled_from([0, 1, SMALL_FRAME - 4, SMALL_FRAME, MAX_BYTES]), max_size=8),
+    pieces=st.lists(st.integers(1, 2000) | st.sampled_from([1, 4, 5, 65536, 200_000]), min_size=1, max_size=5),
+    seed=st.integers(0, 2**32),
+)
+def test_frames_do_not_depend_on_how_bytes_arrive(sizes: list[int], pieces: list[int], seed: int) -> None:
+    if sum(sizes) > 10_000:
+        pieces = [max(piece, 1000) for piece in pieces]
+    bodies = [random.Random(seed + number).randbytes(size) for number, size in enumerate(sizes)]
+    buffer = new_buffer()
+    assert feed(buffer, b"".join(map(framed, bodies)), pieces) == bodies
+    assert buffer.is_empty
+
+
+@pytest.mark.parametrize("size", [MAX_BYTES + 1, 2**31 - 1, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("piece", [1, 2, 4, 100])
+def test_a_size_beyond_the_limit_is_refused_before_anything_is_awaited(size: int, piece: int) -> None:
+    buffer = new_buffer()
+    with pytest.raises(RefusedFrameError, match=r"socket\.request\.max\.bytes is"):
+        feed(buffer, size.to_bytes(4, "big") + b"xx", [piece])
+
+
+def test_a_refusal_tells_how_the_bytes_began() -> None:
+    with pytest.raises(RefusedFrameError) as refused:
+        feed(new_buffer(), b"GET / HTTP/1.1\r\n\r\n", [100])
+    assert refused.value.seen == b"GET / HTTP/1.1\r\n"
+
+
+def test_a_large_frame_waits_for_memory_and_goes_on_where_it_was() -> None:
+    budget = MemoryBudget(SMALL_FRAME * 3)
+    first, second = new_buffer(budget=budget), new_buffer(budget=budget)
+    body = random.Random(1).randbytes(2 * SMALL_FRAME)
+    data = framed(body)
+    assert feed(first, data[:100], [100]) == []
+    assert feed(second, data[:100], [100]) == []
+    assert not first.is_waiting
+    assert second.is_waiting
+    assert not second.retry()
+    assert feed(first, data[100:], [1000]) == [body]
+    first.release()
+    assert second.retry()
+    assert feed(second, data[100:], [1000]) == [body]
+    second.release()
+    assert budget.used == 0
+
+
+def test_a_frame_beyond_the_budget_is_received_when_it_is_alone() -> None:
+    buffer = new_buffer(budget=MemoryBudget(10))
+    body = bytes(SMALL_FRAME + 1)
+    assert feed(buffer, framed(body), [5000]) == [body]
+
+
+def test_large_frames_of_one_size_are_received_in_the_same_memory() -> None:
+    budget = MemoryBudget(1 << 30)
+    buffer = new_buffer(budget=budget)
+    body = bytes(SMALL_FRAME * 2)
+    feed(buffer, framed(body), [5000])
+    used = budget.used
+    target = buffer.target()
+    assert len(target) == len(body) + 4
+    assert feed(buffer, framed(body) * 3, [50_000]) == [body] * 3
+    assert budget.used == used
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_answers_leave_in_the_order_of_their_requests(data: st.DataObject) -> None:
+    """Whatever is ready at once, later, or never answered at all."""
+    kinds = data.draw(st.lists(st.sampled_from(["now", "later", "silent"]), max_size=20))
+    answers = Answers()
+    waiting = []
+    for number, kind in enumerate(kinds):
+        if kind == "now":
+            answers.add([number])
+        else:
+            waiting.append((answers.reserve(), [number] if kind == "later" else []))
+    for slot, chunks in data.draw(st.permutations(waiting)):
+        answers.fill(slot, chunks)
+        ready = list(answers.ready)
+        assert ready == sorted(ready)
+    assert list(answers.ready) == [number for number, kind in enumerate(kinds) if kind != "silent"]
+    assert len(answers) == 0
+
+
+def test_an_answer_waits_for_the_one_before_it() -> None:
+    answers = Answers()
+    slot = answers.reserve()
+    answers.add(["second"])
+    assert not answers.ready
+    assert answers.fill(slot, ["first"])
+    assert list(answers.ready) == ["first", "second"]

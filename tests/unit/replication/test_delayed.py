@@ -1,0 +1,130 @@
+"""Operations that wait: woken by what they wait for, ended by their time, and never both."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.replication.delayed import DelayedOperation, Purgatory
+
+WAIT_S = 20.0
+
+
+class Countdown(DelayedOperation[str]):
+    """Is ready when it was told of changes so many times."""
+
+    def __init__(self, changes: int) -> None:
+        super().__init__()
+        self.left = changes
+        self.seen: list[str] = []
+        self.completed = 0
+        self.ended = asyncio.Event()
+
+    def is_ready(self, key: str) -> bool:
+        self.seen.append(key)
+        self.left -= 1
+        return self.left <= 0
+
+    def complete(self) -> None:
+        self.completed += 1
+        self.ended.set()
+
+
+async def turn() -> None:
+    """Lets the loop do what was put off until it is free."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def new_purgatory() -> Purgatory[str]:
+    return Purgatory("test", asyncio.get_running_loop())
+
+
+def test_an_operation_ends_with_the_change_it_waits_for() -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        operation = Countdown(2)
+        purgatory.wait(operation, ["a", "b"], WAIT_S)
+        purgatory.changed("a")
+        await turn()
+        assert (operation.completed, len(purgatory)) == (0, 1)
+        purgatory.changed("b")
+        await turn()
+        assert operation.seen == ["a", "b"]
+        assert (operation.completed, len(purgatory), purgatory.expired_count) == (1, 0, 0)
+        purgatory.changed("a")
+        await turn()
+        assert operation.seen == ["a", "b"]
+
+    asyncio.run(work())
+
+
+def test_changes_of_one_moment_are_looked_at_once() -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        operation = Countdown(3)
+        purgatory.wait(operation, ["a"], WAIT_S)
+        for _ in range(10):
+            purgatory.changed("a")
+        await turn()
+        assert operation.seen == ["a"]
+        purgatory.close()
+
+    asyncio.run(work())
+
+
+def test_an_operation_ends_with_its_time() -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        operation = Countdown(1)
+        purgatory.wait(operation, ["a"], 0.001)
+        await asyncio.wait_for(operation.ended.wait(), WAIT_S)
+        assert (operation.completed, len(purgatory), purgatory.expired_count) == (1, 0, 1)
+        purgatory.changed("a")
+        await turn()
+        assert operation.completed == 1
+
+    asyncio.run(work())
+
+
+def test_other_keys_wake_nobody() -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        operation = Countdown(1)
+        purgatory.wait(operation, ["a"], WAIT_S)
+        purgatory.changed("b")
+        await turn()
+        assert operation.seen == []
+        purgatory.cancel(operation)
+        assert (operation.completed, len(purgatory)) == (0, 0)
+
+    asyncio.run(work())
+
+
+def test_one_that_fails_to_look_is_completed_and_the_others_are_looked_at() -> None:
+    class Failing(Countdown):
+        def is_ready(self, key: str) -> bool:
+            raise RuntimeError(key)
+
+    async def work() -> None:
+        purgatory = new_purgatory()
+        failing, fine = Failing(1), Countdown(1)
+        purgatory.wait(failing, ["a"], WAIT_S)
+        purgatory.wait(fine, ["a"], WAIT_S)
+        purgatory.changed("a")
+        await turn()
+        assert (failing.completed, fine.completed) == (1, 1)
+
+    asyncio.run(work())
+
+
+def test_closing_ends_everything_that_waits_once() -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        operations = [Countdown(1) for _ in range(5)]
+        for operation in operations:
+            purgatory.wait(operation, ["a", "b"], WAIT_S)
+        purgatory.close()
+        assert [operation.completed for operation in operations] == [1] * 5
+        assert len(purgatory) == 0
+
+    asyncio.run(work())
