@@ -60,11 +60,12 @@ class ReplicaMove:
         if self._cut_at < copy.next_offset:
             copy.truncate_to(self._cut_at)
         self._cut_at = _NEVER
-        if copy.next_offset < source.log_start_offset:  # deleted before it was copied
-            copy.truncate_fully_and_start_at(self._first_offset())
+        if copy.next_offset < source.log_start_offset and copy.next_offset < (first := self._first_offset()):
+            copy.truncate_fully_and_start_at(first)  # what is between was deleted before it was copied
         if copy.next_offset >= source.next_offset:
             return None
-        found = self._read(copy.next_offset, min(_PIECE_BYTES, source.config.segment_bytes))
+        start = max(copy.next_offset, source.log_start_offset)
+        found = self._read(start, min(_PIECE_BYTES, source.config.segment_bytes))
         if found is None:  # compaction left nothing up to the end, which is kept nevertheless
             copy.roll(source.next_offset)
             copy.next_offset = source.next_offset
