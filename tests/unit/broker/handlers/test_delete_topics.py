@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+
+from brokers.lone_broker import LoneBroker, on_tree
+from brokers.small_broker import context
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import Uuid
+from ottla.broker.handlers.delete_topics import delete_topics
+from ottla.wire.codec import encode
+from ottla.wire.messages.delete_topics import DeletableTopic, DeletedTopic, DeleteTopicsRequest
+
+NOBODYS_ID = Uuid(b"2" * 16)
+
+
+async def ask(broker: LoneBroker, *topics: DeletableTopic | str, version: int = 6) -> list[DeletedTopic]:
+    by_name = [topic for topic in topics if isinstance(topic, str)]
+    request = DeleteTopicsRequest(
+        topics=[topic for topic in topics if isinstance(topic, DeletableTopic)], topic_names=by_name
+    )
+    response = await delete_topics(broker, request, context(version))  # type: ignore[arg-type]
+    encode(response, version)
+    return response.responses
+
+
+@pytest.mark.parametrize("version", range(6))
+@on_tree
+async def test_by_name(broker: LoneBroker, version: int) -> None:
+    await broker.create("events")
+    await broker.create("kept")
+    deleted, unknown = await ask(broker, "events", "other", version=version)
+    assert (deleted.name, deleted.error_code, deleted.error_message) == ("events", ErrorCode.NONE, None)
+    assert (unknown.name, unknown.error_code) == ("other", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert unknown.error_message == "There is no topic 'other'."
+    assert list(broker.controller.topics) == ["kept"]
+    assert [topic.name for topic in broker.removed] == ["events"]
+
+
+@on_tree
+async def test_by_name_or_id(broker: LoneBroker) -> None:
+    topic = await broker.create("by-id")
+    await broker.create("by-name")
+    answers = await ask(
+        broker,
+        DeletableTopic(topic_id=topic.topic_id),
+        DeletableTopic(name="by-name"),
+        DeletableTopic(topic_id=NOBODYS_ID),
+    )
+    assert [(answer.name, answer.topic_id != NOBODYS_ID, answer.error_code) for answer in answers] == [
+        ("by-id", True, ErrorCode.NONE),
+        ("by-name", True, ErrorCode.NONE),
+        (None, False, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+    assert answers[0].topic_id == topic.topic_id
+    assert broker.controller.topics == {}
+
+
+@on_tree
+async def test_name_and_id_together_are_refused(broker: LoneBroker) -> None:
+    topic = await broker.create("events")
+    both, neither = await ask(broker, DeletableTopic(name="events", topic_id=topic.topic_id), DeletableTopic())
+    assert both.error_code == neither.error_code == ErrorCode.INVALID_REQUEST
+    assert "both" in (both.error_message or "")
+    assert "neither" in (neither.error_message or "")
+    assert list(broker.controller.topics) == ["events"]
+
+
+@on_tree
+async def test_one_that_is_named_twice_is_deleted_once(broker: LoneBroker) -> None:
+    """As Kafka in ZooKeeper mode answers."""
+    topic = await broker.create("events")
+    answers = await ask(broker, DeletableTopic(name="events"), DeletableTopic(name="events"))
+    assert [answer.error_code for answer in answers] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert broker.removed == [topic]
+
+
+@pytest.mark.parametrize(("version", "code"), [(2, "INVALID_REQUEST"), (3, "TOPIC_DELETION_DISABLED")])
+@on_tree(delete_topic_enable="false")
+async def test_deletion_can_be_switched_off(broker: LoneBroker, version: int, code: str) -> None:
+    await broker.create("events")
+    (refusal,) = await ask(broker, "events", version=version)
+    assert refusal.error_code == ErrorCode[code]
+    assert list(broker.controller.topics) == ["events"]
