@@ -58,8 +58,9 @@ def check_path(path: str) -> None:
 
 def check_operation(operation: Operation) -> None:
     """The same for what is to be written; the digits of a sequential node may be its whole name."""
-    check_path(f"{operation.path}0" if isinstance(operation, Create) and operation.sequential else operation.path)
-    if operation.path == ROOT and isinstance(operation, Create | Delete):
+    path = f"{operation.path}0" if isinstance(operation, Create) and operation.sequential else operation.path
+    check_path(path)
+    if path == ROOT and isinstance(operation, Create | Delete):
         raise ValueError("the root is always there: it can be neither made nor deleted")
 
 

@@ -215,6 +215,16 @@ def test_nothing_to_do_is_no_write(place: Path) -> None:
     with_tree(place, use)
 
 
+def test_a_number_may_be_a_whole_name(place: Path) -> None:
+    async def use(tree: LocalTree) -> None:
+        await tree.create("/q")
+        assert await tree.create("/q/", sequential=True) == "/q/0000000000"
+        assert await tree.create("/", sequential=True) == "/0000000001"
+        assert await tree.children("/") == ["0000000001", "q"]
+
+    with_tree(place, use)
+
+
 @pytest.mark.parametrize("action", ["create", "delete", "delete_tree"])
 def test_the_root_stays(place: Path, action: str) -> None:
     async def use(tree: LocalTree) -> None:
