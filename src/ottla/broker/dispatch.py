@@ -19,7 +19,7 @@ from ottla.broker.handlers import handlers
 from ottla.broker.request_stats import ApiStats, RequestStats
 from ottla.net.core import Chunk, Slot
 from ottla.net.socket_connection import SocketConnection
-from ottla.wire.codec import decode, decode_from, encode_parts, join_parts
+from ottla.wire.codec import decode_from, encode_parts, join_parts
 from ottla.wire.errors import InvalidValueError, ProtocolError, UnknownApiError, UnsupportedVersionError
 from ottla.wire.framing import SIZE_BYTES, api_of, peek_route
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -90,7 +90,8 @@ class Dispatcher:
                 else:
                     end += 1
             context = self._context(connection, route, bytes(frame[8 : 10 + id_size if id_size > 0 else 10]))
-            request = decode(route.entry.request, version, frame[end:])
+            # Bytes behind the last field are passed over, as Kafka does: librdkafka sends some in Metadata v13.
+            request = decode_from(route.entry.request, version, frame[end:])[0]
         except (ProtocolError, struct.error, IndexError, UnicodeDecodeError) as error:
             self._not_read(connection, frame, error)
             return

@@ -39,13 +39,16 @@ def new_buffer(scratch_bytes: int = 1024, budget: MemoryBudget | None = None) ->
 @given(
     sizes=st.lists(st.integers(0, 3000) | st.sampled_from([0, 1, SMALL_FRAME - 4, SMALL_FRAME, MAX_BYTES]), max_size=8),
     pieces=st.lists(st.integers(1, 2000) | st.sampled_from([1, 4, 5, 65536, 200_000]), min_size=1, max_size=5),
+    scratch_bytes=st.sampled_from([16, 1024, 1 << 20]),
     seed=st.integers(0, 2**32),
 )
-def test_frames_do_not_depend_on_how_bytes_arrive(sizes: list[int], pieces: list[int], seed: int) -> None:
+def test_frames_do_not_depend_on_how_bytes_arrive(
+    sizes: list[int], pieces: list[int], scratch_bytes: int, seed: int
+) -> None:
     if sum(sizes) > 10_000:
         pieces = [max(piece, 1000) for piece in pieces]
     bodies = [random.Random(seed + number).randbytes(size) for number, size in enumerate(sizes)]
-    buffer = new_buffer()
+    buffer = new_buffer(scratch_bytes)
     assert feed(buffer, b"".join(map(framed, bodies)), pieces) == bodies
     assert buffer.is_empty
 
