@@ -41,6 +41,7 @@ _FIRST_VERSION_OF: Final = {
     _LATEST_TIERED: 9,
     _EARLIEST_PENDING_UPLOAD: 11,
 }
+_FIRST_VERSION_WITH_EPOCHS: Final = 4
 
 _CONSUMER: Final = -1
 _DEBUGGER: Final = -2
@@ -89,9 +90,10 @@ def _answer(
         if is_consumer:
             end = log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
         timestamp, offset, epoch = _place(partition, log, asked.timestamp, end)
-    return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
-    )
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=timestamp, offset=offset)
+    if version >= _FIRST_VERSION_WITH_EPOCHS:
+        answer.leader_epoch = epoch
+    return answer
 
 
 def _readable(

@@ -87,6 +87,12 @@ def test_the_ends_and_epochs_of_a_log_that_begins_late(broker: SmallBroker) -> N
     assert place(ask(broker, LATEST)) == (-1, 8, 3)
 
 
+def test_versions_before_epochs_carry_none(broker: SmallBroker) -> None:
+    log_of(broker, leader_epoch=7)
+    assert place(ask(broker, LATEST, version=3)) == (-1, 0, -1)
+    assert place(ask(broker, LATEST, version=4)) == (-1, 0, 7)
+
+
 def test_no_epoch_is_told_for_a_beginning_that_is_older_than_all_known_epochs(broker: SmallBroker) -> None:
     (partition,) = broker.topic(leader_epoch=3)
     partition.append(batch(2), all_replicas=True)
