@@ -164,13 +164,17 @@ class Controller:
 
     def _new_topic(self, wanted: NewTopic, keys: Mapping[str, str], left_over: frozenset[str], room: int) -> TopicState:
         self._check_name(wanted.name, keys, left_over)
-        partitions = tuple(self._new_partition(replicas) for replicas in self._assigned(wanted, room))
+        partitions = self._new_partitions(self._assigned(wanted, room))
         self._check_configs(wanted.configs)
         return TopicState(wanted.name, random_uuid(), partitions, dict(wanted.configs))
 
-    def _new_partition(self, replicas: assignment.Replicas) -> PartitionState:
-        partition = unelected(replicas)
-        return elect_first(partition, self._brokers, self.epoch) or partition
+    def _new_partitions(self, assigned: Sequence[assignment.Replicas]) -> tuple[PartitionState, ...]:
+        """Those that are alike are one object: there may be ten thousands."""
+        states = {}
+        for replicas in set(assigned):
+            partition = unelected(replicas)
+            states[replicas] = elect_first(partition, self._brokers, self.epoch) or partition
+        return tuple(states[replicas] for replicas in assigned)
 
     def _check_name(self, name: str, keys: Mapping[str, str], left_over: frozenset[str]) -> None:
         if fault := fault_of_name(name):
@@ -247,7 +251,7 @@ class Controller:
 
     def _added(
         self, topic: TopicState, new_total: int, assignments: Sequence[Sequence[int]] | None
-    ) -> list[PartitionState]:
+    ) -> tuple[PartitionState, ...]:
         old_total = len(topic.partitions)
         if any(partition.adding_replicas or partition.removing_replicas for partition in topic.partitions):
             reason = f"Partitions of topic '{topic.name}' are being moved; try again when that is done."
@@ -268,7 +272,7 @@ class Controller:
                 assignment.checked(index, given, self._brokers, factor)
                 for index, given in enumerate(assignments, start=old_total)
             ]
-        return [self._new_partition(assigned) for assigned in replicas]
+        return self._new_partitions(replicas)
 
     @change
     async def elect_leaders(

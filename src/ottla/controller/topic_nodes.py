@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from ottla.base.coordination import Coordination, Create, Node, NodeExistsError, NoNodeError, Operation, SetData
@@ -71,11 +72,12 @@ class TopicNodes:
             for index in range(len(assignment.partitions))
         ]
         states = iter(zip(state_paths, await self._tree.get_many(state_paths), strict=True))
+        read = _PartitionReader()
         return [
             TopicState(
                 name,
                 ZERO_UUID if assignment.topic_id is None else assignment.topic_id,
-                tuple(_partition(replicas, *next(states)) for replicas in assignment.partitions.values()),
+                tuple(read(replicas, *next(states)) for replicas in assignment.partitions.values()),
                 config,
             )
             for name, assignment, config in found
@@ -170,22 +172,31 @@ def _configs(name: str, node: Node | None) -> dict[str, str]:
     return {} if node is None else decode_config(_config(name), node.data)
 
 
-def _partition(assigned: ReplicaAssignment, path: str, node: Node | None) -> PartitionState:
-    if node is None:
-        return replace(
-            unelected(assigned.replicas), adding_replicas=assigned.adding, removing_replicas=assigned.removing
-        )
-    leader = PartitionLeader.decode(path, node.data)
-    return PartitionState(
-        assigned.replicas,
-        leader.leader,
-        leader.leader_epoch,
-        leader.isr,
-        leader.controller_epoch,
-        node.version,
-        assigned.adding,
-        assigned.removing,
-    )
+class _PartitionReader:
+    """Reads states, and those that are alike only once: most are, and there may be ten thousands."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[ReplicaAssignment, bytes, int], PartitionState] = {}
+
+    def __call__(self, assigned: ReplicaAssignment, path: str, node: Node | None) -> PartitionState:
+        if node is None:
+            new = unelected(assigned.replicas)
+            return replace(new, adding_replicas=assigned.adding, removing_replicas=assigned.removing)
+        key = assigned, node.data, node.version
+        partition = self._read.get(key)
+        if partition is None:
+            leader = PartitionLeader.decode(path, node.data)
+            partition = self._read[key] = PartitionState(
+                assigned.replicas,
+                leader.leader,
+                leader.leader_epoch,
+                leader.isr,
+                leader.controller_epoch,
+                node.version,
+                assigned.adding,
+                assigned.removing,
+            )
+        return partition
 
 
 def _new_partitions(topic: TopicState, indexes: Iterable[int]) -> Iterator[Operation]:
@@ -206,5 +217,6 @@ def _encode(topic: TopicState) -> bytes:
     return _assigned(topic).encode()
 
 
+@lru_cache(maxsize=64)  # new partitions are alike
 def _encode_leader(partition: PartitionState) -> bytes:
     return PartitionLeader(partition.leader, partition.leader_epoch, partition.isr, partition.controller_epoch).encode()
