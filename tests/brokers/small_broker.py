@@ -34,7 +34,7 @@ class SmallBroker:
     replicas: Replicas
     metadata: MetadataCache = field(default_factory=lambda: MetadataCache("cluster", BROKER_ID))
     broker_id: int = BROKER_ID
-    producer_ids: Any = None
+    replica_moves: Any = None
 
     def topic(
         self, name: str = "topic", partitions: int = 1, config: LogConfig | None = None, *, leader_epoch: int = 0

@@ -27,6 +27,7 @@ from ottla.broker.listeners import Listener
 from ottla.broker.logging_setup import ThrottledLog
 from ottla.broker.metadata_cache import BrokerEndpoint, MetadataCache
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.request_stats import RequestStats
 from ottla.broker.upkeep import Upkeep
 from ottla.controller.controller import Controller
@@ -81,6 +82,7 @@ class Broker:
         self.replicas: Replicas
         self.controller: Controller
         self.producer_ids: ProducerIds
+        self.replica_moves: ReplicaMoves
         self.ready: ReadyInfo
         self._server: Server
         self.dispatcher: Dispatcher
@@ -126,6 +128,7 @@ class Broker:
         self.request_stats.purgatories["fetch"] = lambda: len(self.replicas.fetches)
         self.request_stats.purgatories["produce"] = lambda: len(self.replicas.produces)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
+        self.replica_moves = ReplicaMoves(self.directories, self.replicas)
         self.configs.on_topic_change = self._topic_config_changed
         self.configs.on_broker_change = self._broker_config_changed
         await register(coordination, self.broker_id, listeners, config.rack)
@@ -259,6 +262,7 @@ class Broker:
         self._server.close()
         await self._upkeep.stop()
         await self.producer_ids.close()
+        await self.replica_moves.close()
         if self._metrics is not None:
             self._metrics.close()
         self.replicas.close()

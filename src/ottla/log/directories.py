@@ -280,6 +280,14 @@ class LogDirectories:
         move = self.moves[partition] = ReplicaMove(log, target.path / _marked_folder(partition, unique, "future"))
         return move
 
+    def is_moving(self, move: ReplicaMove) -> bool:
+        """Whether it makes sense to go on: it was not given up, and neither place has failed."""
+        present = self.moves.get(move.partition) is move and self.get(move.partition) is move.source
+        return present and self._target_of(move).failure is None
+
+    def _target_of(self, move: ReplicaMove) -> LogDirectory:
+        return next(each for each in self.directories if each.path == move.target_path)
+
     def finish_move(self, move: ReplicaMove, unique: Uuid) -> PartitionLog:
         """The copy takes the replica's place, with all that was appended up to this moment. Where that fails (`OSError`
         of the target, or an error that says it is offline) the old one stays.
@@ -287,9 +295,8 @@ class LogDirectories:
         The new folder gets its name before the old one loses it: between the two, `open` finds both and keeps one.
         """
         partition, copy = move.partition, move.copy_log
-        source = self.directory_of(partition)
-        target = next(each for each in self.directories if each.path == move.target_path)
-        if self.moves.get(partition) is not move or source is None or source.logs[partition] is not move.source:
+        source, target = self.directory_of(partition), self._target_of(move)
+        if source is None or not self.is_moving(move):
             raise ValueError(f"{partition}: its move to {target.path} was given up")
         move.catch_up()
         with self.guard(target):
@@ -308,7 +315,7 @@ class LogDirectories:
         """Removes the copy."""
         if self.moves.get(move.partition) is move:
             del self.moves[move.partition]
-        target = next(each for each in self.directories if each.path == move.target_path)
+        target = self._target_of(move)
         if target.failure is None:
             with self._guarded(target):
                 abandon(move.copy_log)

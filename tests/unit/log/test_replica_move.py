@@ -257,7 +257,7 @@ def test_a_change_of_config_meanwhile(directories: LogDirectories) -> None:
 
 
 def test_what_was_attached_to_the_log_is_attached_to_the_new_one(directories: LogDirectories) -> None:
-    rolled = []
+    rolled: list[PartitionLog] = []
     log = filled(directories)
     log.on_roll = rolled.append
     new = moved(directories)
@@ -305,6 +305,17 @@ def test_nothing_moves_while_a_directory_is_offline(directories: LogDirectories)
     directories.take_offline(directories.directories[1], "gone")
     with pytest.raises(LogDirectoryError, match="offline"):
         directories.begin_move(NAME, directories.directories[0], ONE)
+
+
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_move_between_places_of_which_one_failed_is_over(directories: LogDirectories, failed: int) -> None:
+    filled(directories)
+    move = begun(directories)
+    assert directories.is_moving(move)
+    directories.take_offline(directories.directories[failed], "gone")
+    assert not directories.is_moving(move)
+    with pytest.raises(ValueError, match="given up"):
+        directories.finish_move(move, TWO)
 
 
 # Failures and crashes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.replica_moves import moving_to
 from ottla.log.directories import LogDirectories, LogDirectory
 from ottla.log.names import TopicPartition
 from ottla.wire.messages.describe_log_dirs import (
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(broker: Broker, request: DescribeLogDirsRequest, _: RequestContext) -> DescribeLogDirsResponse:
-    """Every directory, with those of the partitions asked for that it has."""
+    """Every directory, with those of the partitions asked for that it has. Only what is on its way there lags: a
+    replica's own high watermark is never beyond its end."""
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -47,15 +49,16 @@ def _describe(
         directories.take_offline(directory, str(error))
         return offline
     topics: dict[str, list[DescribeLogDirsPartitionResponse]] = {}
-    for partition, log in directory.logs.items():
-        if wanted is None or partition in wanted:
-            # The leader's copy is never behind; a follower is where its high watermark is beyond its end.
+    for (topic, index), log in directory.logs.items():
+        if wanted is None or (topic, index) in wanted:
+            answer = DescribeLogDirsPartitionResponse(partition_index=index, partition_size=log.size)
+            topics.setdefault(topic, []).append(answer)
+    for (topic, index), move in moving_to(directories, directory).items():
+        if wanted is None or (topic, index) in wanted:
             answer = DescribeLogDirsPartitionResponse(
-                partition_index=partition.partition,
-                partition_size=log.size,
-                offset_lag=max(log.high_watermark - log.next_offset, 0),
+                partition_index=index, partition_size=move.copy_log.size, offset_lag=move.lag, is_future_key=True
             )
-            topics.setdefault(partition.topic, []).append(answer)
+            topics.setdefault(topic, []).append(answer)
     return DescribedLogDir(
         log_dir=path,
         topics=[DescribeLogDirsTopicResponse(name=name, partitions=answers) for name, answers in topics.items()],

@@ -1,0 +1,73 @@
+"""AlterReplicaLogDirs: replicas of this broker lie in other log directories of it from now on (KIP-113).
+
+The answer says that a move has begun; DescribeLogDirs tells how far it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import BrokerError, RequestContext
+from ottla.broker.handlers import handles
+from ottla.log.directories import LogDirectory
+from ottla.log.errors import LogError
+from ottla.log.names import TopicPartition
+from ottla.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsPartitionResponse,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_logger = logging.getLogger(__name__)
+
+
+@handles(AlterReplicaLogDirsRequest)
+async def alter_replica_log_dirs(
+    broker: Broker, request: AlterReplicaLogDirsRequest, _: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    """Each replica for itself. Of two places for one the last counts, as in Kafka."""
+    places = {
+        TopicPartition(topic.name, index): target.path
+        for target in request.dirs
+        for topic in target.topics
+        for index in topic.partitions
+    }
+    topics: dict[str, list[AlterReplicaLogDirsPartitionResponse]] = {}
+    for name, path in places.items():
+        code = ErrorCode.NONE
+        try:
+            _move(broker, name, path)
+        except (BrokerError, LogError) as error:
+            _logger.warning("%s is not moved to %s: %s", name, path, error)
+            code = error.code
+        answer = AlterReplicaLogDirsPartitionResponse(partition_index=name.partition, error_code=code)
+        topics.setdefault(name.topic, []).append(answer)
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirsTopicResponse(topic_name=topic, partitions=answers) for topic, answers in topics.items()
+        ]
+    )
+
+
+def _move(broker: Broker, name: TopicPartition, path: str) -> None:
+    target = _directory(broker, path)
+    if target is None:
+        raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND, "the broker has no such log directory; log.dirs names them")
+    partition = broker.replicas.get(*name)
+    if partition is None:
+        raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE, "the partition has no replica on this broker")
+    if target.failure is not None or partition.log is None:
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory it lies in or shall go to is offline")
+    broker.replica_moves.start(partition, target)
+
+
+def _directory(broker: Broker, path: str) -> LogDirectory | None:
+    wanted = Path(path).absolute()
+    return next((each for each in broker.directories.directories if each.path.absolute() == wanted), None)
