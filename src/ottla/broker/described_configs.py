@@ -87,7 +87,6 @@ def _described(
         name=key.name,
         value=_text(key, value),
         read_only=read_only,
-        is_default=source == Source.DEFAULT,
         config_source=source,
         is_sensitive=key.is_sensitive,
         synonyms=synonyms,

@@ -9,6 +9,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.config_resources import ResourceType, check_broker_name
 from ottla.broker.described_configs import (
+    Source,
     described_broker,
     described_broker_defaults,
     described_loggers,
@@ -32,7 +33,12 @@ if TYPE_CHECKING:
 def describe_configs(
     broker: Broker, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_result(broker, each, request) for each in request.resources])
+    results = [_result(broker, each, request) for each in request.resources]
+    if context.version == 0:  # which knows no other sources
+        for result in results:
+            for config in result.configs:
+                config.is_default = config.config_source == Source.DEFAULT
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(
