@@ -52,9 +52,7 @@ async def _demo(seconds: float | None) -> None:
     note("Starting a broker …")
     async with own_broker() as address, Cluster(address) as cluster:
         await create_topics(cluster)
-        begun_s = loop.time()
-        await _watch(cluster, traffic, address, interrupted, seconds)
-        took_s = loop.time() - begun_s
+        took_s = await _watch(cluster, traffic, address, interrupted, seconds)
     Console().print(summary(traffic, took_s))
     if traffic.received < traffic.sent:
         raise CommandError(f"{traffic.sent - traffic.received} records were sent and not received")
@@ -63,8 +61,9 @@ async def _demo(seconds: float | None) -> None:
 
 async def _watch(
     cluster: Cluster, traffic: Traffic, address: str, interrupted: asyncio.Event, seconds: float | None
-) -> None:
-    """Lets the events flow until the time is over; then waits for those that are still on their way."""
+) -> float:
+    """Lets the events flow until the time is over, and says how long that was; then waits for those still on their
+    way."""
     from ottla.cli.demo_traffic import run_reader, run_shop, run_website
 
     stop = asyncio.Event()
@@ -77,9 +76,12 @@ async def _watch(
         asyncio.create_task(run_reader(cluster, traffic, ["page-views"], naps=True)),
     ]
     tasks = [*producers, *readers]
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
     try:
         await _show(traffic, address, tasks, interrupted, seconds)
         stop.set()
+        took_s = loop.time() - begun_s
         await asyncio.gather(*producers)
         async with asyncio.timeout(_DRAIN_TIMEOUT_S):
             while traffic.received < traffic.sent:
@@ -91,6 +93,7 @@ async def _watch(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    return took_s
 
 
 async def _show(

@@ -14,7 +14,7 @@ from ottla.cli.demo_traffic import TOPICS, Traffic
 from ottla.cli.output import size_text
 
 _COLOURS: Final = {"orders": "cyan", "payments": "green", "page-views": "magenta"}
-_BAR_RECORDS: Final = 60
+_BAR_RECORDS: Final = 150
 """How much lag one block of the bar stands for."""
 
 

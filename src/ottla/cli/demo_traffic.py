@@ -167,10 +167,10 @@ async def run_shop(cluster: Cluster, traffic: Traffic, stop: asyncio.Event) -> N
 
 
 async def run_website(cluster: Cluster, traffic: Traffic, stop: asyncio.Event) -> None:
-    """A producer of page views, some hundreds a second, compressed."""
+    """A producer of page views, up to some thousands a second, compressed."""
     shop = Shop()
     async with Producer(cluster, ProducerOptions(compression=Compression.ZSTD)) as producer:
-        await _stream(producer, traffic, stop, lambda wave: [shop.page_view() for _ in range(10 + int(40 * wave))])
+        await _stream(producer, traffic, stop, lambda wave: [shop.page_view() for _ in range(20 + int(150 * wave))])
 
 
 async def _stream(
@@ -178,8 +178,9 @@ async def _stream(
 ) -> None:
     """Events in waves until it is time to stop; each counts as sent when the broker has it."""
     loop = asyncio.get_running_loop()
+    begun_s = loop.time()
     while not stop.is_set():
-        wave = (1 + math.sin(loop.time() / 3)) / 2
+        wave = (1 + math.sin((loop.time() - begun_s) / 3)) / 2
         events = make(wave)
         deliveries = [
             await producer.send(event.topic, event.value, key=event.key.encode(), headers=[("source", b"demo")])

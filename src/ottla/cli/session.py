@@ -16,6 +16,9 @@ T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 
+_PATIENCE_S: Final = 20.0
+"""How long a person waits for something that may yet succeed."""
+
 Bootstrap = Annotated[
     str | None,
     typer.Option(
@@ -50,13 +53,13 @@ def settings_of(context: typer.Context) -> Settings:
 
 def with_cluster(context: typer.Context, bootstrap: str | None, work: Callable[[Cluster], Awaitable[T]]) -> T:
     """Runs the work on the cluster that the options name; all connections are closed when it is done or interrupted."""
-    from ottla.client.cluster import Cluster  # not before a command needs it: help must be quick
+    from ottla.client.cluster import Cluster, ClusterOptions  # not before a command needs it: help must be quick
 
     addresses = bootstrap or settings_of(context).bootstrap
 
     async def connected() -> T:
         try:
-            cluster = Cluster(addresses)
+            cluster = Cluster(addresses, ClusterOptions(api_timeout_s=_PATIENCE_S))
         except ValueError as error:
             raise CommandError(f"--bootstrap-server: {error}") from None
         async with cluster:
