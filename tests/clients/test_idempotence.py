@@ -1,0 +1,91 @@
+"""Idempotent producers: what is sent twice is stored once, over lost answers, new connections and restarts."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clients.conftest import InterposedPeer
+from clients.dialect import Client, ProducerSettings
+from clients.expectations import as_seen, numbered
+from clients.interposer import PRODUCE
+from clients.kafka_python_client import KafkaPythonClient
+from clients.peers import Peer, running_peer
+
+# kafka-python forgets sockets whose connection failed without closing them.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.usefixtures("collected"),
+]
+
+IDEMPOTENT = ProducerSettings(idempotent=True, linger_ms=0)
+
+
+def test_a_batch_whose_answer_was_lost_is_stored_once(
+    client_type: type[Client], topic: str, interposed: InterposedPeer
+) -> None:
+    client = client_type(interposed.bootstrap)
+    records = numbered(9)
+    with client.producer(IDEMPOTENT) as producer:
+        producer.send(topic, records[:3])
+        interposed.interposer.lose_answer(PRODUCE)
+        # The answer to the second time tells the offsets of the first.
+        assert producer.send(topic, records[3:6]) == [3, 4, 5]
+        assert interposed.interposer.lost_it
+        assert producer.send(topic, records[6:]) == [6, 7, 8]
+    assert client.consume(topic, 9) == as_seen(records)
+
+
+def test_without_idempotence_it_is_stored_twice(
+    client_type: type[Client], topic: str, interposed: InterposedPeer
+) -> None:
+    """So that the test above is known to tell."""
+    client = client_type(interposed.bootstrap)
+    with client.producer(ProducerSettings(idempotent=False, linger_ms=0)) as producer:
+        producer.send(topic, numbered(1))
+        interposed.interposer.lose_answer(PRODUCE)
+        producer.send(topic, numbered(1))
+    assert [each.offset for each in client.consume(topic, 3)] == [0, 1, 2]
+
+
+def test_sequences_go_on_over_a_new_connection(
+    client_type: type[Client], topic: str, interposed: InterposedPeer
+) -> None:
+    client = client_type(interposed.bootstrap)
+    records = numbered(30)
+    with client.producer(IDEMPOTENT) as producer:
+        for first in range(0, 30, 10):
+            producer.send(topic, records[first : first + 10])
+            interposed.interposer.cut()
+    assert client.consume(topic, 30) == as_seen(records)
+    with KafkaPythonClient(interposed.bootstrap).admin() as admin:
+        (producing,) = admin.producers(topic, 0)
+    assert (producing.producer_epoch, producing.last_sequence) == (0, 29)
+
+
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """Garbage of a test is collected where its warnings are ignored, not amid a later test."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def restartable(tmp_path: Path) -> Iterator[Peer]:
+    with running_peer(tmp_path, {}) as peer:
+        yield peer
+
+
+def test_sequences_go_on_after_a_restart_of_the_broker(
+    client_type: type[Client], topic: str, restartable: Peer
+) -> None:
+    client = client_type(restartable.bootstrap)
+    records = numbered(6)
+    with client.producer(IDEMPOTENT) as producer:
+        assert producer.send(topic, records[:3]) == [0, 1, 2]
+        restartable.restart()
+        assert producer.send(topic, records[3:]) == [3, 4, 5]
+    assert client.consume(topic, 6) == as_seen(records)
