@@ -212,6 +212,9 @@ class Broker:
     async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
         self.configs.note_topic(topic.name, topic.configs)
         config = self.configs.log_config(topic.name)
+        mine = [index for index in new_partitions if self.broker_id in topic.partitions[index].replicas]
+        names = [TopicPartition(topic.name, index) for index in sorted(mine)]
+        await self.replicas.make_logs(names, topic.topic_id, config)
         for index, state in enumerate(topic.partitions):
             if self.broker_id not in state.replicas:
                 continue
@@ -224,10 +227,7 @@ class Broker:
 
     async def remove_topic(self, topic: TopicState) -> None:
         self.metadata.remove_topic(topic)
-        for index in range(len(topic.partitions)):
-            self.replicas.delete(TopicPartition(topic.name, index))
-            if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
-                await asyncio.sleep(0)
+        await self.replicas.delete_many([TopicPartition(topic.name, index) for index in range(len(topic.partitions))])
         self.configs.forget_topic(topic.name)
 
     # --- what changes while it runs -----------------------------------------------------------------------------------

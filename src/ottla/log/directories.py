@@ -27,6 +27,7 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileError, LogDirectoryError
 from ottla.log.loader import LoadOptions, load
 from ottla.log.names import TopicPartition
+from ottla.log.new_logs import NewLogs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import ReplicaMove, abandon, relocate
 from ottla.log.retention import apply_retention
@@ -34,6 +35,8 @@ from ottla.log.retention import apply_retention
 _logger = logging.getLogger(__name__)
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
+Task = Callable[[], None]
+"""What a thread may do, because it syncs. Raises `OSError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,51 @@ class LogDirectories:
             directory.logs[partition] = log
         return log
 
+    def place(self, partitions: Sequence[TopicPartition], config: LogConfig, topic_id: Uuid) -> NewLogs:
+        """Decides where new partitions will lie, each where the fewest replicas are; to be made in a thread."""
+        self._check_any_left()
+        counts = {directory.path: len(directory.logs) for directory in self.online()}
+        places = []
+        for partition in partitions:
+            path = min(counts, key=counts.__getitem__)
+            counts[path] += 1
+            places.append((path, partition))
+        options = LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
+        return NewLogs(self.disk, self.clock, config, topic_id, options, places)
+
+    def adopt(self, new: NewLogs) -> list[PartitionLog]:
+        """Takes in the logs that were made; a directory in which that failed goes offline."""
+        by_path = {directory.path: directory for directory in self.directories}
+        for path, log in new.made:
+            by_path[path].logs[log.partition] = log
+        for path, error in new.failures.items():
+            self.take_offline(by_path[path], str(error))
+        return [log for _, log in new.made]
+
+    def delete_many(self, partitions: Sequence[TopicPartition], unique: Uuid) -> list[tuple[LogDirectory, Task]]:
+        """Takes partitions out, as `delete` does; what is left to be synced is returned, for a thread. Before that is
+        done, no partition of such a name may be made: it would be taken for flushed as far as the old one was."""
+        touched = []
+        for directory in self.online():
+            here = [partition for partition in partitions if partition in directory.logs]
+            if here:
+                with self._guarded(directory):
+                    for partition in here:
+                        self.moves.pop(partition, None)
+                        directory.logs[partition].close()
+                        self._set_aside(directory, partition, unique)
+                    touched.append(directory)
+        return [(directory, self._settle_task(directory)) for directory in touched]
+
+    def _settle_task(self, directory: LogDirectory) -> Task:
+        checkpoint = self._checkpoint_task(directory)
+
+        def settle() -> None:
+            self.disk.sync_directory(directory.path)
+            checkpoint()
+
+        return settle
+
     def delete(self, partition: TopicPartition, unique: Uuid) -> None:
         """Takes the partition out: its folder is renamed now and removed later, by `remove_due`. A move of it ends."""
         self.moves.pop(partition, None)
@@ -258,13 +306,15 @@ class LogDirectories:
             self._discard(directory, partition, unique)
 
     def _discard(self, directory: LogDirectory, partition: TopicPartition, unique: Uuid) -> None:
+        self._set_aside(directory, partition, unique)
+        self._settle_task(directory)()
+
+    def _set_aside(self, directory: LogDirectory, partition: TopicPartition, unique: Uuid) -> None:
         log = directory.logs.pop(partition)
         folder = directory.path / _marked_folder(partition, unique, "delete")
         self.disk.replace(log.directory, folder)
         relocate(log, folder)
-        self.disk.sync_directory(directory.path)
         self._removable.append((self.clock.now_ms() + log.config.file_delete_delay_ms, folder, log))
-        self._checkpoint(directory)
 
     # --- replicas move ----------------------------------------------------------------------------------------------
 
@@ -353,7 +403,7 @@ class LogDirectories:
             with self._guarded(directory):
                 self._checkpoint(directory)
 
-    def checkpoint_later(self) -> list[tuple[LogDirectory, Callable[[], None]]]:
+    def checkpoint_later(self) -> list[tuple[LogDirectory, Task]]:
         """What `checkpoint` would write now, a task a directory: to be run in a thread, for it syncs. A task raises
         `OSError`; it does nothing if something newer was written before it ran."""
         return [(directory, self._checkpoint_task(directory)) for directory in self.online()]

@@ -93,7 +93,7 @@ class PartitionLog:
         self.on_roll: Callable[[PartitionLog], None] = _nothing
         """Called when a segment was closed: the place to have it flushed in a thread."""
         self.on_flush_due: Callable[[PartitionLog], None] = PartitionLog.flush
-        """Called when `flush.messages` records wait for the disk: flushes at once, unless a thread is given the task."""
+        """Called when `flush.messages` records wait for the disk: flushes at once, unless a thread is to do it."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._last_flush_ms = clock.now_ms()

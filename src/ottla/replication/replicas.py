@@ -5,10 +5,11 @@ Owned by the loop, which appends and reads. What can block for long (fsync) runs
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.base.ids import Uuid, random_uuid
@@ -80,8 +81,34 @@ class Replicas:
             partition.log = log
         return partition
 
+    async def make_logs(self, names: Sequence[TopicPartition], topic_id: Uuid, config: LogConfig) -> None:
+        """Makes the logs of new partitions before they are hosted, without holding up the loop."""
+        missing = [name for name in names if self.directories.directory_of(name) is None]
+        if not missing or not self.directories.online():
+            return
+        new = self.directories.place(missing, config, topic_id)
+        await asyncio.to_thread(new.make)
+        self.directories.adopt(new)
+
+    async def delete_many(self, names: Sequence[TopicPartition]) -> None:
+        """The partitions leave this broker, with their records; a new one of such a name may come when this is done."""
+        for name in names:
+            self._let_go(name)
+        for directory, settle in self.directories.delete_many(names, random_uuid()):
+            try:
+                await asyncio.to_thread(settle)
+            except OSError as error:
+                self.directories.take_offline(directory, str(error))
+
     def delete(self, name: TopicPartition) -> None:
-        """The partition leaves this broker, with its records."""
+        """The same, at once."""
+        self._let_go(name)
+        try:
+            self.directories.delete(name, random_uuid())
+        except LogError as error:
+            _logger.error("%s could not be deleted: %s", name, error)
+
+    def _let_go(self, name: TopicPartition) -> None:
         partition = self.partitions.pop(name, None)
         if partition is not None:
             partition.leader_id = -1
@@ -89,10 +116,6 @@ class Replicas:
         log = self.directories.get(name)
         if log is not None:
             self.on_delete(log)
-            try:
-                self.directories.delete(name, random_uuid())
-            except LogError as error:
-                _logger.error("%s could not be deleted: %s", name, error)
 
     def _adopt(self, log: PartitionLog) -> None:
         log.on_roll = self.flush_soon

@@ -1,0 +1,77 @@
+"""Logs of new partitions, many at once. Making and syncing their folders takes long, so it is done in threads:
+
+new = directories.place(partitions, config, topic_id)     owner: decides where each will lie
+new.make()                                                any thread
+directories.adopt(new)                                    owner: they are there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from ottla.base.clock import Clock
+from ottla.base.disk import Disk
+from ottla.base.ids import Uuid
+from ottla.log.config import LogConfig
+from ottla.log.loader import LoadOptions, load
+from ottla.log.names import TopicPartition
+from ottla.log.partition_log import PartitionLog
+
+_THREADS: Final = 8
+"""They wait for syncs, which a file system does together when they come together."""
+_FEW: Final = 4
+
+
+class NewLogs:
+    """See the module. `place` says in which log directory each partition will lie."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        config: LogConfig,
+        topic_id: Uuid,
+        options: LoadOptions,
+        place: Sequence[tuple[Path, TopicPartition]],
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._config = config
+        self._topic_id = topic_id
+        self._options = options
+        self._place = place
+        self.made: list[tuple[Path, PartitionLog]] = []
+        self.failures: dict[Path, OSError] = {}
+        """By log directory; none of its logs counts as made."""
+
+    def make(self) -> None:
+        """Any thread may call it, once."""
+        if len(self._place) <= _FEW:
+            outcomes = [self._make_one(*each) for each in self._place]
+        else:
+            with ThreadPoolExecutor(_THREADS, "ottla-new-logs") as pool:
+                outcomes = list(pool.map(lambda each: self._make_one(*each), self._place))
+        for path in {path for path, _ in self._place}:
+            try:
+                self._disk.sync_directory(path)
+            except OSError as error:
+                self.failures.setdefault(path, error)
+        self.made = [
+            (path, log)
+            for (path, _), log in zip(self._place, outcomes, strict=True)
+            if log is not None and path not in self.failures
+        ]
+
+    def _make_one(self, path: Path, partition: TopicPartition) -> PartitionLog | None:
+        if path in self.failures:
+            return None
+        try:
+            log = load(self._disk, self._clock, path / str(partition), partition, self._config, self._options)
+            log.metadata.assign(self._topic_id)
+        except OSError as error:
+            self.failures.setdefault(path, error)
+            return None
+        return log
