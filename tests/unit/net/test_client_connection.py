@@ -1,0 +1,239 @@
+"""A client's connection, against brokers that behave and brokers that do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from ottla.net.client_connection import (
+    Address,
+    BrokerUnreachableError,
+    ClientConnection,
+    ConnectionLostError,
+    ConnectionOptions,
+    RequestTimeoutError,
+    UnsupportedApiError,
+    parse_addresses,
+)
+from ottla.wire.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse
+from ottla.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
+from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
+from ottla.wire.schema import Request, Response
+from unit.client.scripted_broker import Answer, HangUp, ScriptedBroker, Silence
+
+
+def metadata_of(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataTopic(name=name)])
+
+
+def test_each_answer_goes_to_who_asked_though_the_last_is_answered_first() -> None:
+    async def scenario() -> None:
+        last_came = asyncio.Event()
+        topics = [f"t{index}" for index in range(20)]
+
+        async def backwards(request: Request) -> Answer:
+            assert isinstance(request, MetadataRequest)
+            assert request.topics is not None
+            if request.topics[0].name == topics[-1]:
+                last_came.set()
+            else:
+                await last_came.wait()
+            return broker.metadata(request)
+
+        async with ScriptedBroker(backwards, dict.fromkeys(topics, 1)) as broker:
+            connection = await ClientConnection.open(broker.address)
+            answers = await asyncio.gather(*(connection.send(metadata_of(name), MetadataResponse) for name in topics))
+            assert [answer.topics[0].name for answer in answers] == topics
+            await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_highest_common_version_is_spoken() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(unserved=frozenset({ProduceRequest.api_key})) as broker:
+            connection = await ClientConnection.open(broker.address)
+            assert connection.version_for(MetadataRequest) == MetadataRequest.versions.high
+            assert connection.version_for(MetadataRequest, at_most=5) == 5
+            with pytest.raises(UnsupportedApiError, match="does not serve Produce"):
+                await connection.send(ProduceRequest(), ProduceResponse)
+            await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_older_broker_is_asked_again_in_the_version_that_it_names() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(api_versions_max=2) as broker:
+            connection = await ClientConnection.open(broker.address)
+            assert broker.versions == [4, 2]
+            assert (await connection.send(metadata_of("events"), MetadataResponse)).cluster_id == "scripted"
+            await connection.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("size", [1, 60_000, 70_000, 5_000_000])
+def test_an_answer_of_any_size_comes_whole(size: int) -> None:
+    async def scenario() -> None:
+        records = bytes(range(256)) * (size // 256 + 1)
+
+        def fetched(_: Request) -> Response:
+            partition = FetchPartitionResponse(records=records[:size])
+            return FetchResponse(responses=[FetchTopicResponse(topic="events", partitions=[partition])])
+
+        async with ScriptedBroker(fetched) as broker:
+            connection = await ClientConnection.open(broker.address)
+            # The second has to begin where the first ends.
+            for _ in range(2):
+                answer = await connection.send(FetchRequest(), FetchResponse)
+                assert answer.responses[0].partitions[0].records == records[:size]
+            await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_no_answer_in_time_ends_the_connection_for_all_who_wait() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(lambda _: Silence()) as broker:
+            connection = await ClientConnection.open(broker.address)
+            other = asyncio.create_task(connection.send(metadata_of("events"), MetadataResponse))
+            with pytest.raises(RequestTimeoutError, match=r"did not answer ListOffsets within 0.05 s"):
+                await connection.send(ListOffsetsRequest(), ListOffsetsResponse, timeout_s=0.05)
+            with pytest.raises(RequestTimeoutError):
+                await other
+            assert not connection.is_open
+            with pytest.raises(RequestTimeoutError):
+                await connection.send(metadata_of("events"), MetadataResponse)
+            await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_hangs_up_is_told_to_all_who_wait() -> None:
+    async def scenario() -> None:
+        both_came = asyncio.Event()
+
+        async def hang_up(_: Request) -> Answer:
+            if len(broker.requests) == 2:
+                both_came.set()
+            await both_came.wait()
+            return HangUp()
+
+        async with ScriptedBroker(hang_up) as broker:
+            connection = await ClientConnection.open(broker.address)
+            waiting: list[Awaitable[MetadataResponse]] = [
+                asyncio.create_task(connection.send(metadata_of("events"), MetadataResponse)) for _ in range(2)
+            ]
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [ConnectionLostError] * 2
+            assert not connection.is_open
+            await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_one_who_stops_waiting_disturbs_nobody() -> None:
+    async def scenario() -> None:
+        came, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def late(request: Request) -> Answer:
+            if len(broker.requests) == 1:
+                came.set()
+                await may_answer.wait()
+            assert isinstance(request, MetadataRequest)
+            return broker.metadata(request)
+
+        async with ScriptedBroker(late, {"a": 1, "b": 1}) as broker:
+            connection = await ClientConnection.open(broker.address)
+            first = asyncio.create_task(connection.send(metadata_of("a"), MetadataResponse))
+            await came.wait()
+            first.cancel()
+            may_answer.set()
+            answer = await connection.send(metadata_of("b"), MetadataResponse)
+            assert answer.topics[0].name == "b"
+            assert first.cancelled()
+            await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_closing_tells_who_waits_and_frees_the_socket() -> None:
+    async def scenario() -> None:
+        came = asyncio.Event()
+
+        def silent(_: Request) -> Answer:
+            came.set()
+            return Silence()
+
+        async with ScriptedBroker(silent) as broker:
+            connection = await ClientConnection.open(broker.address)
+            waiting = asyncio.create_task(connection.send(metadata_of("a"), MetadataResponse))
+            await came.wait()
+            await connection.close()
+            await connection.close()
+            with pytest.raises(ConnectionLostError, match="was closed"):
+                await waiting
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x03\x00\x02\x02\x46", b"\xff\xff\xff\xff", b""]
+)
+def test_what_is_no_broker_is_told_from_one(greeting: bytes) -> None:
+    async def scenario() -> None:
+        async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            writer.write(greeting)
+            writer.close()
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(greet, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{port}"):
+            await ClientConnection.open(Address(host, port))
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(scenario())
+
+
+def test_one_that_accepts_and_says_nothing_is_given_up() -> None:
+    async def scenario() -> None:
+        connected: list[asyncio.StreamWriter] = []
+        server = await asyncio.start_server(lambda _, writer: connected.append(writer), "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises(BrokerUnreachableError, match=r"no answer within 0.1 s"):
+            await ClientConnection.open(Address(host, port), ConnectionOptions(connect_timeout_s=0.1))
+        server.close()
+        for writer in connected:
+            writer.close()
+        await server.wait_closed()
+
+    asyncio.run(scenario())
+
+
+def test_nobody_listening_is_said_so() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker:
+            address = broker.address
+        with pytest.raises(BrokerUnreachableError, match="connection refused: nothing listens there"):
+            await ClientConnection.open(address)
+
+    asyncio.run(scenario())
+
+
+def test_addresses() -> None:
+    assert parse_addresses("a:1, b.example:9092,") == [Address("a", 1), Address("b.example", 9092)]
+    assert parse_addresses("[::1]:9092") == [Address("::1", 9092)]
+    assert str(Address("::1", 9092)) == "[::1]:9092"
+
+
+@pytest.mark.parametrize("text", ["localhost", ":9092", "a:", "a:x", "a:0", "a:65536", "::1:9092", "a:-1"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ValueError, match="is no address"):
+        parse_addresses(text)
