@@ -27,7 +27,7 @@ from ottla.wire.schema import Request, Response
 
 R = TypeVar("R", bound=Response)
 _LATEST: Final = -1
-_ANSWER_TIMEOUT_S: Final = 120
+_ANSWER_TIMEOUT_S: Final = 600
 _RETRY_PAUSE_S: Final = 0.005
 
 
@@ -59,7 +59,8 @@ class Control:
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """There are leaders for all its partitions when this returns."""
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        response = self.ask(CreateTopicsRequest(topics=[wanted]), 5, CreateTopicsResponse)
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=_ANSWER_TIMEOUT_S * 1000)
+        response = self.ask(request, 5, CreateTopicsResponse)
         check(response.topics[0].error_code, f"creation of topic {name}")
         self.wait_for_leaders(name, partitions)
 

@@ -278,6 +278,7 @@ LINES: Final = (
         (
             Metric("start_s", "s to the first record", False),
             Metric("metadata_ms", "ms for all metadata", False),
+            Metric("first_us", "µs, first request to each", False),
             *requests(*FLAT),
             Metric("rss_mb", "MB", False),
         ),
