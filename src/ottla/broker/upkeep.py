@@ -161,7 +161,9 @@ class Upkeep:
         except Exception as error:
             cleaner.fail(compaction, error)
             directory = self._directories.directory_of(compaction.partition)
-            if isinstance(error, OSError) and directory is not None:
+            # A log that was deleted or moved meanwhile has lost its files, and says nothing of where its name is now.
+            is_present = self._directories.get(compaction.partition) is compaction.log
+            if isinstance(error, OSError) and directory is not None and is_present:
                 self._directories.take_offline(directory, str(error))
             return
         await self._in_thread(lambda: cleaner.finish(compaction))
