@@ -82,10 +82,9 @@ class BrokerConfig:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """From the keys that are set, as text. A wrong key or value raises `ConfigError`."""
-        self.given: Mapping[str, str] = MappingProxyType(dict(given))
-        known = {key: text for key, text in given.items() if key in BROKER_CONFIG or not _PLUGINS.fullmatch(key)}
+        self.given: Mapping[str, str] = MappingProxyType(_with_both_ids(given))
+        known = {key: text for key, text in self.given.items() if key in BROKER_CONFIG or not _PLUGINS.fullmatch(key)}
         self._values = BROKER_CONFIG.parse(known)
-        self._adopt_node_id()
         protocols = self._protocols()
         controllers = self._quorum_listeners()
         every = parse_listeners("listeners", self["listeners"], protocols, distinct_ports=True)
@@ -146,14 +145,6 @@ class BrokerConfig:
     @property
     def _places_logs(self) -> bool:
         return self["log.dirs"] is not None or self["log.dir"] is not None
-
-    def _adopt_node_id(self) -> None:
-        """broker.id and node.id are one; it suffices to set either."""
-        ids = {key: self[key] for key in ("broker.id", "node.id") if key in self.given}
-        if len(set(ids.values())) > 1:
-            raise ConfigError("node.id", f"{self['node.id']} is not the broker.id, which is {self['broker.id']}")
-        for number in ids.values():
-            self._values["broker.id"] = self._values["node.id"] = number
 
     def _protocols(self) -> dict[str, str]:
         key = "listener.security.protocol.map"
@@ -253,9 +244,17 @@ class BrokerConfig:
                 )
 
 
+def _with_both_ids(given: Mapping[str, str]) -> dict[str, str]:
+    """broker.id and node.id are one: it suffices to set either."""
+    names = ("broker.id", "node.id")
+    number = next((given[name] for name in names if name in given), None)
+    return {**given, **({} if number is None else {name: given.get(name, number) for name in names})}
+
+
 def _rules(config: BrokerConfig) -> Iterable[tuple[str, bool, str]]:
     """The key that is wrong, whether the rule holds, and what to say if it does not."""
     broker_id, most = config["broker.id"], config["reserved.broker.max.id"]
+    yield "node.id", config["node.id"] == broker_id, f"{config['node.id']} is not the broker.id, which is {broker_id}"
     if config["broker.id.generation.enable"]:
         yield "broker.id", -1 <= broker_id <= most, f"{broker_id} is not between -1 and reserved.broker.max.id, {most}"
     else:
