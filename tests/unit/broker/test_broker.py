@@ -1,0 +1,140 @@
+"""A whole broker: starts, stops, comes back with what it had, and refuses to start on what it cannot have."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from brokers import Client, batch_of, broker_in_loop, with_client
+from ottla.base.clock import SystemClock
+from ottla.base.ids import format_uuid
+from ottla.broker.broker import Broker
+from ottla.broker.config import BrokerConfig
+from ottla.log.local_disk import LocalDisk
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.zookeeper import paths
+from ottla.zookeeper.tree_file import TreeFileError
+
+
+def test_a_restart_brings_everything_back(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            client = Client(broker)
+            await client.create_topic("orders", partitions=3, retention_ms="1234567")
+            partition = broker.replicas.get("orders", 1)
+            assert partition is not None
+            partition.append(bytearray(batch_of(b"a", b"b")), all_replicas=True)
+            cluster_id, before = broker.metadata.cluster_id, broker.metadata.topic("orders")
+        async with broker_in_loop(tmp_path) as broker:
+            assert broker.metadata.cluster_id == cluster_id
+            after = broker.metadata.topic("orders")
+            assert before is not None
+            assert after is not None
+            assert after.topic_id == before.topic_id
+            partition = broker.replicas.get("orders", 1)
+            assert partition is not None
+            assert partition.high_watermark == 2
+            assert partition.log is not None
+            assert partition.log.config.retention_ms == 1234567
+            assert format_uuid(after.topic_id) in (partition.log.directory / "partition.metadata").read_text()
+
+    asyncio.run(work())
+
+
+def test_a_broker_is_registered_while_it_runs(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            node = await broker.coordination.get(paths.broker(1))
+            assert node is not None
+            assert str(broker.ready.listeners[0].port).encode() in node.data
+
+    asyncio.run(work())
+
+
+def test_a_broker_without_an_id_is_given_one_and_keeps_it(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path, broker_id="-1") as broker:
+            assert broker.broker_id == 1001
+        async with broker_in_loop(tmp_path, broker_id="-1") as broker:
+            assert broker.broker_id == 1001
+
+    asyncio.run(work())
+
+
+def test_clients_are_told_the_address_of_the_listener_they_came_through(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        told = {}
+        for listener in ("INSIDE", "OUTSIDE"):
+            each = Client(client.broker)
+            each.connection.listener = listener
+            response = await each.ask(MetadataRequest(topics=[]), MetadataResponse, 9)
+            told[listener] = [(node.host, node.port) for node in response.brokers]
+        ports = {each.name: each.port for each in client.broker.ready.listeners}
+        assert told == {"INSIDE": [("127.0.0.1", ports["INSIDE"])], "OUTSIDE": [("broker.example", 1234)]}
+
+    with_client(
+        tmp_path,
+        work,
+        listeners="INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        advertised_listeners="INSIDE://127.0.0.1:0,OUTSIDE://broker.example:1234",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        inter_broker_listener_name="INSIDE",
+    )
+
+
+def test_two_brokers_cannot_share_their_data(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path):
+            with pytest.raises(TreeFileError, match="another process"):
+                async with broker_in_loop(tmp_path):
+                    pass
+        async with broker_in_loop(tmp_path):  # the failed start left nothing behind
+            pass
+
+    asyncio.run(work())
+
+
+def test_a_port_that_is_taken_is_told_and_releases_the_rest(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path / "first") as first:
+            port = first.ready.listeners[0].port
+            config = BrokerConfig(
+                {
+                    "broker.id": "1",
+                    "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                    "ottla.data.dir": str(tmp_path / "second"),
+                }
+            )
+            with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
+                await Broker.start(config, LocalDisk(), SystemClock())
+        async with broker_in_loop(tmp_path / "second"):
+            pass
+
+    asyncio.run(work())
+
+
+def test_logs_of_no_topic_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            await Client(broker).create_topic("orders")
+            await broker.coordination.delete_tree(paths.topic("orders"))
+        async with broker_in_loop(tmp_path) as broker:
+            assert broker.metadata.topic("orders") is None
+            assert "1 logs belong to no topic" in caplog.text
+        assert any(path.name == "orders-0" for path in (tmp_path / "data" / "logs").iterdir())
+
+    asyncio.run(work())
+
+
+def test_a_change_of_config_reaches_the_logs_at_once(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        assert partition.log is not None
+        client.broker.configs.note_topic("orders", {"max.message.bytes": "77"})
+        assert partition.log.config.max_message_bytes == 77
+
+    with_client(tmp_path, work)
