@@ -70,8 +70,11 @@ def test_a_fetch_of_many_partitions_is_woken_by_any(
         client.consumer(topic, partitions, ConsumerSettings(max_wait_ms=FOREVER_MS)) as consumer,
         ThreadPoolExecutor(1) as pool,
     ):
+        # librdkafka's first fetch names only the partitions whose beginning it has found by then; the later ones name all.
+        producer.send(topic, [record for partition in partitions for record in numbered(1, partition)])
+        assert len(consumer.take(len(partitions))) == len(partitions)
         for partition in (19, 0, 7):
             taken = pool.submit(consumer.take, 1)
             interposed.interposer.wait_for_request(FETCH)
             producer.send(topic, numbered(1, partition))
-            assert taken.result() == as_seen(numbered(1, partition))
+            assert taken.result() == as_seen(numbered(1, partition), 1)
