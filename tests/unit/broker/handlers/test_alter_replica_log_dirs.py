@@ -13,6 +13,7 @@ from ottla.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.log.names import TopicPartition
+from ottla.wire.codec import encode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsTarget,
@@ -41,6 +42,8 @@ async def ask(broker: SmallBroker, wishes: Wishes) -> dict[str, dict[int, int]]:
         ]
     )
     response = await alter_replica_log_dirs(broker, request, context(2))  # type: ignore[arg-type]
+    for version in AlterReplicaLogDirsRequest.versions:
+        encode(response, version)
     return {
         topic.topic_name: {answer.partition_index: answer.error_code for answer in topic.partitions}
         for topic in response.results

@@ -10,6 +10,7 @@ from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.delete_records import delete_records
 from ottla.log.config import LogConfig
+from ottla.wire.codec import encode
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 
@@ -30,6 +31,8 @@ def delete(broker: SmallBroker, offset: int, *, topic: str = "topic", index: int
     partition = DeleteRecordsPartition(partition_index=index, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])])
     response = delete_records(broker, request, context(2))  # type: ignore[arg-type]
+    for version in DeleteRecordsRequest.versions:
+        encode(response, version)
     (answer,) = response.topics[0].partitions
     assert (response.topics[0].name, answer.partition_index) == (topic, index)
     return answer.error_code, answer.low_watermark

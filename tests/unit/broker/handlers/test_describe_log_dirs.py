@@ -10,6 +10,7 @@ from brokers.small_broker import SmallBroker, context, small_broker
 from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
+from ottla.wire.codec import encode
 from ottla.wire.messages.describe_log_dirs import DescribedLogDir, DescribeLogDirsRequest, DescribeLogDirsTopic
 
 Wanted = dict[str, list[int]]
@@ -30,6 +31,8 @@ def ask(broker: SmallBroker, wanted: Wanted | None = None) -> list[DescribedLogD
     if wanted is not None:
         topics = [DescribeLogDirsTopic(topic=name, partitions=indexes) for name, indexes in wanted.items()]
     response = describe_log_dirs(broker, DescribeLogDirsRequest(topics=topics), context(5))  # type: ignore[arg-type]
+    for version in DescribeLogDirsRequest.versions:
+        encode(response, version)
     assert response.error_code == ErrorCode.NONE
     return response.results
 

@@ -10,6 +10,7 @@ from logs.batches import NOW_MS, batch, marker
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.describe_producers import describe_producers
 from ottla.log.append_origin import AppendOrigin
+from ottla.wire.codec import encode
 from ottla.wire.messages.describe_producers import (
     ActiveProducer,
     DescribeProducersPartitionResponse,
@@ -28,6 +29,7 @@ def broker(tmp_path: Path) -> Iterator[SmallBroker]:
 def ask(broker: SmallBroker, topic: str = "topic", index: int = 0) -> DescribeProducersPartitionResponse:
     request = DescribeProducersRequest(topics=[DescribeProducersTopic(name=topic, partition_indexes=[index])])
     response = describe_producers(broker, request, context(0))  # type: ignore[arg-type]
+    encode(response, 0)
     (answer,) = response.topics[0].partitions
     assert (response.topics[0].name, answer.partition_index) == (topic, index)
     return answer

@@ -10,6 +10,7 @@ from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.init_producer_id import init_producer_id
 from ottla.broker.producer_ids import ProducerIdError
+from ottla.wire.codec import encode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.zookeeper.node_json import ZnodeError
 
@@ -38,6 +39,8 @@ def ask(
         transactional_id=transactional_id, producer_id=producer_id, producer_epoch=producer_epoch
     )
     response = asyncio.run(init_producer_id(broker, request, context(5)))  # type: ignore[arg-type]
+    for version in InitProducerIdRequest.versions:
+        encode(response, version)
     return response.error_code, response.producer_id, response.producer_epoch
 
 

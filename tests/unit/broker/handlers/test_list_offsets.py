@@ -16,6 +16,7 @@ from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
+from ottla.wire.codec import encode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -52,6 +53,7 @@ def ask(
         topics=[ListOffsetsTopic(name=topic, partitions=[partition] * times)],
     )
     response = list_offsets(broker, request, context(version))  # type: ignore[arg-type]
+    encode(response, version)
     assert [answer.name for answer in response.topics] == [topic]
     assert len(response.topics[0].partitions) == times
     assert response.topics[0].partitions[0].partition_index == index

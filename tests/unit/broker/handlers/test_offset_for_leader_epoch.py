@@ -9,6 +9,7 @@ from brokers.small_broker import SmallBroker, context, small_broker
 from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from ottla.wire.codec import encode
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochRequest,
@@ -33,6 +34,8 @@ def ask(
     partition = OffsetForLeaderEpochPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderEpochTopic(topic=topic, partitions=[partition])])
     response = offset_for_leader_epoch(broker, request, context(4))  # type: ignore[arg-type]
+    for version in OffsetForLeaderEpochRequest.versions:
+        encode(response, version)
     (answer,) = response.topics[0].partitions
     assert (response.topics[0].topic, answer.partition) == (topic, index)
     return answer.error_code, answer.leader_epoch, answer.end_offset
