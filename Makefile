@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
 WORKERS ?= 2
 
-.PHONY: help setup test check format compat bench fuzz crash golden clean
+.PHONY: help setup demo test check format compat bench fuzz crash golden clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -30,6 +30,9 @@ $(OLD_KIO): tests/oracles/kio-0.6.2.txt $(STAMP)
 	rm -rf $(@D)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) --requirement $<
 	@touch $@
+
+demo: setup  ## a broker at work: made-up events of a shop, streamed through it live
+	@$(BIN)/ottla demo
 
 test: setup  ## the whole suite, but for what needs Java
 	$(PYTEST) -n $(WORKERS) -m "not compat"
