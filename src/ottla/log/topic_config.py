@@ -17,10 +17,12 @@ _DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
 
 
 def _gzip_level(value: int) -> str | None:
+    """-1, or 1 to 9"""
     return None if value == -1 or 1 <= value <= 9 else f"{value} is neither -1 (the codec's choice) nor between 1 and 9"
 
 
 def _replicas(values: tuple[str, ...]) -> str | None:
+    """any of partition:broker, or *"""
     if not values or values == ("*",) or all(_REPLICA.fullmatch(value) for value in values):
         return None
     return f"{','.join(values)!r} is neither a list of partition:broker pairs nor *"
