@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ottla.base.config import ConfigError, ConfigSchema
 from ottla.broker.config_keys.cluster import CLUSTER, CLUSTER_DORMANT, QUOTAS_DORMANT
-from ottla.broker.config_keys.groups import GROUPS_DORMANT, TRANSACTIONS_DORMANT
+from ottla.broker.config_keys.groups import GROUPS_DORMANT, INTERNAL_TOPICS, TRANSACTIONS_DORMANT
 from ottla.broker.config_keys.kraft import KRAFT_DORMANT
 from ottla.broker.config_keys.network import NETWORK, NETWORK_DORMANT
 from ottla.broker.config_keys.own import OWN
@@ -49,7 +49,14 @@ _DORMANT: Final = [
     *KRAFT_DORMANT,
     *REMOTE_STORAGE_DORMANT,
 ]
-_LOG_DORMANT: Final = ("log.local.retention.bytes", "log.local.retention.ms", "log.message.format.version")
+_LOG_DORMANT: Final = (
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+    "log.local.retention.bytes",
+    "log.local.retention.ms",
+    "log.message.format.version",
+    "producer.id.expiration.check.interval.ms",
+)
 
 BROKER_CONFIG: Final = ConfigSchema(
     "broker",
@@ -57,6 +64,7 @@ BROKER_CONFIG: Final = ConfigSchema(
         [
             *NETWORK,
             *CLUSTER,
+            *INTERNAL_TOPICS,
             *OWN,
             *_DORMANT,
             *(

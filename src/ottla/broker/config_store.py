@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 _NONE: Final[Settings] = MappingProxyType({})
 _SPARE_LOG_CONFIGS: Final = 100
 """How many may be kept that no topic has any more."""
-_NOT_WHILE_RUNNING: Final = frozenset({"advertised.listeners", "listener.security.protocol.map", "listeners"})
+NOT_WHILE_RUNNING: Final = frozenset({"advertised.listeners", "listener.security.protocol.map", "listeners"})
 """Kafka opens and closes listeners as these change."""
 _THREADS: Final = (
     "background.threads",
@@ -212,7 +212,7 @@ def _check_dynamic(key: str, text: str, *, for_all: bool) -> None:
         raise ConfigError(key, "it cannot be changed while the broker runs: set it in its file, and restart it")
     if for_all and mode is UpdateMode.PER_BROKER:
         raise ConfigError(key, "it cannot be set for all brokers at once: say for which")
-    if key in _NOT_WHILE_RUNNING:
+    if key in NOT_WHILE_RUNNING:
         raise ConfigError(key, "listeners cannot be changed while the broker runs yet: restart it")
     if mode is UpdateMode.PER_BROKER:
         raise ConfigError(key, "it can be changed only for a single listener, by listener.name.<listener>.<key>")

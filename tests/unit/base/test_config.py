@@ -17,6 +17,9 @@ SCHEMA = ConfigSchema(
         ConfigKey("preallocate", ConfigType.BOOLEAN, False, "…"),
         ConfigKey("policy", ConfigType.LIST, ("delete",), "…", each_of("delete", "compact")),
         ConfigKey("type", ConfigType.STRING, "CreateTime", "…", one_of("CreateTime", "LogAppendTime")),
+        ConfigKey("secret", ConfigType.PASSWORD, None, "…"),
+        ConfigKey("builder", ConfigType.CLASS, None, "…"),
+        ConfigKey("rate", ConfigType.DOUBLE, 1e308, "…"),
     ],
 )
 
@@ -30,6 +33,8 @@ SCHEMA = ConfigSchema(
         ("policy", "compact, delete", ("compact", "delete")),
         ("policy", "", ()),
         ("type", "LogAppendTime", "LogAppendTime"),
+        ("secret", "hush", "hush"),
+        ("builder", "org.example.Builder", "org.example.Builder"),
     ],
 )
 def test_a_text_becomes_its_value_and_back(key: str, text: str, value: Any) -> None:
@@ -46,6 +51,8 @@ def test_a_text_becomes_its_value_and_back(key: str, text: str, value: Any) -> N
         ("segment.bytes", str(2**31), f"segment.bytes: {2**31} does not fit a int"),
         ("ratio", "2", "ratio: 2.0 is not between 0 and 1"),
         ("ratio", "half", "ratio: 'half' is no number"),
+        ("ratio", "0_1", "ratio: '0_1' is no number"),
+        ("retention.ms", "1_000", "retention.ms: '1_000' is no whole number"),
         ("preallocate", "yes", "preallocate: 'yes' is neither true nor false"),
         ("policy", "delete,shred", "policy: 'shred' is none of delete, compact"),
         ("type", "createtime", "type: 'createtime' is none of CreateTime, LogAppendTime"),
@@ -62,3 +69,43 @@ def test_what_is_wrong_is_said(key: str, text: str, reason: str) -> None:
 
 def test_what_is_not_given_is_the_default() -> None:
     assert SCHEMA.parse({}) == {key.name: key.default for key in SCHEMA}
+
+
+def test_a_key_tells_whether_it_accepts_a_text() -> None:
+    assert SCHEMA["retention.ms"].accepts("-1")
+    assert not SCHEMA["retention.ms"].accepts("-2")
+
+
+def test_a_key_says_what_it_allows() -> None:
+    assert [SCHEMA[name].allowed for name in ("retention.ms", "ratio", "policy", "type", "secret")] == [
+        "-1 or more",
+        "0 to 1",
+        "any of delete, compact",
+        "CreateTime, LogAppendTime",
+        "",
+    ]
+
+
+def test_passwords_are_not_to_be_shown() -> None:
+    assert [key.name for key in SCHEMA if key.is_sensitive] == ["secret"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (0.5, "0.5"),
+        (123456.0, "123456.0"),
+        (1e7, "1.0E7"),
+        (-12345678.9, "-1.23456789E7"),
+        (0.0005, "5.0E-4"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+    ],
+)
+def test_a_number_is_written_as_java_does(value: float, text: str) -> None:
+    assert SCHEMA["rate"].text(value) == text
+
+
+def test_the_nearest_key_must_be_as_near_as_asked() -> None:
+    assert SCHEMA.nearest("segment.byte", 0.9) == "segment.bytes"
+    assert SCHEMA.nearest("bytes.of.a.segment", 0.9) is None

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import ottla.broker
 from ottla.base.config import ConfigError
 from ottla.broker.config import BROKER_CONFIG, WITHOUT_EFFECT, BrokerConfig, load_config
 from ottla.broker.listeners import own_host_name
+from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS
 
 SHIPPED = """\
 # What Kafka's own file looks like.
@@ -192,6 +194,20 @@ def test_keys_without_effect_are_accepted_checked_and_told() -> None:
     assert config.without_effect == ("listener.name.x.ssl.key.password", "num.io.threads", "super.users")
     assert refused({"num.io.threads": "none"}) == "num.io.threads: 'none' is no whole number"
     assert {key.name for key in BROKER_CONFIG} >= WITHOUT_EFFECT
+
+
+def test_keys_that_are_read_have_an_effect_and_no_others() -> None:
+    """A key stands in quotes where it is read. Those of logs are read by way of the topic's keys."""
+    room = Path(ottla.broker.__file__).parents[1]
+    declared = (*room.glob("broker/config_keys/*"), room / "broker" / "config.py", room / "log" / "broker_config.py")
+    text = "".join(path.read_text() for path in room.rglob("*.py") if path not in declared)
+    read = {key.name for key in BROKER_CONFIG if f'"{key.name}"' in text}
+    of_logs = {*BROKER_SYNONYMS.values(), *(name for names in BROKER_SCALED.values() for name, _ in names)}
+    by_the_config_itself = {"broker.id.generation.enable", "broker.rack", "log.dir", "max.connections.per.ip.overrides"}
+    only_checked = {"background.threads", "num.io.threads", "num.network.threads", "num.replica.fetchers"}
+    in_force = {key.name for key in BROKER_CONFIG} - WITHOUT_EFFECT
+    assert in_force - read - of_logs == by_the_config_itself
+    assert (read & WITHOUT_EFFECT) - of_logs == only_checked
 
 
 # --- where settings come from ---------------------------------------------------------------------------------------

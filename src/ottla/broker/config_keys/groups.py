@@ -1,4 +1,5 @@
-"""Keys about groups and transactions: accepted, and without effect until their coordinators are there."""
+"""Keys about groups and transactions. Those of their topics count when somebody asks for one; the others have no effect
+until there are coordinators."""
 
 from __future__ import annotations
 
@@ -17,6 +18,34 @@ _BOOLEAN, _SHORT, _INT, _LONG, _STRING, _LIST = (
     ConfigType.STRING,
     ConfigType.LIST,
 )
+
+INTERNAL_TOPICS: Final = [
+    ConfigKey("offsets.topic.num.partitions", _INT, 50, "Partitions of the topic of offsets.", at_least(1)),
+    ConfigKey("offsets.topic.replication.factor", _SHORT, 3, "Replicas of the topic of offsets.", at_least(1)),
+    ConfigKey(
+        "offsets.topic.segment.bytes",
+        _INT,
+        100 * 2**20,
+        "The size of the segments of the topic of offsets.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "transaction.state.log.min.isr", _INT, 2, "In-sync replicas that the topic of transactions needs.", at_least(1)
+    ),
+    ConfigKey(
+        "transaction.state.log.num.partitions", _INT, 50, "Partitions of the topic of transactions.", at_least(1)
+    ),
+    ConfigKey(
+        "transaction.state.log.replication.factor", _SHORT, 3, "Replicas of the topic of transactions.", at_least(1)
+    ),
+    ConfigKey(
+        "transaction.state.log.segment.bytes",
+        _INT,
+        100 * 2**20,
+        "The size of the segments of the topic of transactions.",
+        at_least(1),
+    ),
+]
 
 GROUPS_DORMANT: Final = [
     ConfigKey(
@@ -100,9 +129,6 @@ GROUPS_DORMANT: Final = [
     ),
     ConfigKey("offsets.retention.minutes", _INT, 10_080, "How long an empty group's offsets are kept.", at_least(1)),
     ConfigKey("offsets.topic.compression.codec", _INT, 0, "The codec that offsets are kept in, by number."),
-    ConfigKey("offsets.topic.num.partitions", _INT, 50, "Partitions of the topic of offsets.", at_least(1)),
-    ConfigKey("offsets.topic.replication.factor", _SHORT, 3, "Replicas of the topic of offsets.", at_least(1)),
-    ConfigKey("offsets.topic.segment.bytes", _INT, 100 * 2**20, "The size of its segments.", at_least(1)),
 ]
 
 TRANSACTIONS_DORMANT: Final = [
@@ -134,14 +160,6 @@ TRANSACTIONS_DORMANT: Final = [
         "Bytes read at a time when transactions are loaded.",
         at_least(1),
     ),
-    ConfigKey("transaction.state.log.min.isr", _INT, 2, "In-sync replicas that topic needs.", at_least(1)),
-    ConfigKey(
-        "transaction.state.log.num.partitions", _INT, 50, "Partitions of the topic of transactions.", at_least(1)
-    ),
-    ConfigKey(
-        "transaction.state.log.replication.factor", _SHORT, 3, "Replicas of the topic of transactions.", at_least(1)
-    ),
-    ConfigKey("transaction.state.log.segment.bytes", _INT, 100 * 2**20, "The size of its segments.", at_least(1)),
     ConfigKey(
         "transactional.id.expiration.ms",
         _INT,

@@ -36,12 +36,6 @@ NETWORK: Final = [
         at_least(1024),
     ),
     ConfigKey(
-        "inter.broker.listener.name",
-        _STRING,
-        None,
-        "The listener that brokers reach each other by; the one of security.inter.broker.protocol if it is not set.",
-    ),
-    ConfigKey(
         "listener.security.protocol.map",
         _STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
@@ -78,6 +72,20 @@ NETWORK: Final = [
         -1,
         "Bytes of requests in memory beyond which no more are read; -1 for no limit.",
     ),
+    ConfigKey(
+        "socket.receive.buffer.bytes", _INT, 100 * 2**10, "A socket's receive buffer; -1 leaves it to the system."
+    ),
+    ConfigKey("socket.request.max.bytes", _INT, 100 * 2**20, "The largest request that is read.", at_least(1)),
+    ConfigKey("socket.send.buffer.bytes", _INT, 100 * 2**10, "A socket's send buffer; -1 leaves it to the system."),
+]
+
+NETWORK_DORMANT: Final = [
+    ConfigKey(
+        "inter.broker.listener.name",
+        _STRING,
+        None,
+        "The listener that brokers reach each other by; the one of security.inter.broker.protocol if it is not set.",
+    ),
     ConfigKey("queued.max.requests", _INT, 500, "Requests under way beyond which no more are read.", at_least(1)),
     ConfigKey(
         "security.inter.broker.protocol",
@@ -87,14 +95,6 @@ NETWORK: Final = [
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
     ConfigKey("socket.listen.backlog.size", _INT, 50, "Connections that may wait to be accepted.", at_least(1)),
-    ConfigKey(
-        "socket.receive.buffer.bytes", _INT, 100 * 2**10, "A socket's receive buffer; -1 leaves it to the system."
-    ),
-    ConfigKey("socket.request.max.bytes", _INT, 100 * 2**20, "The largest request that is read.", at_least(1)),
-    ConfigKey("socket.send.buffer.bytes", _INT, 100 * 2**10, "A socket's send buffer; -1 leaves it to the system."),
-]
-
-NETWORK_DORMANT: Final = [
     ConfigKey("background.threads", _INT, 10, "Threads for upkeep.", at_least(1)),
     ConfigKey("control.plane.listener.name", _STRING, None, "The listener that takes only what the controller sends."),
     ConfigKey("early.start.listeners", _STRING, None, "Listeners that open before metadata is there."),

@@ -1,11 +1,11 @@
-"""Rules that several keys, or only they, need."""
+"""Rules that only keys of a broker need. A rule's docstring says what it allows, for the reference."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from ottla.base.config import Rule
+from ottla.base.config import Rule, described
 
 _INTERMEDIATE: Final = {
     # Releases whose protocol changed in steps, and how many they had.
@@ -44,7 +44,7 @@ _ADDRESS: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*|\[[0-9a-zA-Z\-%._:]*\]):[0-9
 
 
 def release(value: str) -> str | None:
-    """A release of Kafka (`3.9`, `3.9.1`), or a step on the way to it (`3.9-IV0`)."""
+    """a release of Kafka, such as 3.9, or a step on the way to it, such as 3.9-IV0"""
     parts = value.split(".")
     name = ".".join(parts[: 3 if value.startswith("0.") else 2])
     base, dash, step = name.partition("-IV")
@@ -55,11 +55,13 @@ def release(value: str) -> str | None:
 
 
 def addresses(values: tuple[str, ...]) -> str | None:
+    """any of host:port"""
     wrong = [value for value in values if not _ADDRESS.fullmatch(value)]
     return f"{wrong[0]!r} is not host:port" if wrong else None
 
 
 def voters(values: tuple[str, ...]) -> str | None:
+    """any of id@host:port"""
     for value in values:
         member, _, address = value.partition("@")
         if not re.fullmatch(r"[+-]?\d+", member) or not _ADDRESS.fullmatch(address):
@@ -68,13 +70,15 @@ def voters(values: tuple[str, ...]) -> str | None:
 
 
 def not_empty(value: str) -> str | None:
+    """not empty"""
     return None if value else "it is empty"
 
 
 def or_unset(unset: int, rule: Rule) -> Rule:
     """Lets the number through that means it is not set."""
-    return lambda value: None if value == unset else rule(value)
+    return described(f"{unset}, or {rule.__doc__}", lambda value: None if value == unset else rule(value))
 
 
 def one_of_ignoring_case(*allowed: str) -> Rule:
-    return lambda value: None if value.lower() in allowed else f"{value!r} is none of {', '.join(allowed)}"
+    names = ", ".join(allowed)
+    return described(names, lambda value: None if value.lower() in allowed else f"{value!r} is none of {names}")

@@ -1,0 +1,148 @@
+"""Writes docs/reference/ from the code: the keys of brokers and topics, and the APIs that are served.
+
+`python tools/reference_pages.py` writes the pages anew; with `--check` it only says which are not as the code is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ottla.base.config import ConfigKey
+from ottla.broker.config import BROKER_CONFIG, WITHOUT_EFFECT
+from ottla.broker.config_keys.update_modes import DYNAMIC_ONLY, INTERNAL, UpdateMode, update_mode
+from ottla.broker.config_store import NOT_WHILE_RUNNING
+from ottla.broker.handlers import handlers
+from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS
+from ottla.log.topic_config import TOPIC_CONFIG
+
+HOME = Path(__file__).resolve().parent.parent / "docs" / "reference"
+_NOTE = "<!-- Written by tools/reference_pages.py from the code; changes here are lost. -->"
+
+
+_HEAD = ("key", "type", "default", "allowed", "what it is")
+
+
+def broker_config() -> str:
+    shown = [key for key in BROKER_CONFIG if key.name not in INTERNAL]
+    return _page(
+        "A broker's config",
+        """\
+Kafka 3.9's keys, with its defaults and rules, and a few of our own (`ottla.…`). They come from a properties file
+(`ottla start server.properties`), from the environment (`KAFKA_NUM_PARTITIONS=3` is `num.partitions=3`: dots are `_`,
+underscores `__`, dashes `___`) and from the command line (`--override num.partitions=3`); the later wins.
+
+*Change*: keys with `restart` are read at the start; those with `cluster-wide` can be changed while the broker runs, for
+it alone or for all brokers at once, by `ottla configs` or Kafka's own tools.
+
+What differs from Kafka: logs lie in `ottla.data.dir` unless `log.dirs` says otherwise; `zookeeper.connect` stays empty,
+as the tree is embedded; an unknown key is refused, with the nearest right one; a listener on `0.0.0.0` is advertised by
+the machine's name.""",
+        _table(
+            (*_HEAD[:4], "change", _HEAD[4]),
+            ((*_key_cells(key)[:4], _change(key.name), key.doc) for key in shown if key.name not in WITHOUT_EFFECT),
+        ),
+        "## Accepted, and without effect yet",
+        "Files of Kafka may set these: they are checked, and a broker says at its start which of them change nothing.",
+        _table(_HEAD, (_key_cells(key) for key in shown if key.name in WITHOUT_EFFECT)),
+        "## Set only while the broker runs",
+        "No file can set these. They have no effect yet.",
+        _table(_HEAD, map(_key_cells, DYNAMIC_ONLY)),
+    )
+
+
+def topic_config() -> str:
+    return _page(
+        "A topic's config",
+        """\
+Kafka 3.9's keys, with its defaults and rules: `ottla topics create --config KEY=VALUE`, `ottla configs`, or Kafka's own
+tools. Where a topic does not set a key, the broker's key of the same meaning holds.""",
+        _table(
+            ("key", "type", "default", "allowed", "the broker's key", "what it is"),
+            (
+                (*_key_cells(key)[:4], ", ".join(f"`{name}`" for name in _stand_ins(key.name)), key.doc)
+                for key in TOPIC_CONFIG
+            ),
+        ),
+    )
+
+
+def apis() -> str:
+    return _page(
+        "APIs that are served",
+        "What a broker answers, by Kafka's keys and versions. Clients learn the same from ApiVersions.",
+        _table(
+            ("key", "API", "versions"),
+            (
+                (
+                    str(key),
+                    entry.request.__name__.removesuffix("Request"),
+                    f"{entry.served}"
+                    if entry.served == entry.advertised
+                    else f"{entry.served} (told: {entry.advertised})",
+                )
+                for key, entry in handlers().items()
+            ),
+        ),
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "broker-config.md": broker_config,
+    "topic-config.md": topic_config,
+    "apis.md": apis,
+}
+
+
+def _change(name: str) -> str:
+    mode = UpdateMode.READ_ONLY if name in NOT_WHILE_RUNNING else update_mode(name)
+    return "restart" if mode is UpdateMode.READ_ONLY else mode.value
+
+
+def _key_cells(key: ConfigKey) -> tuple[str, str, str, str, str]:
+    default = "" if key.default is None else key.text(key.default)
+    return f"`{key.name}`", key.type.value, f"`{default}`" if default else "", key.allowed, key.doc
+
+
+def _stand_ins(topic_key: str) -> list[str]:
+    if topic_key in BROKER_SCALED:
+        return [name for name, _ in BROKER_SCALED[topic_key]]
+    return [BROKER_SYNONYMS[topic_key]] if topic_key in BROKER_SYNONYMS else []
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |" for cells in lines)
+
+
+def _page(title: str, *parts: str) -> str:
+    return "\n\n".join((f"# {title}", _NOTE, *parts)) + "\n"
+
+
+def stale_pages() -> list[str]:
+    """Pages that are not as the code is."""
+    return [
+        name
+        for name, content in PAGES.items()
+        if not (HOME / name).is_file() or (HOME / name).read_text(encoding="utf-8") != content()
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is not as the code is")
+    if parser.parse_args().check:
+        stale = stale_pages()
+        for name in stale:
+            print(f"docs/reference/{name} is not as the code is: run python tools/reference_pages.py")
+        return 1 if stale else 0
+    HOME.mkdir(parents=True, exist_ok=True)
+    for name, content in PAGES.items():
+        (HOME / name).write_text(content(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
