@@ -37,7 +37,8 @@ ERRORS: dict[type[Exception], type[CoordinationError]] = {
 
 
 class KazooTree:
-    """Each call in a thread: kazoo's own calls wait."""
+    """Each call in a thread: kazoo's own calls wait. No data is written as null, as Kafka does: a block of producer ids
+    that is empty, but not null, is a broken one to it. (In transactions kazoo knows no null.)"""
 
     def __init__(self, client: KazooClient) -> None:
         self.client = client
@@ -76,11 +77,13 @@ class KazooTree:
 
     async def create(self, path: str, data: bytes = b"", *, sequential: bool = False, parents: bool = False) -> str:
         check_operation(Create(path, data, sequential))
-        return await _calling(path, lambda: str(self.client.create(path, data, sequence=sequential, makepath=parents)))
+        return await _calling(
+            path, lambda: str(self.client.create(path, data or None, sequence=sequential, makepath=parents))
+        )
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
         check_path(path)
-        return await _calling(path, lambda: int(self.client.set(path, data, version).version))
+        return await _calling(path, lambda: int(self.client.set(path, data or None, version).version))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         check_operation(Delete(path, version))

@@ -130,7 +130,7 @@ async def _compare(ours: LocalTree, theirs: KazooTree) -> None:
         assert found is not None
         our_stats[path] = (found.data, found.version, 2 * found.children_made - found.child_count, found.child_count)
         data, stat = await asyncio.to_thread(theirs.client.get, path)
-        their_stats[path] = (data, stat.version, stat.cversion, stat.numChildren)
+        their_stats[path] = (data or b"", stat.version, stat.cversion, stat.numChildren)
         if path != "/":  # which is older than the tree's own writes
             our_ids += [found.created_zxid, found.modified_zxid, found.children_zxid]
             their_ids += [stat.czxid, stat.mzxid, stat.pzxid]

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeGuard, TypeVar
 
 V = TypeVar("V")
 
-_ESCAPE = re.compile(r"\\u00[0-9a-f]{2}|\\.")
+_ESCAPED = re.compile(r"\\u00[0-9a-f]{2}|\\.|[\U00010000-\U0010ffff]")  # "\\." skips a pair, so "\\\\u00…" stays
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _LONGEST_SHOWN: Final = 200
 
@@ -29,9 +29,17 @@ class ZnodeError(ValueError):
 
 def write_json(value: Mapping[str, object]) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if "\\u00" in text:  # the JVM writes the digits of an escape in upper case; pairs are matched to skip "\\\\u00…"
-        text = _ESCAPE.sub(lambda match: f"\\u{match[0][2:].upper()}" if match[0][1] == "u" else match[0], text)
+    if "\\u00" in text or not text.isascii():
+        text = _ESCAPED.sub(_escape, text)
     return text.encode()
+
+
+def _escape(match: re.Match[str]) -> str:
+    """The JVM's way: hex digits in upper case, and two escapes for what takes two of its characters."""
+    found = match[0]
+    if found.startswith("\\u"):
+        return f"\\u{found[2:].upper()}"
+    return found if found.startswith("\\") else "".join(f"\\u{unit:04X}" for unit in _utf16_units(found))
 
 
 class Fields:

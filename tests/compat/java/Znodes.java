@@ -3,10 +3,12 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import kafka.zk.*;
+import org.apache.kafka.common.utils.Sanitizer;
 import org.apache.zookeeper.data.Stat;
 
 /** Reads nodes, one a line (kind, content in base64), by Kafka's own code, and prints each as Kafka would write it.
- *  A node that Kafka refuses is answered by ! and why. */
+ *  A node that Kafka refuses is answered by ! and why. Two more kinds ask for the paths that Kafka makes at its start,
+ *  and for the name of the node of a user. */
 public class Znodes {
     public static void main(String[] ignored) throws Exception {
         var lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -55,6 +57,10 @@ public class Znodes {
                 return ProducerIdBlockZNode.generateProducerIdBlockJson(ProducerIdBlockZNode.parseProducerIdBlockData(content));
             case "features":
                 return FeatureZNode.encode(FeatureZNode.decode(content));
+            case "persistent-paths":
+                return ZkData.PersistentZkPaths().mkString(" ").getBytes(StandardCharsets.UTF_8);
+            case "entity-name":
+                return Sanitizer.sanitize(new String(content, StandardCharsets.UTF_8)).getBytes(StandardCharsets.UTF_8);
             default:
                 throw new IllegalArgumentException(kind);
         }
