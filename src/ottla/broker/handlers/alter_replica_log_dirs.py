@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.partition_access import hosted_partition
 from ottla.log.directories import LogDirectory
 from ottla.log.errors import LogError
 from ottla.log.names import TopicPartition
@@ -60,9 +61,12 @@ def _move(broker: Broker, name: TopicPartition, path: str) -> None:
     target = _directory(broker, path)
     if target is None:
         raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND, "the broker has no such log directory; log.dirs names them")
-    partition = broker.replicas.get(*name)
-    if partition is None:
-        raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE, "the partition has no replica on this broker")
+    try:
+        partition = hosted_partition(broker, *name)
+    except BrokerError as error:
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # Kafka keeps to the code that older clients know
+            raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE, "the partition has no replica here") from None
+        raise
     if target.failure is not None or partition.log is None:
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory it lies in or shall go to is offline")
     broker.replica_moves.start(partition, target)

@@ -9,9 +9,11 @@ import pytest
 from brokers.small_broker import SmallBroker, context, small_broker
 from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import Uuid
 from ottla.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
 from ottla.broker.replica_moves import ReplicaMoves
+from ottla.controller.state import PartitionState, TopicState
 from ottla.log.names import TopicPartition
 from ottla.wire.codec import encode
 from ottla.wire.messages.alter_replica_log_dirs import (
@@ -96,9 +98,13 @@ def test_of_two_wishes_the_last_counts(broker: SmallBroker, tmp_path: Path) -> N
 
 def test_errors(broker: SmallBroker, tmp_path: Path) -> None:
     first, second, third = (str(tmp_path / f"logs{number}") for number in range(3))
-    assert wish(broker, (third, "topic", [0]), (first, "none", [0]), (first, "topic", [5])) == {
-        "topic": {0: ErrorCode.LOG_DIR_NOT_FOUND, 5: ErrorCode.REPLICA_NOT_AVAILABLE},
-        "none": {0: ErrorCode.REPLICA_NOT_AVAILABLE},
+    elsewhere = PartitionState((2,), 2, 0, (2,), 1, 0)
+    broker.metadata.put_topic(TopicState("elsewhere", Uuid(bytes(range(1, 17))), (elsewhere,)))
+    wishes = [(third, "topic", [0]), (first, "none", [0]), (first, "topic", [5]), (first, "elsewhere", [0])]
+    assert wish(broker, *wishes) == {
+        "topic": {0: ErrorCode.LOG_DIR_NOT_FOUND, 5: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        "none": {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        "elsewhere": {0: ErrorCode.REPLICA_NOT_AVAILABLE},
     }
     broker.directories.take_offline(broker.directories.directories[1], "gone")
     assert wish(broker, (second, "topic", [0]), (first, "topic", [1])) == {
