@@ -329,13 +329,12 @@ class PartitionLog:
         return None
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The record with the highest timestamp, the first of them."""
-        if self.next_offset == self.log_start_offset:
-            return None
+        """The record with the highest timestamp, the first of them. As in Kafka it may lie before the log's start, as
+        long as its segment is there."""
         newest = max(self._segments, key=lambda segment: segment.max_timestamp_ms)
         if newest.max_timestamp_ms < 0:
             return None
-        found = newest.offset_for_timestamp(newest.max_timestamp_ms, self.log_start_offset)
+        found = newest.offset_for_timestamp(newest.max_timestamp_ms, newest.base_offset)
         return None if found is None else TimestampedOffset(*found, self.epochs.epoch_for_offset(found[1]))
 
     # --- shorten ----------------------------------------------------------------------------------------------------

@@ -554,6 +554,18 @@ def test_no_time_is_found_before_the_logs_start(home: Home) -> None:
     assert found.offset == 20
 
 
+def test_the_highest_time_is_found_before_the_logs_start_too(home: Home) -> None:
+    log = home.open()
+    for time_ms in (1, 9, 5, 6):
+        log.append_as_leader(batch(1, timestamp_ms=NOW_MS + time_ms), 0)
+    log.set_high_watermark(4)
+    for start in (2, 4):
+        log.advance_log_start(start)
+        newest = log.offset_of_max_timestamp()
+        assert newest is not None
+        assert (newest.offset, newest.timestamp_ms) == (1, NOW_MS + 9)
+
+
 def test_an_empty_log_has_no_times(home: Home) -> None:
     log = home.open()
     assert log.offset_for_timestamp(0) is None
