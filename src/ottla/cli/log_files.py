@@ -125,9 +125,12 @@ def _segment(path: Path, options: DumpOptions) -> Iterator[Line]:
 
 
 def _batch_facts(header: BatchHeader, position: int) -> dict[str, Any]:
+    # Of an old message that wraps others, only the last one's offset is known without opening it.
+    is_wrapper = header.record_count < 0
     facts: dict[str, Any] = {
-        "offsets": f"{header.base_offset}-{header.last_offset}",
-        "records": header.record_count,
+        "first_offset": None if is_wrapper else header.base_offset,
+        "last_offset": header.last_offset,
+        "records": None if is_wrapper else header.record_count,
         "position": position,
         "bytes": header.size_in_bytes,
         "compression": header.compression.name.lower(),
@@ -140,7 +143,7 @@ def _batch_facts(header: BatchHeader, position: int) -> dict[str, Any]:
     if header.producer_id != NO_PRODUCER_ID:
         facts |= {"producer": header.producer_id, "producer_epoch": header.producer_epoch}
     if header.base_sequence != NO_SEQUENCE:
-        facts["sequences"] = f"{header.base_sequence}-{header.last_sequence}"
+        facts |= {"first_sequence": header.base_sequence, "last_sequence": header.last_sequence}
     facts |= {"transactional": True} if header.is_transactional else {}
     facts |= {"control": True} if header.is_control else {}
     if header.delete_horizon_ms is not None:
@@ -257,7 +260,8 @@ def _transaction_index(path: Path, _: DumpOptions) -> Iterator[Line]:
             "aborted",
             {
                 "producer": transaction.producer_id,
-                "offsets": f"{transaction.first_offset}-{transaction.last_offset}",
+                "first_offset": transaction.first_offset,
+                "last_offset": transaction.last_offset,
                 "last_stable_offset": transaction.last_stable_offset,
             },
         )

@@ -1,0 +1,148 @@
+"""What the command line says when it is asked for help, or when something is wrong with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.main import run
+from ottla.cli.output import show_rows, size_text
+from ottla.cli.topics import parse_assignments
+
+Capture = pytest.CaptureFixture[str]
+
+COMMANDS = [
+    "start",
+    "topics create",
+    "topics list",
+    "topics describe",
+    "topics alter",
+    "topics delete",
+    "configs describe",
+    "configs set",
+    "configs unset",
+    "produce",
+    "consume",
+    "log dump",
+    "demo",
+    "version",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command: str, capsys: Capture) -> None:
+    assert run([*command.split(), "--help"]) == 0
+    assert f"Usage: ottla {command}" in capsys.readouterr().out
+
+
+def test_help_names_every_command(capsys: Capture) -> None:
+    assert run(["--help"]) == 0
+    output = capsys.readouterr().out
+    assert all(command.split()[0] in output for command in COMMANDS)
+
+
+def test_help_needs_neither_client_nor_broker() -> None:
+    """They take longer to import than one wants to wait for help."""
+    code = (
+        "import sys\nfrom ottla.cli.main import run\nrun(['--help'])\n"
+        "heavy = [name for name in sys.modules if name.startswith(('ottla.wire', 'ottla.client', 'ottla.broker'))]\n"
+        "sys.exit(', '.join(heavy) or None)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_version(capsys: Capture) -> None:
+    assert run(["version"]) == 0
+    assert capsys.readouterr().out.startswith("ottla ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["-b", "127.0.0.1:1", "topics", "list"], "127.0.0.1:1: connection refused"),
+        (["topics", "list", "-b", "127.0.0.1:1"], "127.0.0.1:1: connection refused"),
+        (["topics", "list", "-b", "nonsense"], "'nonsense' is no address of a broker"),
+        (["topics", "list", "-b", ","], "no address of a broker is given"),
+        (["topics", "create", "t", "--config", "retention.ms"], "'retention.ms' is not KEY=VALUE"),
+        (["topics", "alter", "t"], "nothing to alter"),
+        (["configs", "describe"], "say whose configs"),
+        (["configs", "set", "a=b", "--topic", "t", "--broker", "1"], "say whose configs"),
+        (["consume", "t", "--from-beginning", "--offset", "3"], "only one of --from-beginning, --offset and --since"),
+        (["consume", "t", "--since", "soon"], "'soon' is no time"),
+        (["consume", "t", "--format", "%y"], "%y in '%y' stands for nothing"),
+        (["consume", "t", "--format", "%v", "--json"], "--json is a format of its own"),
+        (["produce", "t", "-H", "x"], "--header: 'x' is no header"),
+        (["start", "--override", "log.retention.hour=1"], "log.retention.hour"),
+        (["start", "--override", "nonsense"], "nonsense"),
+        (["start", "no-such-file.properties"], "no-such-file.properties"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(arguments: list[str], reason: str, capsys: Capture) -> None:
+    assert run(arguments) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("Error: ")
+    assert reason in output.err
+    assert output.err.endswith(".\n")
+    assert "Traceback" not in output.err
+
+
+def test_a_wrong_config_names_the_right_one(capsys: Capture) -> None:
+    assert run(["start", "--override", "log.retention.hour=1"]) == 1
+    assert "log.retention.hours" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["topics", "create"], ["produce", "t", "--compression", "rar"]])
+def test_a_wrong_command_line_has_its_own_exit_code(arguments: list[str], capsys: Capture) -> None:
+    assert run(arguments) == 2
+    assert "Usage: ottla" in capsys.readouterr().err
+
+
+def test_debug_shows_where_it_came_from() -> None:
+    with pytest.raises(Exception, match="connection refused"):
+        run(["--debug", "-b", "127.0.0.1:1", "topics", "list"])
+
+
+def test_the_environment_names_the_cluster(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", "127.0.0.1:2")
+    assert run(["topics", "list"]) == 1
+    assert "127.0.0.1:2" in capsys.readouterr().err
+    assert run(["topics", "list", "-b", "127.0.0.1:3"]) == 1
+    assert "127.0.0.1:3" in capsys.readouterr().err
+
+
+def test_python_runs_the_package() -> None:
+    command = [sys.executable, "-m", "ottla", "topics", "list", "-b", "127.0.0.1:1"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("Error: no broker can be reached")
+
+
+def test_a_missing_file_is_named(tmp_path: Path, capsys: Capture) -> None:
+    assert run(["produce", "t", "--file", str(tmp_path / "absent")]) == 2
+    assert "absent" in capsys.readouterr().err.replace("\n", "").replace(" ", "")
+
+
+def test_in_a_pipe_rows_are_lines_with_tabs(capsys: Capture) -> None:
+    show_rows(("a", "b", "c"), [(1, None, [2, 3]), ("x\ty", True, "z")])
+    assert capsys.readouterr().out == "1\t-\t2,3\nx y\tyes\tz\n"
+
+
+def test_sizes() -> None:
+    assert [size_text(size) for size in (0, 1023, 1024, 1536, 200 * 1024, 5 * 1024**3, 2**70)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "1.5 KiB",
+        "200 KiB",
+        "5.0 GiB",
+        "1048576 PiB",
+    ]
+
+
+def test_assignments() -> None:
+    assert parse_assignments(["a=b", " c = d=e ", "f="]) == {"a": "b", "c": " d=e ", "f": ""}
