@@ -16,9 +16,10 @@ from rich.table import Table
 HEADINGS: Final = ["", "unit", "ottla", "beside it", "which is", "ratio", "target"]
 _RIGHT: Final = frozenset(("ottla", "beside it", "ratio"))
 NOTES: Final = (
-    "Both brokers are up all the time and take turns; medians of the rounds, ratios of medians. A turn that does not "
-    "count comes first, so that Kafka's compiler has seen the work. Kafka runs with its own default config and the JVM "
-    "options of its start script. CPU is that of the broker's process, user and system, from /proc.",
+    "Both brokers are up all the time and take turns; medians of the rounds, ratios of medians. Some of all work, and "
+    "a turn of each line, come first and do not count, so that Kafka's compiler has seen them. Kafka runs with its own "
+    "default config and the JVM options of its start script. CPU is that of the broker's process, user and system, "
+    "from /proc.",
     "Raw: frames made beforehand, sent over blocking sockets by a process that looks into no answer; big batches are "
     "of 256 KiB, one a request, five in flight on each of two connections. Catch-up fetches ask for a MiB, four in "
     "flight on each of two connections, of what is in the page cache. Latency: one record a request, from before it is "
