@@ -81,8 +81,8 @@ def test_a_fetch_of_many_partitions_is_woken_by_any(
 def _wake_all(producer: Producer, consumer: Consumer, topic: str, partitions: range) -> int:
     """Until the fetches of a consumer name all its partitions; returns how many records each partition got for it.
 
-    librdkafka's first fetches name only the partitions whose beginning it has found by then, and it sends no other fetch
-    while one waits.
+    librdkafka's first fetches name only the partitions whose beginning it has found by then, and it sends no other
+    fetch while one waits.
     """
     seen: list[int] = []
     for rounds in range(1, 31):
