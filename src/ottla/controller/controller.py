@@ -319,7 +319,7 @@ class Controller:
         lost = {}
         for name in names:
             topic = self._topics.get(name.topic)
-            if topic is None or name in self._offline:
+            if topic is None:
                 continue
             self._offline.add(name)
             partition = topic.partitions[name.partition]
@@ -343,9 +343,9 @@ class Controller:
         if len(target) != len(partition.replicas) and not may_change_factor:
             reason = f"{name} has {len(partition.replicas)} replicas; {len(target)} would change that."
             raise ControllerError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
-        led = elect_next(moved, target, self.epoch) if partition.leader in target else None
+        led = elect_next(moved, target, self.epoch)
         if led is None:
-            reason = f"{name} has no leader from whom its replicas could be brought."
+            reason = f"{name} has no replica in sync among those that are to have it."
             raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
         await self._replace_partitions({name: led})
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from ottla.base.coordination import Coordination, Create, Node, NodeExistsError, NoNodeError, Operation, SetData
+from ottla.base.coordination import Coordination, Create, Node, NoNodeError, Operation, SetData
 from ottla.base.ids import ZERO_UUID
 from ottla.controller.election import NO_NODE, unelected
 from ottla.controller.state import PartitionState, TopicState
@@ -143,10 +143,7 @@ class TopicNodes:
             await self._tree.create(_config(name), encode_config(configs), parents=True)
 
     async def mark_for_deletion(self, name: str) -> None:
-        try:
-            await self._tree.create(paths.deleted_topic(name), parents=True)
-        except NodeExistsError:
-            return  # an attempt before this one came no further
+        await self._tree.create(paths.deleted_topic(name), parents=True)
 
     async def delete(self, name: str) -> None:
         """All there is of a topic, its marker last."""

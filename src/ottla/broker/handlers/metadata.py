@@ -65,7 +65,7 @@ async def _create_missing(
         refusals = {
             name: outcome.code
             for name, outcome in zip(missing, outcomes, strict=True)
-            # Whoever was quicker made it: the topic is there.
+            # Whoever was quicker made it, or it is still being deleted: nothing that a client could put right.
             if isinstance(outcome, ControllerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
         }
     return _response(cache, request, context, _by_name(cache, names, context.version, refusals))

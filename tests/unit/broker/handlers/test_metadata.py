@@ -15,6 +15,7 @@ from ottla.broker.api import RequestContext
 from ottla.broker.handlers import metadata as module
 from ottla.broker.handlers.metadata import metadata
 from ottla.broker.metadata_cache import BrokerEndpoint
+from ottla.controller.errors import ControllerError
 from ottla.log.names import TopicPartition
 from ottla.wire.codec import encode
 from ottla.wire.messages.metadata import (
@@ -196,6 +197,16 @@ async def test_a_tree_that_fails_is_told(broker: LoneBroker) -> None:
         "there": ErrorCode.NONE,
         "new": ErrorCode.UNKNOWN_SERVER_ERROR,
     }
+
+
+@on_tree
+async def test_a_topic_that_is_still_being_deleted(broker: LoneBroker) -> None:
+    await broker.create("events")
+    broker.tree.failure = CoordinationError("/brokers", "no power")
+    with pytest.raises(ControllerError):
+        await broker.controller.delete_topic("events")
+    broker.tree.failure = None
+    assert errors(await ask(broker, "events")) == {"events": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 @on_tree
