@@ -130,7 +130,7 @@ def test_every_metric_is_documented_as_it_is(server: MetricsServer) -> None:
 
 
 def test_topics_may_come_while_it_looks(server: MetricsServer, broker: SmallBroker) -> None:
-    broker.topic("many", 500)
+    broker.topic("many", 50)
     is_over = threading.Event()
     failures: list[BaseException] = []
 
@@ -143,7 +143,7 @@ def test_topics_may_come_while_it_looks(server: MetricsServer, broker: SmallBrok
 
     looking = threading.Thread(target=look)
     looking.start()
-    for number in range(100):
+    for number in range(40):
         broker.topic(f"topic{number}")
         broker.replicas.delete(broker.topic(f"gone{number}")[0].name)
     is_over.set()
