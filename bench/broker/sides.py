@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from kafka_artifacts import classpath
-from ottla.testing.broker import Broker
 
 KAFKA_VERSION: Final = "4.3.1"
 _CLUSTER_ID: Final = "b3R0bGEtYmVuY2gtYmVuYw"
@@ -68,7 +68,7 @@ class Side(Protocol):
 
 
 class Ottla:
-    """Ours, with its own defaults."""
+    """Ours, by the command that people start it with, with its own defaults."""
 
     name = "ottla"
 
@@ -77,9 +77,10 @@ class Ottla:
         (place / "port").write_text(str(free_port()))
 
     def start(self, place: Path) -> Running:
-        broker = Broker(directory=place, port=int((place / "port").read_text()))
-        broker.start()
-        return Running(self.name, broker.bootstrap, broker.process, place / "output.log")
+        address, output = f"127.0.0.1:{(place / 'port').read_text()}", place / "output.log"
+        command = [str(Path(sys.executable).with_name("ottla")), "start", "--data-dir", str(place / "data")]
+        process = start_process([*command, "--override", f"listeners=PLAINTEXT://{address}"], output)
+        return Running(self.name, address, process, output)
 
 
 class Kafka:
