@@ -95,6 +95,7 @@ class Cluster:
         self.controller_id = NO_CONTROLLER
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, TopicInfo] = {}
+        self._distrusted: set[str] = set()
         self._connections: dict[int, ClientConnection] = {}
         self._first: ClientConnection | None = None
         """The one to a bootstrap address, before it is known which broker that is; later on it serves as any other."""
@@ -141,6 +142,7 @@ class Cluster:
         found = []
         for topic in answer.topics:
             name = topic.name or ""
+            self._distrusted.discard(name)
             if topic.error_code in _NOT_YET_THERE:
                 self._topics.pop(name, None)
             elif topic.error_code:
@@ -154,7 +156,7 @@ class Cluster:
         """What is known of the topic, asked for if nothing is. With `create` the broker is asked to make one that does
         not exist (if it is configured to), and waited for."""
         known = self._topics.get(name)
-        if known is not None and not fresh:
+        if known is not None and not fresh and name not in self._distrusted:
             return known
         deadline, backoff = Deadline(self.options.api_timeout_s if create else 0), Backoff(self.options)
         while True:
@@ -168,20 +170,20 @@ class Cluster:
             await asyncio.sleep(min(backoff.next_s(), deadline.left_s))
 
     def known_topic(self, name: str) -> TopicInfo | None:
-        """What the last look told of the topic, without another."""
+        """What the last look told of the topic, without another; its leaders may have changed."""
         return self._topics.get(name)
 
     def known_leader(self, partition: TopicPartition) -> int | None:
-        """The id of the broker that leads the partition, as of the last look; None if there was none."""
+        """The id of the broker that leads the partition; None if a look has to tell, or told of none."""
         topic = self._topics.get(partition.topic)
-        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+        if topic is None or partition.topic in self._distrusted or not 0 <= partition.partition < len(topic.partitions):
             return None
         leader_id = topic.partitions[partition.partition].leader_id
         return leader_id if leader_id in self._brokers else None
 
-    def forget_topic(self, name: str) -> None:
-        """What was known of it has proved wrong."""
-        self._topics.pop(name, None)
+    def distrust(self, topic: str) -> None:
+        """What is known of its leaders has proved wrong: they have to be asked for again."""
+        self._distrusted.add(topic)
 
     # Requests.
 
@@ -204,7 +206,8 @@ class Cluster:
         """What the attempt gives; made again, with fresh metadata, for as long as what it raises may pass."""
         deadline = Deadline(self.options.api_timeout_s if timeout_s is None else timeout_s)
         backoff = Backoff(self.options)
-        await self.any_connection()
+        if not self._brokers:
+            await self.any_connection()
         while True:
             try:
                 return await attempt()
@@ -212,7 +215,7 @@ class Cluster:
                 if not may_pass(error) or deadline.is_over:
                     raise
                 self.controller_id = NO_CONTROLLER
-                self._topics.clear()
+                self._distrusted.update(self._topics)
             await asyncio.sleep(min(backoff.next_s(), deadline.left_s))
 
     # Connections.

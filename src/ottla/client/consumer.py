@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Self
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, Uuid
 from ottla.client.cluster import Backoff, Cluster, Deadline, may_pass
-from ottla.client.errors import ClientError, OffsetOutOfRangeError, RefusedError
+from ottla.client.errors import ClientError, OffsetOutOfRangeError, RefusedError, UnknownTopicError
 from ottla.client.metadata import TopicPartition
 from ottla.client.offsets import EARLIEST, LATEST, Place, offsets_at
 from ottla.net.client_connection import BrokerConnectionError, ClientConnection
@@ -155,15 +155,22 @@ class Consumer:
         elif self._patience.is_over:
             raise failure
         for partition in self._positions:
-            self._cluster.forget_topic(partition.topic)
+            self._cluster.distrust(partition.topic)
         await asyncio.sleep(self._backoff.next_s())
 
     async def _find_leaders(self) -> None:
         for partition in list(self._positions):
-            await self._cluster.topic(partition.topic)
             while self._cluster.known_leader(partition) is None:
-                await self._wait_after(RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}"))
-                await self._cluster.topic(partition.topic)
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+                try:
+                    await self._cluster.topic(partition.topic)
+                except UnknownTopicError:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a broker that has just started may not know it yet
+                except (BrokerConnectionError, RefusedError) as error:
+                    await self._wait_after(error)
+                    continue
+                if self._cluster.known_leader(partition) is None:
+                    await self._wait_after(RefusedError(code, f"partition {partition}"))
 
     def _launch(self) -> None:
         """A fetch for every broker that has none on its way."""

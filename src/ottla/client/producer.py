@@ -2,8 +2,9 @@
 
 `send` puts a record into the open batch of its partition and returns at once, unless the buffer is full: then it waits.
 A batch leaves when it is full, when it has lingered, or when someone flushes. A partition has one batch on its way at a
-time, so records stay in order even when a batch has to be sent again; other partitions go on meanwhile. A batch whose
-answer was lost is sent again and may then be there twice: sequence numbers that prevent it are still to come.
+time, so records stay in order even when a batch has to be sent again; other partitions go on meanwhile. With acks=all
+batches carry sequence numbers: one whose answer was lost is sent again and still is there once. With less than that it
+may be there twice.
 
 Belongs to one loop. `close` sends what is left; leaving the context by an exception drops it.
 """
@@ -21,10 +22,11 @@ from typing import Final, NamedTuple, Self
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
 from ottla.client.cluster import Cluster, Deadline, may_pass
-from ottla.client.errors import ClientError, ClosedError, RefusedError
+from ottla.client.errors import ClientError, ClosedError, RefusedError, raise_if_refused
 from ottla.client.metadata import NO_LEADER, TopicInfo, TopicPartition
 from ottla.client.partitioner import StickyPartitions, partition_of_key
-from ottla.records import BatchOptions, Compression, Header, Record, encode_batch
+from ottla.records import BatchOptions, Compression, Header, Record, encode_batch, sequence_after
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -35,6 +37,7 @@ from ottla.wire.messages.produce import (
 
 ALL_REPLICAS: Final = -1
 _LAST_VERSION_BY_NAME: Final = 12
+_NO_TRANSACTION: Final = 2**31 - 1
 _RECORD_OVERHEAD_BYTES: Final = 24
 """About what a record takes beside its key and value."""
 
@@ -51,6 +54,8 @@ class ProducerOptions:
     delivery_timeout_s: float = 120.0
     """From the first record of a batch to its acknowledgement, attempts and all."""
     request_timeout_s: float = 30.0
+    idempotent: bool = True
+    """Whether batches carry sequence numbers, by which a broker knows one that it has already. Needs acks=all."""
     create_topics: bool = True
     """Whether the broker is asked to make a topic that does not exist; it may be configured not to."""
 
@@ -61,6 +66,26 @@ class Acknowledged(NamedTuple):
     partition: TopicPartition
     offset: int
     timestamp_ms: int
+
+
+class _Identity:
+    """Who a producer is to brokers, and how far its sequence numbers are in each partition.
+
+    A batch that is given up leaves a gap in them that no broker accepts: then the producer begins anew as another one.
+    """
+
+    __slots__ = ("_sequences", "epoch", "producer_id")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self._sequences: dict[TopicPartition, int] = {}
+
+    def take_sequences(self, partition: TopicPartition, count: int) -> int:
+        """The first of so many numbers that come next in the partition."""
+        first = self._sequences.get(partition, 0)
+        self._sequences[partition] = sequence_after(first, count)
+        return first
 
 
 class _Batch:
@@ -111,6 +136,8 @@ class Producer:
         self._not_before_s: dict[TopicPartition, float] = {}
         self._unfinished: set[_Batch] = set()
         self._first_failure: Exception | None = None
+        self._identity: _Identity | None = None
+        self._identifying = asyncio.Lock()
         self._buffered_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -149,7 +176,7 @@ class Producer:
             raise ValueError(f"a record cannot have timestamp {timestamp_ms}: it is in milliseconds since 1970")
         while not self._room.is_set():
             await self._room.wait()
-        info = self._cluster.known_topic(topic) or await self._cluster.topic(topic, create=self.options.create_topics)
+        info = self._cluster.known_topic(topic) or await self._find_topic(topic)
         if self._is_closed:
             raise ClosedError("the producer is closed")
         size = len(key or b"") + len(value or b"") + _RECORD_OVERHEAD_BYTES
@@ -164,6 +191,9 @@ class Producer:
         if batch.size_in_bytes >= self.options.batch_bytes or len(batch.records) == 1:
             self._wake.set()
         return Delivery(batch, len(batch.records) - 1)
+
+    async def _find_topic(self, name: str) -> TopicInfo:
+        return await self._cluster.retry(lambda: self._cluster.topic(name, create=self.options.create_topics))
 
     def _choose(self, info: TopicInfo, key: bytes | None, partition: int | None, size: int) -> int:
         count = len(info.partitions)
@@ -297,11 +327,12 @@ class Producer:
         infos = {batch.partition.topic: await self._cluster.topic(batch.partition.topic) for batch in batches}
         by_name = any(info.topic_id == ZERO_UUID for info in infos.values())
         version = connection.version_for(ProduceRequest, at_most=_LAST_VERSION_BY_NAME if by_name else None)
+        identity = await self._identify()
         topics: dict[str, ProduceTopic] = {}
         for batch in batches:
             topic = batch.partition.topic
             if batch.encoded is None:
-                batch.encoded = encode_batch(batch.records, BatchOptions(compression=self.options.compression))
+                batch.encoded = self._encode(batch, identity)
             data = topics.setdefault(topic, ProduceTopic(name=topic, topic_id=infos[topic].topic_id))
             data.partition_data.append(ProducePartition(index=batch.partition.partition, records=batch.encoded))
         options = self.options
@@ -322,10 +353,33 @@ class Producer:
             for one in topic.partition_responses
         }
 
+    async def _identify(self) -> _Identity | None:
+        if not self.options.idempotent or self.options.acks != ALL_REPLICAS:
+            return None
+        async with self._identifying:
+            if self._identity is None:
+                request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION)
+                answer = await self._cluster.send_to_any(request, InitProducerIdResponse)
+                raise_if_refused(answer.error_code, "an id for the producer")
+                self._identity = _Identity(answer.producer_id, answer.producer_epoch)
+            return self._identity
+
+    def _encode(self, batch: _Batch, identity: _Identity | None) -> bytearray:
+        """The bytes of the batch, which stay the same however often it is sent."""
+        if identity is None:
+            return encode_batch(batch.records, BatchOptions(compression=self.options.compression))
+        options = BatchOptions(
+            compression=self.options.compression,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=identity.take_sequences(batch.partition, len(batch.records)),
+        )
+        return encode_batch(batch.records, options)
+
     def _settle(self, batch: _Batch, error: Exception) -> None:
         """The attempt failed: leave the batch for another one, or give it up."""
         if may_pass(error) and not batch.deadline.is_over:
-            self._cluster.forget_topic(batch.partition.topic)
+            self._cluster.distrust(batch.partition.topic)
             self._not_before_s[batch.partition] = self._loop.time() + self._cluster.options.retry_backoff_s
         else:
             self._finish(batch, error)
@@ -337,6 +391,7 @@ class Producer:
         self._room.set()
         if isinstance(outcome, Exception):
             self._first_failure = self._first_failure or outcome
+            self._identity = None
             batch.answer.set_exception(outcome)
         else:
             self._not_before_s.pop(batch.partition, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -10,7 +11,8 @@ from ottla.base.error_codes import ErrorCode
 from ottla.client.cluster import Cluster, ClusterOptions
 from ottla.client.errors import ClientError, ClosedError, RefusedError
 from ottla.client.producer import Producer, ProducerOptions
-from ottla.records import Compression, Record, decode_batch
+from ottla.records import BatchHeader, Compression, Record, decode_batch, read_header
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import (
     ProducePartitionResponse,
     ProduceRequest,
@@ -32,9 +34,12 @@ class Log:
         self.first = list(first)
         self.records: dict[int, list[Record]] = {}
         self.batches = 0
-        self.versions: list[int] = []
+        self.producer_ids = 0
 
     def __call__(self, request: Request) -> Answer | None:
+        if isinstance(request, InitProducerIdRequest):
+            self.producer_ids += 1
+            return InitProducerIdResponse(producer_id=self.producer_ids, producer_epoch=5)
         if not isinstance(request, ProduceRequest):
             return None
         special = self.first.pop(0) if self.first else ErrorCode.NONE
@@ -58,6 +63,17 @@ class Log:
 
     def values(self, partition: int = 0) -> list[bytes | None]:
         return [record.value for record in self.records[partition]]
+
+
+def headers_sent(broker: ScriptedBroker) -> list[BatchHeader]:
+    """Of the one batch of each request, in the order of their coming."""
+    headers = []
+    for request in broker.of(ProduceRequest):
+        assert isinstance(request, ProduceRequest)
+        data = request.topic_data[0].partition_data[0].records
+        assert data is not None
+        headers.append(read_header(data))
+    return headers
 
 
 @pytest.mark.parametrize(
@@ -222,6 +238,63 @@ def test_leaving_by_an_exception_drops_what_is_not_sent_and_leaves_no_task_behin
                 await producer.send("events", b"y")
             assert not broker.of(ProduceRequest)
             assert not [task for task in asyncio.all_tasks() if task.get_name() == "ottla-producer"]
+
+    run(scenario)
+
+
+def test_a_batch_that_is_sent_again_keeps_its_sequence_numbers_and_the_next_goes_on_from_there() -> None:
+    async def scenario() -> None:
+        log = Log(ErrorCode.NONE, HangUp(), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        async with (
+            ScriptedBroker(log) as broker,
+            Cluster(broker.bootstrap, QUICK) as cluster,
+            Producer(cluster, AT_ONCE) as producer,
+        ):
+            for count in (3, 2, 1):
+                for _ in range(count):
+                    await producer.send("events", b"x")
+                await producer.flush()
+            headers = headers_sent(broker)
+            assert [(one.base_sequence, one.record_count) for one in headers] == [
+                (0, 3),
+                (3, 2),
+                (3, 2),
+                (3, 2),
+                (5, 1),
+            ]
+            assert {(one.producer_id, one.producer_epoch) for one in headers} == {(1, 5)}
+
+    run(scenario)
+
+
+def test_after_a_batch_that_was_given_up_the_producer_is_another_one() -> None:
+    async def scenario() -> None:
+        log = Log(ErrorCode.NONE, ErrorCode.INVALID_RECORD)
+        async with (
+            ScriptedBroker(log) as broker,
+            Cluster(broker.bootstrap, QUICK) as cluster,
+            Producer(cluster, AT_ONCE) as producer,
+        ):
+            for value in (b"good", b"bad", b"good again"):
+                await producer.send("events", value)
+                with suppress(RefusedError):
+                    await producer.flush()
+            headers = headers_sent(broker)
+            assert [(one.producer_id, one.base_sequence) for one in headers] == [(1, 0), (1, 1), (2, 0)]
+            assert log.values() == [b"good", b"good again"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("options", [ProducerOptions(acks=1), ProducerOptions(idempotent=False)])
+def test_without_idempotence_there_are_no_sequence_numbers(options: ProducerOptions) -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(Log()) as broker, Cluster(broker.bootstrap) as cluster:
+            async with Producer(cluster, options) as producer:
+                await producer.send("events", b"x")
+            (header,) = headers_sent(broker)
+            assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
+            assert not broker.of(InitProducerIdRequest)
 
     run(scenario)
 
