@@ -91,7 +91,7 @@ class BrokerConfig:
     def __init__(self, given: Mapping[str, str]) -> None:
         """From the keys that are set, as text. A wrong key or value raises `ConfigError`."""
         self.given: Mapping[str, str] = MappingProxyType(_with_both_ids(given))
-        known = {key: text for key, text in self.given.items() if key in BROKER_CONFIG or not _PLUGINS.fullmatch(key)}
+        known = {key: text for key, text in self.given.items() if not _PLUGINS.fullmatch(key)}
         self._values = BROKER_CONFIG.parse(known)
         protocols = self._protocols()
         controllers = self._quorum_listeners()

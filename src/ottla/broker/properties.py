@@ -48,19 +48,20 @@ def parse_properties(text: str) -> list[Property]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments and empty ones, joined where they go on; each with the number of its first."""
-    start, so_far = 0, ""
+    start = 0
+    so_far: str | None = None
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(_BLANKS)
-        if not so_far:
+        if so_far is None:
             if not line or line[0] in "#!":
                 continue
-            start = number
+            start, so_far = number, ""
         if (len(line) - len(line.rstrip("\\"))) % 2:
             so_far += line[:-1]
             continue
         yield start, so_far + line
-        so_far = ""
-    if so_far:
+        so_far = None
+    if so_far is not None:
         yield start, so_far
 
 
