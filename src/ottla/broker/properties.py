@@ -1,8 +1,8 @@
 """Java's properties files, as Kafka's are: `key=value` lines, with all that `java.util.Properties` reads.
 
 A line that begins with # or ! is a comment. A key ends at the first =, : or blank. A line that ends with an odd number
-of backslashes goes on in the next one. `\\uXXXX`, `\\t`, `\\n`, `\\r` and `\\f` are escapes; any other character behind a
-backslash stands for itself.
+of backslashes goes on in the next one. `\\uXXXX`, `\\t`, `\\n`, `\\r` and `\\f` are escapes; any other character behind
+a backslash stands for itself.
 """
 
 from __future__ import annotations
@@ -48,20 +48,19 @@ def parse_properties(text: str) -> list[Property]:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments and empty ones, joined where they go on; each with the number of its first."""
-    start = 0
-    so_far: str | None = None
+    start, so_far = 0, ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(_BLANKS)
-        if so_far is None:
+        if not so_far:
             if not line or line[0] in "#!":
                 continue
-            start, so_far = number, ""
+            start = number
         if (len(line) - len(line.rstrip("\\"))) % 2:
             so_far += line[:-1]
             continue
         yield start, so_far + line
-        so_far = None
-    if so_far is not None:
+        so_far = ""
+    if so_far:
         yield start, so_far
 
 

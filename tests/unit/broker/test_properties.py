@@ -30,8 +30,6 @@ from ottla.broker.properties import PropertiesError, Property, parse_properties
         ("a=b # no comment", "a", "b # no comment"),
         ("a=b\\\n# still the value", "a", "b# still the value"),
         ("=b", "", "b"),
-        ("\\\n#b=c", "#b", "c"),
-        ("\\", "", ""),
     ],
 )
 def test_a_line_is_a_key_and_its_value(text: str, key: str, value: str) -> None:
