@@ -49,7 +49,8 @@ def figures(process: subprocess.Popen[str]) -> dict[str, float]:
 
 def test_one_record_a_request(broker: Broker, topic: str) -> None:
     work = {"pid": broker.process.pid, "partitions": 2, "value_bytes": 100, "in_flight": 5, "seconds": 0.2}
-    assert figures(start("one_record", broker, topic=topic, **work))["requests_per_s"] > 0
+    for _ in range(2):  # as on a broker that is started again with its topics
+        assert figures(start("one_record", broker, topic=topic, **work))["requests_per_s"] > 0
 
 
 def test_big_batches_are_written_and_read_again(broker: Broker, topic: str) -> None:
