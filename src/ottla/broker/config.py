@@ -75,7 +75,8 @@ BROKER_CONFIG: Final = ConfigSchema(
         key=lambda key: key.name,
     ),
 )
-WITHOUT_EFFECT: Final = frozenset((*(key.name for key in _DORMANT), *_LOG_DORMANT))
+_ONLY_EMPTY: Final = {"authorizer.class.name", "zookeeper.connect"}
+WITHOUT_EFFECT: Final = frozenset((*(key.name for key in _DORMANT), *_LOG_DORMANT)) - _ONLY_EMPTY
 """Keys that are accepted and checked, and change nothing yet."""
 
 _PLUGINS: Final = re.compile(
@@ -245,6 +246,10 @@ class BrokerConfig:
             raise ConfigError(
                 "authorizer.class.name", "authorizers are not there yet: without it, everybody may do all"
             )
+        if self["process.roles"] and "controller" not in self["process.roles"]:
+            raise ConfigError("process.roles", "a quorum elsewhere cannot be joined: add controller, or leave it out")
+        if len(self["controller.quorum.voters"]) > 1:
+            raise ConfigError("controller.quorum.voters", "a quorum of several cannot be joined: leave it out")
         for each in self.listeners:
             if each.protocol != "PLAINTEXT":
                 raise ConfigError(

@@ -179,6 +179,11 @@ def test_what_does_not_fit_is_refused_in_a_sentence(settings: dict[str, str], re
     [
         ({"zookeeper.connect": "zoo:2181"}, "zookeeper.connect: a ZooKeeper of your own cannot be used yet"),
         ({"authorizer.class.name": "kafka.security"}, "authorizer.class.name: authorizers are not there yet"),
+        ({"process.roles": "broker"}, "process.roles: a quorum elsewhere cannot be joined"),
+        (
+            {"process.roles": "broker,controller", "controller.quorum.voters": "1@a:1,2@b:1"},
+            "controller.quorum.voters: a quorum of several cannot be joined",
+        ),
         (
             {"listeners": "SSL://:9093", "security.inter.broker.protocol": "SSL"},
             "listeners: SSL needs SSL, which is not there yet",
@@ -203,7 +208,14 @@ def test_keys_that_are_read_have_an_effect_and_no_others() -> None:
     text = "".join(path.read_text() for path in room.rglob("*.py") if path not in declared)
     read = {key.name for key in BROKER_CONFIG if f'"{key.name}"' in text}
     of_logs = {*BROKER_SYNONYMS.values(), *(name for names in BROKER_SCALED.values() for name, _ in names)}
-    by_the_config_itself = {"broker.id.generation.enable", "broker.rack", "log.dir", "max.connections.per.ip.overrides"}
+    by_the_config_itself = {
+        "authorizer.class.name",
+        "broker.id.generation.enable",
+        "broker.rack",
+        "log.dir",
+        "max.connections.per.ip.overrides",
+        "zookeeper.connect",
+    }
     only_checked = {"background.threads", "num.io.threads", "num.network.threads", "num.replica.fetchers"}
     in_force = {key.name for key in BROKER_CONFIG} - WITHOUT_EFFECT
     assert in_force - read - of_logs == by_the_config_itself
@@ -221,7 +233,7 @@ def test_a_file_of_kafka_loads(tmp_path: Path) -> None:
     assert config["num.partitions"] == 4
     assert config["log.retention.hours"] == 24
     assert config.log_dirs == (tmp_path / "logs",)
-    assert config.without_effect == ("group.initial.rebalance.delay.ms", "num.network.threads", "zookeeper.connect")
+    assert config.without_effect == ("group.initial.rebalance.delay.ms", "num.network.threads")
 
 
 def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path: Path) -> None:
