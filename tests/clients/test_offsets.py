@@ -9,7 +9,7 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from clients.confluent_client import ConfluentClient, only_result
-from clients.dialect import Client, ConsumerSettings, Record, refused
+from clients.dialect import Client, ConsumerSettings, Record, refused, wait_until
 from clients.expectations import START_MS, as_seen, numbered
 from clients.kafka_python_client import KafkaPythonClient
 from ottla.base.error_codes import ErrorCode
@@ -126,5 +126,6 @@ def test_kafka_python_asks_for_offsets_by_what_they_are(kafka_python: KafkaPytho
 def test_offsets_of_a_partition_that_is_empty(kind: str, confluent: ConfluentClient, topic: str) -> None:
     with confluent.admin() as admin:
         admin.create_topic(topic)
+        wait_until(lambda: topic in admin.topics(), "the new topic is not listed")
         found = only_result(admin.library.list_offsets({TopicPartition(topic, 0): getattr(SPECS, kind)()}))
     assert (found.offset, found.timestamp) == ((-1, -1) if kind == "max_timestamp" else (0, -1))

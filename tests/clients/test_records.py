@@ -29,7 +29,9 @@ def test_partitions_keep_their_order_and_share_nothing(client: Client, topic: st
     with client.admin() as admin:
         admin.create_topic(topic, partitions=len(partitions))
     sent = {partition: numbered(200, partition, first=1000 * partition) for partition in partitions}
-    client.produce(topic, [record for turn in zip(*sent.values(), strict=True) for record in turn])
+    # Idempotent, because otherwise a retry may change the order.
+    settings = ProducerSettings(idempotent=True)
+    client.produce(topic, [record for turn in zip(*sent.values(), strict=True) for record in turn], settings)
     seen = client.consume(topic, 800, partitions)
     for partition, records in sent.items():
         assert [each for each in seen if each.partition == partition] == as_seen(records)

@@ -60,7 +60,8 @@ def test_a_topic_of_many_partitions(client: Client, topic: str) -> None:
         admin.create_topic(topic, partitions=count)
         wait_until(lambda: len(admin.describe_topic(topic)) == count, "not all partitions are there")
     sent = [record for partition in range(count) for record in numbered(2, partition)]
-    client.produce(topic, sent)
+    # Idempotent, because otherwise a retry may change the order.
+    client.produce(topic, sent, ProducerSettings(idempotent=True))
     seen = client.consume(topic, 2 * count, range(count))
     assert sorted(seen, key=lambda each: (each.partition, each.offset)) == [
         each for partition in range(count) for each in as_seen(numbered(2, partition))
