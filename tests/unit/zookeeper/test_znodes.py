@@ -89,6 +89,12 @@ WRITTEN_BY_KAFKA: list[tuple[str, Any, bytes]] = [
     ),
     (
         "topic",
+        TopicAssignment(None, {index: ReplicaAssignment((index,)) for index in range(12)}),
+        b'{"partitions":{"11":[11],"0":[0],"1":[1],"2":[2],"3":[3],"4":[4],"5":[5],"6":[6],"7":[7],"8":[8],"9":[9],'
+        b'"10":[10]},"adding_replicas":{},"removing_replicas":{},"version":3}',
+    ),
+    (
+        "topic",
         TopicAssignment(
             None, {0: ReplicaAssignment((1, 2, 3), adding=(3,), removing=(1,)), 1: ReplicaAssignment((2,))}
         ),
@@ -108,6 +114,11 @@ WRITTEN_BY_KAFKA: list[tuple[str, Any, bytes]] = [
         "config",
         {"retention.ms": "1000", "segment.bytes": "1000000", "cleanup.policy": "compact"},
         b'{"version":1,"config":{"cleanup.policy":"compact","retention.ms":"1000","segment.bytes":"1000000"}}',
+    ),
+    (
+        "config",
+        {"key": '\x01\x1f\x7f"\\/é\u2028\U00010000\\u00ff\n'},
+        b'{"version":1,"config":{"key":"\\u0001\\u001F\x7f\\"\\\\/\xc3\xa9\xe2\x80\xa8\\uD800\\uDC00\\\\u00ff\\n"}}',
     ),
     ("config", {}, b'{"version":1,"config":{}}'),
     ("config-change", "topics/t1", b'{"version":2,"entity_path":"topics/t1"}'),
