@@ -220,6 +220,8 @@ class Broker:
                 continue
             name = TopicPartition(topic.name, index)
             partition = self.replicas.host(name, topic.topic_id, config, is_new=index in new_partitions)
+            if partition.must_flush and partition.log is not None:
+                await asyncio.to_thread(partition.log.flush)
             partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)

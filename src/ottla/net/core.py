@@ -9,7 +9,7 @@ ready in any order and leave in the order in which their requests came.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, Final
 
 from ottla.net.limits import MemoryBudget
@@ -39,7 +39,17 @@ class InBuffer:
     of large batches sends many of one size, each of which then lands in it without being moved.
     """
 
-    __slots__ = ("_budget", "_filled", "_frame_end", "_max_bytes", "_own", "_reserved", "_scratch", "is_waiting")
+    __slots__ = (
+        "_budget",
+        "_filled",
+        "_frame_end",
+        "_max_bytes",
+        "_own",
+        "_reserved",
+        "_scratch",
+        "has_frames",
+        "is_waiting",
+    )
 
     def __init__(self, scratch: memoryview, max_bytes: int, budget: MemoryBudget) -> None:
         self._scratch = scratch
@@ -52,6 +62,8 @@ class InBuffer:
         self._reserved = 0
         self.is_waiting = False
         """For memory: nothing may be received."""
+        self.has_frames = False
+        """Whole ones that are to be handled before anything is received."""
 
     @property
     def is_empty(self) -> bool:
@@ -65,12 +77,14 @@ class InBuffer:
             return self._scratch
         return own[self._filled : self._frame_end or len(own)]
 
-    def frames(self, received: int) -> Iterator[memoryview]:
+    def frames(self, received: int) -> Generator[memoryview, None, None]:
         """The whole frames, now that so many bytes were received where `target` said. Each is valid until the next is
-        asked for. Raises `RefusedFrameError` for one that is too large or has a negative size."""
+        asked for. Closing the iterator keeps those that were not asked for: `has_frames`, until they are, by another
+        call with nothing received. Raises `RefusedFrameError` for one that is too large or has a negative size."""
         own = self._own
         view = self._scratch if own is None else own
         end = self._filled + received
+        self.has_frames = False
         if own is not None and self._frame_end > end:  # a large frame goes on
             self._filled = end
             return
@@ -82,8 +96,13 @@ class InBuffer:
             behind = start + SIZE_BYTES + size
             if behind > end:
                 break
-            yield view[start + SIZE_BYTES : behind]
+            frame = view[start + SIZE_BYTES : behind]
             start = behind
+            try:
+                yield frame
+            except GeneratorExit:
+                self._keep(view, start, end)
+                raise
         self._keep(view, start, end)
 
     def release(self) -> None:
@@ -125,7 +144,9 @@ class InBuffer:
             frame_end = SIZE_BYTES + int.from_bytes(own[:SIZE_BYTES], "big")
             if frame_end > self._max_bytes + SIZE_BYTES:
                 raise self._refusal(own[:left])
-            if frame_end > len(own):
+            if frame_end <= left:
+                self.has_frames = True
+            elif frame_end > len(own):
                 self._make_room(frame_end)
             elif frame_end > SMALL_FRAME:
                 self._frame_end = frame_end

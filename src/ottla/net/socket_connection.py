@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _GATHERED_CHUNKS: Final = 64
 """As many go out in one call to the system."""
+_READY_CHUNKS: Final = 64
+"""As many may wait to be sent before no more requests are handled."""
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 """What follows belongs to the same packet: the records behind their header."""
 
@@ -34,6 +36,7 @@ class SocketConnection:
         "_in_frames",
         "_incoming",
         "_is_blocked",
+        "_is_resuming",
         "_loop",
         "_server",
         "_socket",
@@ -60,6 +63,7 @@ class SocketConnection:
         self._unanswered_max = server.limits.unanswered_per_connection
         self._in_frames = False
         self._is_blocked = False
+        self._is_resuming = False
         self._can_read = True
         self.address, self.port = peer
         self.listener = listener
@@ -86,30 +90,55 @@ class SocketConnection:
             self.close()
             return
         self.last_active_s = self._loop.time()
+        self._handle(received)
+
+    def _handle(self, received: int) -> None:
+        """Hands on the frames as long as their answers are taken: those of a thousand small requests may be large."""
+        incoming, answers, handle = self._incoming, self._answers, self._frame_handler
+        ready, unanswered_max = answers.ready, self._unanswered_max
         self._in_frames = True
-        handle = self._frame_handler
+        frames = incoming.frames(received)
         try:
-            for frame in incoming.frames(received):
+            for frame in frames:
                 handle(self, frame)
                 if self.is_closed:
                     return
+                if len(ready) >= _READY_CHUNKS:
+                    self._flush()
+                if self._is_blocked or len(answers) >= unanswered_max:
+                    frames.close()
+                    break
         except RefusedFrameError as error:
             self._server.refuse(self, error, error.seen)
             return
         finally:
             self._in_frames = False
-        if self._answers.ready:
+        if ready and not self._is_blocked:
             self._flush()
         if incoming.is_waiting:
             self._server.wait_for_memory(self)
-        if self._is_blocked or incoming.is_waiting or len(self._answers) >= self._unanswered_max:
+        if self._is_blocked or incoming.is_waiting or incoming.has_frames or len(answers) >= unanswered_max:
             self._regulate()
+
+    def _handle_rest(self) -> None:
+        """Frames that were received and not handled, now that they may be."""
+        self._is_resuming = False
+        if not self.is_closed and self._may_handle:
+            self._handle(0)
+
+    @property
+    def _may_handle(self) -> bool:
+        return not self._is_blocked and len(self._answers) < self._unanswered_max
 
     def _regulate(self) -> None:
         """Reads, or not, as things stand."""
         if self.is_closed:
             return
-        can_read = not (self._is_blocked or self._incoming.is_waiting or len(self._answers) >= self._unanswered_max)
+        incoming = self._incoming
+        if incoming.has_frames and self._may_handle and not self._is_resuming:
+            self._is_resuming = True
+            self._loop.call_soon(self._handle_rest)
+        can_read = self._may_handle and not incoming.is_waiting and not incoming.has_frames
         if can_read != self._can_read:
             self._can_read = can_read
             if can_read:

@@ -94,6 +94,12 @@ class Partition:
         self.advance_high_watermark()
         self._wake()
 
+    @property
+    def must_flush(self) -> bool:
+        """Whether a crash left records unflushed that may be seen only when they are on disk."""
+        log = self.log
+        return log is not None and log.config.flush_messages == 1 and log.recovery_point < log.next_offset
+
     def go_offline(self) -> None:
         """Its log directory failed, or its topic is gone: whoever waits is told."""
         self.log = None

@@ -60,6 +60,7 @@ class Broker:
             raise RuntimeError("the broker runs already")
         if self._directory is None:
             self._directory = self._given_directory or Path(tempfile.mkdtemp(prefix="ottla-"))
+            self._directory.mkdir(parents=True, exist_ok=True)
         settings = {
             "broker.id": "1",
             "listeners": f"PLAINTEXT://127.0.0.1:{self._port}",

@@ -53,6 +53,36 @@ def test_frames_do_not_depend_on_how_bytes_arrive(
     assert buffer.is_empty
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    sizes=st.lists(st.integers(0, 3000) | st.sampled_from([SMALL_FRAME, MAX_BYTES]), max_size=12),
+    stops=st.lists(st.integers(0, 3), min_size=1),
+)
+def test_frames_that_must_wait_come_later_and_in_order(sizes: list[int], stops: list[int]) -> None:
+    bodies = [random.Random(number).randbytes(size) for number, size in enumerate(sizes)]
+    data = b"".join(map(framed, bodies))
+    buffer = new_buffer(1 << 20)
+    found: list[bytes] = []
+    at = turn = 0
+    while at < len(data) or buffer.has_frames:
+        count = 0
+        if not buffer.has_frames:
+            target = buffer.target()
+            count = min(len(target), len(data) - at)
+            target[:count] = data[at : at + count]
+            at += count
+        left = stops[turn % len(stops)] + (turn % 7 == 6)
+        turn += 1
+        frames = buffer.frames(count)
+        for frame in frames:
+            found.append(bytes(frame))
+            left -= 1
+            if left <= 0:
+                frames.close()
+                break
+    assert found == bodies
+
+
 @pytest.mark.parametrize("size", [MAX_BYTES + 1, 2**31 - 1, 2**31, 2**32 - 1])
 @pytest.mark.parametrize("piece", [1, 2, 4, 100])
 def test_a_size_beyond_the_limit_is_refused_before_anything_is_awaited(size: int, piece: int) -> None:

@@ -145,6 +145,7 @@ def test_records_that_must_be_on_disk_are_seen_only_then(tmp_path: Path) -> None
         partition.append(batch(), all_replicas=False)
         await until(lambda: partition.high_watermark == 1)
         assert log.recovery_point == 1
+        assert not partition.must_flush
 
     with_replicas(tmp_path, work)
 
