@@ -23,7 +23,7 @@ BrokerDefaults = Annotated[
 ]
 
 
-@app.command(epilog="ottla configs describe --topic orders --all")
+@app.command(epilog="Example: ottla configs describe --topic orders --all")
 def describe(
     context: typer.Context,
     topic: Topic = None,
@@ -62,10 +62,12 @@ def describe(
         note(f"Nothing is set for {resource}; --all shows the defaults.")
 
 
-@app.command("set", epilog="ottla configs set --topic orders retention.ms=86400000 cleanup.policy=compact,delete")
+@app.command(
+    "set", epilog="Example: ottla configs set --topic orders retention.ms=86400000 cleanup.policy=compact,delete"
+)
 def set_configs(
     context: typer.Context,
-    assignments: Annotated[list[str], typer.Argument(metavar="KEY=VALUE…", show_default=False)],
+    assignments: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", show_default=False)],
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
@@ -75,10 +77,10 @@ def set_configs(
     _alter(context, bootstrap, _resource(topic, broker, broker_defaults), {**parse_assignments(assignments)})
 
 
-@app.command(epilog="ottla configs unset --topic orders retention.ms")
+@app.command(epilog="Example: ottla configs unset --topic orders retention.ms")
 def unset(
     context: typer.Context,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY…", show_default=False)],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", show_default=False)],
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,

@@ -40,7 +40,11 @@ def consume(
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many records.")] = None,
     follow: Annotated[
         bool | None,
-        typer.Option("--follow/--no-follow", "-f", help="Wait for more at the end, or end there.  [default: follow]"),
+        typer.Option(
+            "--follow/--no-follow",
+            "-f",
+            help="Wait for more at the end, as it does if not told otherwise, or end there.",
+        ),
     ] = None,
     template: Annotated[
         str | None,

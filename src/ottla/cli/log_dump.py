@@ -22,10 +22,10 @@ def only_one_so_far() -> None:
     """Look into the files of a log, Ottla's or Kafka's."""
 
 
-@app.command(epilog="ottla log dump ottla-data/logs/orders-0 --values")
+@app.command(epilog="Example: ottla log dump ottla-data/logs/orders-0 --values")
 def dump(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="Files, or the folder of a partition.", show_default=False)
+        list[Path], typer.Argument(metavar="FILE", help="Files, or the folder of a partition.", show_default=False)
     ],
     records: Annotated[bool, typer.Option("--records", "-r", help="Each record, not only batches.")] = False,
     values: Annotated[

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="One topic or several.", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One topic or several.", show_default=False)]
 Configs = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config of the topic. Can be given several times."),
@@ -29,7 +29,7 @@ _PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "in_sync", "fi
 
 
 @app.command(
-    epilog="ottla topics create orders --partitions 6 --config retention.ms=86400000",
+    epilog="Example: ottla topics create orders --partitions 6 --config retention.ms=86400000",
 )
 def create(
     context: typer.Context,
@@ -99,11 +99,11 @@ def list_topics(
         note("There are no topics yet: `ottla topics create orders` makes one.")
 
 
-@app.command(epilog="ottla topics describe orders payments --json")
+@app.command(epilog="Example: ottla topics describe orders payments --json")
 def describe(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC…]", help="All topics if none is named.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[TOPIC]", help="All topics if none is named.", show_default=False)
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = None,
@@ -128,7 +128,9 @@ def describe(
         show_rows([name.replace("_", " ") for name in (*_PARTITION_COLUMNS[1:-1], "size")], shown, title=title)
 
 
-@app.command(epilog="ottla topics alter orders --partitions 12 --config retention.ms=3600000 --unset cleanup.policy")
+@app.command(
+    epilog="Example: ottla topics alter orders --partitions 12 --config retention.ms=3600000 --unset cleanup.policy"
+)
 def alter(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
@@ -165,7 +167,7 @@ def alter(
     with_cluster(context, bootstrap, work)
 
 
-@app.command(epilog="ottla topics delete orders --if-exists")
+@app.command(epilog="Example: ottla topics delete orders --if-exists")
 def delete(
     context: typer.Context,
     names: Names,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_python_runs_the_package() -> None:
 
 def test_a_missing_file_is_named(tmp_path: Path, capsys: Capture) -> None:
     assert run(["produce", "t", "--file", str(tmp_path / "absent")]) == 2
-    assert "absent" in capsys.readouterr().err.replace("\n", "").replace(" ", "")
+    assert "absent" in re.sub(r"\W", "", capsys.readouterr().err)  # a box around it may break the path
 
 
 def test_in_a_pipe_rows_are_lines_with_tabs(capsys: Capture) -> None:

@@ -8,13 +8,18 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.client.admin import Admin, CreatedTopic, TopicSpec
+from ottla.client.admin import Admin, CreatedTopic, Resource, ResourceType, TopicSpec
 from ottla.client.cluster import Cluster, ClusterOptions
 from ottla.client.errors import ClosedError, RefusedError, UnknownTopicError
 from ottla.client.metadata import TopicPartition
 from ottla.net.client_connection import BrokerUnreachableError
 from ottla.wire.messages.create_topics import CreatedTopic as CreatedTopicResponse
 from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.schema import Request
 from unit.client.scripted_broker import BROKER_ID, Answer, HangUp, ScriptedBroker
@@ -105,6 +110,29 @@ def test_what_will_not_pass_is_not_tried_again() -> None:
             assert isinstance(outcome, RefusedError)
             assert str(outcome).endswith("(TOPIC_ALREADY_EXISTS)")
             assert len(broker.of(CreateTopicsRequest)) == 1
+
+    run(scenario)
+
+
+def test_a_refusal_for_good_ends_the_attempts() -> None:
+    async def scenario() -> None:
+        def script(request: Request) -> Answer | None:
+            if not isinstance(request, IncrementalAlterConfigsRequest):
+                return None
+            refused = IncrementalAlterConfigsResourceResponse(
+                error_code=ErrorCode.INVALID_CONFIG, error_message="not like this", resource_type=2, resource_name="t"
+            )
+            return IncrementalAlterConfigsResponse(responses=[refused])
+
+        async with ScriptedBroker(script) as broker, Cluster(broker.bootstrap, IMPATIENT) as cluster:
+            topic = Resource(ResourceType.TOPIC, "t")
+
+            async def attempt() -> None:
+                await Admin(cluster).alter_configs(topic, {"a": "b"})
+
+            with pytest.raises(RefusedError, match=r"topic t: not like this \(INVALID_CONFIG\)"):
+                await cluster.retry(attempt)
+            assert len(broker.of(IncrementalAlterConfigsRequest)) == 1
 
     run(scenario)
 

@@ -175,6 +175,34 @@ def test_a_batch_leaves_when_it_has_lingered() -> None:
     run(scenario)
 
 
+def test_a_record_that_comes_while_its_partition_is_busy_goes_into_the_next_batch() -> None:
+    async def scenario() -> None:
+        came, may_answer = asyncio.Event(), asyncio.Event()
+        log = Log()
+
+        async def slow(request: Request) -> Answer:
+            if isinstance(request, ProduceRequest):
+                came.set()
+                await may_answer.wait()
+            answer = log(request)
+            assert answer is not None
+            return answer
+
+        async with ScriptedBroker() as broker, Cluster(broker.bootstrap) as cluster:
+            await cluster.topic("events")
+            broker.script = slow
+            async with Producer(cluster, AT_ONCE) as producer:
+                first = await producer.send("events", b"first")
+                await came.wait()
+                second = await producer.send("events", b"second")
+                may_answer.set()
+                assert [(await one.acknowledged()).offset for one in (first, second)] == [0, 1]
+            assert log.values() == [b"first", b"second"]
+            assert log.batches == 2
+
+    run(scenario)
+
+
 def test_a_full_buffer_holds_the_sender_back() -> None:
     async def scenario() -> None:
         may_answer = asyncio.Event()
