@@ -1,0 +1,106 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.ConcurrentLinkedDeque;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.kafka.common.utils.Exit;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Runs Kafka's command-line tools one after the other, as if each had a process of its own. Standard input: [{"main",
+ * "arguments", "stdin", "seconds"}]. Standard output: for each {"text", "exit"}: all it printed, on both streams, and its
+ * exit code, or -1 for a tool that did not end in its time.
+ */
+public class RunTools {
+    /** A tool's own output, hooks and end; the threads that it starts inherit them. */
+    private static final class Run {
+        final ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        final ConcurrentLinkedDeque<Runnable> hooks = new ConcurrentLinkedDeque<>();
+        final CountDownLatch ended = new CountDownLatch(1);
+        volatile int status = 0;
+    }
+
+    private static final InheritableThreadLocal<Run> current = new InheritableThreadLocal<>();
+
+    public static void main(String[] none) throws Exception {
+        System.setProperty("log4j2.statusLoggerLevel", "OFF");
+        LoggerFactory.getLogger(RunTools.class); // says now, not in the midst of a tool, that nobody listens to it
+        ObjectMapper json = new ObjectMapper();
+        PrintStream answer = System.out;
+        // Scala's println keeps the stream it finds first: so there is one for all tools, and what is behind it changes.
+        System.setOut(new PrintStream(new OutputStream() {
+            @Override
+            public void write(int one) {
+                current.get().printed.write(one);
+            }
+
+            @Override
+            public void write(byte[] bytes, int from, int count) {
+                current.get().printed.write(bytes, from, count);
+            }
+        }, true, StandardCharsets.UTF_8));
+        System.setErr(System.out);
+        Exit.setShutdownHookAdder((name, hook) -> current.get().hooks.push(hook));
+        Exit.setExitProcedure((status, message) -> {
+            current.get().status = status;
+            current.get().ended.countDown();
+            // Whoever exits does not come back; an exception would be caught, and printed, by the tool.
+            while (true) {
+                LockSupport.park();
+            }
+        });
+        ArrayNode results = json.createArrayNode();
+        for (JsonNode step : json.readTree(System.in)) {
+            Run run = new Run();
+            current.set(run);
+            run(step, run);
+            results.addObject().put("text", run.printed.toString(StandardCharsets.UTF_8)).put("exit", run.status);
+        }
+        answer.println(json.writeValueAsString(results));
+        answer.flush();
+        Runtime.getRuntime().halt(0); // whatever threads the tools left behind
+    }
+
+    private static void run(JsonNode step, Run run) throws Exception {
+        System.setIn(new ByteArrayInputStream(step.get("stdin").asText().getBytes(StandardCharsets.UTF_8)));
+        Thread tool = new Thread(() -> call(step, run), "tool");
+        tool.setDaemon(true);
+        tool.start();
+        if (!run.ended.await(step.get("seconds").asLong(), TimeUnit.SECONDS)) {
+            run.status = -1;
+            System.out.println("did not end in " + step.get("seconds") + " s");
+            for (StackTraceElement frame : tool.getStackTrace()) {
+                System.out.println("\tat " + frame);
+            }
+            return;
+        }
+        while (!run.hooks.isEmpty()) {
+            run.hooks.pop().run();
+        }
+    }
+
+    private static void call(JsonNode step, Run run) {
+        String[] arguments = new String[step.get("arguments").size()];
+        for (int index = 0; index < arguments.length; index++) {
+            arguments[index] = step.get("arguments").get(index).asText();
+        }
+        try {
+            Class.forName(step.get("main").asText()).getMethod("main", String[].class).invoke(null, (Object) arguments);
+        } catch (InvocationTargetException thrown) {
+            run.status = 1;
+            thrown.getCause().printStackTrace();
+        } catch (ReflectiveOperationException wrong) {
+            run.status = 1;
+            wrong.printStackTrace();
+        }
+        run.ended.countDown();
+    }
+}

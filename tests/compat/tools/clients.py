@@ -1,0 +1,22 @@
+"""The Java clients, used by `java/Clients.java`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from compat.tools.peers import DIRECTORIES, Peer
+from compat.tools.tool_runs import run_java
+from compat.tools.transcripts import Said, normalised
+
+PROGRAM = Path(__file__).parents[1] / "java" / "Clients.java"
+
+
+def run_clients(version: str, peer: Peer) -> dict[str, Said]:
+    directories = [str(peer.place / name) for name in DIRECTORIES]
+    text = run_java(version, [str(PROGRAM), peer.bootstrap, *directories], "", peer.place)
+    transcript = {}
+    for section in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
+        name, _, printed = section.partition("\n")
+        transcript[f"client: {name}"] = Said("Clients.java", normalised(printed, peer), 0)
+    return transcript

@@ -1,0 +1,111 @@
+"""Kafka's command-line tools, unmodified, run by `java/RunTools.java` in one JVM: one for each takes long to start."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compat.tools.peers import Peer
+from compat.tools.transcripts import Said, normalised
+from golden.kafka_process import java_command
+
+RUNNER = Path(__file__).parents[1] / "java" / "RunTools.java"
+STEP_TIMEOUT_S = 30
+RUN_TIMEOUT_S = 400
+
+_TOOLS = "org.apache.kafka.tools"
+_MAINS = {
+    "kafka-broker-api-versions": f"{_TOOLS}.BrokerApiVersionsCommand",
+    "kafka-client-metrics": f"{_TOOLS}.ClientMetricsCommand",
+    "kafka-cluster": f"{_TOOLS}.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": f"{_TOOLS}.consumer.ConsoleConsumer",
+    "kafka-console-producer": f"{_TOOLS}.ConsoleProducer",
+    "kafka-delete-records": f"{_TOOLS}.DeleteRecordsCommand",
+    "kafka-features": f"{_TOOLS}.FeatureCommand",
+    "kafka-get-offsets": f"{_TOOLS}.GetOffsetShell",
+    "kafka-leader-election": f"{_TOOLS}.LeaderElectionCommand",
+    "kafka-log-dirs": f"{_TOOLS}.LogDirsCommand",
+    "kafka-producer-perf-test": f"{_TOOLS}.ProducerPerformance",
+    "kafka-reassign-partitions": f"{_TOOLS}.reassign.ReassignPartitionsCommand",
+    "kafka-topics": f"{_TOOLS}.TopicCommand",
+    "kafka-transactions": f"{_TOOLS}.TransactionsCommand",
+    "kafka-verifiable-producer": f"{_TOOLS}.VerifiableProducer",
+}
+_MAINS_39 = _MAINS | {
+    "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "kafka-console-producer": "kafka.tools.ConsoleProducer",
+}
+# What is said in other words to the older tools.
+_OPTIONS_39 = {
+    "kafka-console-consumer": {"--formatter-property": "--property", "--command-property": "--consumer-property"},
+    "kafka-console-producer": {"--reader-property": "--property", "--command-property": "--producer-property"},
+    "kafka-producer-perf-test": {"--command-property": "--producer-props"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A tool, called as in a shell, without the option that names the broker. PLACE is the peer's."""
+
+    name: str
+    command: str
+    given: str = ""
+    """Standard input."""
+
+
+def run_tools(version: str, steps: Sequence[Step], peer: Peer) -> dict[str, Said]:
+    """All in one JVM."""
+    asked = []
+    for step in steps:
+        main, arguments = _call(version, step, peer)
+        asked.append({"main": main, "arguments": arguments, "stdin": step.given, "seconds": STEP_TIMEOUT_S})
+    answers = json.loads(run_java(version, [str(RUNNER)], json.dumps(asked), peer.place))
+    return {
+        step.name: Said(step.command, normalised(answer["text"], peer), answer["exit"])
+        for step, answer in zip(steps, answers, strict=True)
+    }
+
+
+def run_tool_alone(version: str, step: Step, peer: Peer) -> Said:
+    """As in a shell."""
+    main, arguments = _call(version, step, peer)
+    text = run_java(version, [main, *arguments], step.given, peer.place)
+    return Said(step.command, normalised(text, peer), 0)
+
+
+def _call(version: str, step: Step, peer: Peer) -> tuple[str, list[str]]:
+    """The class that is the tool, and its arguments."""
+    tool, *arguments = shlex.split(step.command.replace("PLACE", str(peer.place)))
+    if version == "3.9.1":
+        options = _OPTIONS_39.get(tool, {})
+        return _MAINS_39[tool], _with_broker(tool, [options.get(word, word) for word in arguments], peer.bootstrap)
+    return _MAINS[tool], _with_broker(tool, arguments, peer.bootstrap)
+
+
+def run_java(version: str, arguments: Sequence[str], given: str, place: Path) -> str:
+    """Runs a class, or a program of a single file, with Kafka's jars; text in, text out."""
+    silence = place / "log4j.properties"
+    silence.write_text("log4j.rootLogger=OFF\n", encoding="utf-8")
+    result = subprocess.run(
+        java_command(version, *arguments, logging=silence),
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_TIMEOUT_S,
+    )
+    if result.returncode != 0:
+        raise RuntimeError(f"{arguments[0]} with Kafka {version} failed:\n{result.stdout}\n{result.stderr}")
+    return result.stdout
+
+
+def _with_broker(tool: str, arguments: list[str], bootstrap: str) -> list[str]:
+    if tool == "kafka-producer-perf-test":
+        return [*arguments, f"bootstrap.servers={bootstrap}"]
+    option = ["--bootstrap-server", bootstrap]
+    return [*arguments, *option] if tool == "kafka-cluster" else [*option, *arguments]
