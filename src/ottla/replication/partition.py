@@ -17,6 +17,7 @@ from typing import Final
 from ottla.base.disk import Buffer
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
+from ottla.log.append_origin import AppendOrigin
 from ottla.log.names import TopicPartition
 from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.log.validation import AppendInfo
@@ -156,7 +157,7 @@ class Partition:
 
     # --- records ----------------------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, *, all_replicas: bool) -> AppendInfo:
+    def append(self, records: Buffer, *, all_replicas: bool, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
         """Appends as the leader. The buffer is patched in place. With `all_replicas` there must be enough in sync; that
         they have the records is told by the high watermark."""
         log = self.log
@@ -166,7 +167,7 @@ class Partition:
             reason = f"{self.name}: {len(self.isr)} in-sync replicas; min.insync.replicas wants more"
             raise ReplicationError(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
         try:
-            info = log.append_as_leader(records, self.leader_epoch)
+            info = log.append_as_leader(records, self.leader_epoch, origin=origin)
         except OSError as error:
             raise self._failed(log, error) from error
         if log.config.flush_messages == 1:

@@ -1,0 +1,312 @@
+"""Runs coordinators on the partitions of an internal topic: append, then replay.
+
+A request becomes an operation on the shard (the state machine of one partition). A *write* looks at the state and
+answers with records to append and a response; it changes nothing itself. The records are appended as one batch,
+atomically; once they are in the log they are replayed, which is the only way in which hard state changes; the response
+leaves when they are committed. A *read* waits until everything that was written before it is committed, so nobody is told what could
+still be lost. A shard is loaded by replaying its partition, and dropped when the partition goes elsewhere.
+
+So serving and loading share one code path, and a failed append needs no undoing: nothing was replayed.
+
+Soft state (members that wait to join, timers) belongs to the shard and dies with it. Owned by the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Generic, Protocol, TypeVar
+
+from ottla.base.clock import Clock
+from ottla.base.error_codes import ErrorCode
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.seams import CoordinatorLog, Timer, Timers
+from ottla.records import BatchView, Record, encode_batch, iter_batches, iter_records
+from ottla.records.control import read_transaction_marker
+
+_logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
+S = TypeVar("S", bound="Shard")
+_LOAD_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """A record of the coordinator's topic, as bytes. Without a value it is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class Outcome(Generic[R]):
+    """What a write decided: records to append, and the response to give when they are committed. Without records the
+    response still waits for what was written before it. A response that is not known yet is a future."""
+
+    response: R | asyncio.Future[R]
+    records: Sequence[KeyValue] = ()
+    on_appended: Callable[[], None] | None = None
+    """Called once the records are appended and replayed, before the response: for soft state that goes with them."""
+
+
+class Shard(Protocol):
+    """The state machine of one partition."""
+
+    def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int, timestamp_ms: int) -> None:
+        """Makes a record's change. The same bytes always make the same change, whenever it is called."""
+        ...
+
+    def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """A transaction marker."""
+        ...
+
+    def loaded(self) -> None:
+        """Everything there is was replayed: requests follow."""
+        ...
+
+    def unload(self) -> None:
+        """The shard goes: whoever waits is told, and timers end."""
+        ...
+
+
+class _State(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class _Loaded(Generic[S]):
+    shard: S
+    context: ShardContext
+    state: _State = _State.LOADING
+    written_offset: int = 0
+    """Behind the last record that was written."""
+    loading: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True)
+class ShardContext:
+    """What a shard may use: time, and writes that it begins itself."""
+
+    index: int
+    clock: Clock
+    _write: Callable[[Callable[[], Outcome[None]]], None]
+    _timers: Timers
+    _scheduled: dict[str, Timer] = field(default_factory=dict)
+
+    def schedule(self, name: str, delay_s: float, operation: Callable[[], Outcome[None]]) -> None:
+        """Runs a write of the shard's own after a while; one of the same name that was scheduled before is not run."""
+        self.cancel(name)
+        self._scheduled[name] = self._timers.call_later(max(delay_s, 0.0), lambda: self._due(name, operation))
+
+    def cancel(self, name: str) -> None:
+        timer = self._scheduled.pop(name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def is_scheduled(self, name: str) -> bool:
+        return name in self._scheduled
+
+    def cancel_all(self) -> None:
+        for timer in self._scheduled.values():
+            timer.cancel()
+        self._scheduled.clear()
+
+    def write(self, operation: Callable[[], Outcome[None]]) -> None:
+        """Runs a write of the shard's own now; what goes wrong is logged."""
+        self._write(operation)
+
+    def _due(self, name: str, operation: Callable[[], Outcome[None]]) -> None:
+        self._scheduled.pop(name, None)
+        self._write(operation)
+
+
+class CoordinatorRuntime(Generic[S]):
+    """See the module. `make_shard` makes an empty shard."""
+
+    def __init__(
+        self, name: str, log: CoordinatorLog, clock: Clock, timers: Timers, make_shard: Callable[[ShardContext], S]
+    ) -> None:
+        self.name = name
+        self._log = log
+        self._clock = clock
+        self._timers = timers
+        self._make_shard = make_shard
+        self._shards: dict[int, _Loaded[S]] = {}
+
+    # --- where things are -------------------------------------------------------------------------------------------
+
+    def partition_of(self, key: str) -> int:
+        """Which partition has to do with a group or a transactional id, as in Kafka."""
+        count = self._log.partition_count
+        if not count:
+            reason = f"the topic of the {self.name} is not there yet"
+            raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+        return partition_for(key, count)
+
+    def active_shards(self) -> list[S]:
+        return [loaded.shard for loaded in self._shards.values() if loaded.state is _State.ACTIVE]
+
+    @property
+    def is_loading(self) -> bool:
+        return any(loaded.state is _State.LOADING for loaded in self._shards.values())
+
+    def _active(self, key: str) -> tuple[int, _Loaded[S]]:
+        index = self.partition_of(key)
+        loaded = self._shards.get(index)
+        if loaded is None:
+            raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
+        if loaded.state is _State.LOADING:
+            raise CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if loaded.state is _State.FAILED:
+            raise CoordinatorError(ErrorCode.NOT_COORDINATOR, "the coordinator's partition could not be loaded")
+        return index, loaded
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def write(self, key: str, operation: Callable[[S], Outcome[R]]) -> R:
+        """Runs a write; what it raises, the caller gets."""
+        index, loaded = self._active(key)
+        outcome = operation(loaded.shard)
+        await self._commit(index, loaded, outcome)
+        response = outcome.response
+        return await response if isinstance(response, asyncio.Future) else response
+
+    async def read(self, key: str, operation: Callable[[S], R]) -> R:
+        """Runs a read, of committed state."""
+        index, loaded = self._active(key)
+        await self._committed(index, loaded.written_offset)
+        return operation(loaded.shard)
+
+    async def read_all(self, operation: Callable[[S], R]) -> list[R]:
+        """Runs a read on every shard that is loaded here."""
+        answers = []
+        for index, loaded in list(self._shards.items()):
+            if loaded.state is _State.ACTIVE:
+                await self._committed(index, loaded.written_offset)
+                answers.append(operation(loaded.shard))
+        return answers
+
+    async def _commit(self, index: int, loaded: _Loaded[S], outcome: Outcome[R]) -> None:
+        if outcome.records:
+            self._append(index, loaded, outcome.records)
+        if outcome.on_appended is not None:
+            outcome.on_appended()
+        await self._committed(index, loaded.written_offset)
+
+    def _append(self, index: int, loaded: _Loaded[S], records: Sequence[KeyValue]) -> None:
+        now_ms = self._clock.now_ms()
+        batch = encode_batch([Record(n, now_ms, each.key, each.value) for n, each in enumerate(records)])
+        end = self._log.append(index, batch)
+        loaded.written_offset = end
+        start = end - len(records)
+        for number, each in enumerate(records):
+            loaded.shard.replay(each.key, each.value, offset=start + number, producer_id=-1, timestamp_ms=now_ms)
+
+    async def _committed(self, index: int, offset: int) -> None:
+        if self._log.is_committed(index, offset):
+            return
+        told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def tell(error: ErrorCode) -> None:
+            if not told.done():
+                told.set_result(error)
+
+        self._log.when_committed(index, offset, tell)
+        error = await told
+        if error:
+            raise CoordinatorError(error)
+
+    def _write_own(self, index: int, operation: Callable[[], Outcome[None]]) -> None:
+        """A write that a shard begins itself: nobody waits for its response."""
+        loaded = self._shards.get(index)
+        if loaded is None or loaded.state is not _State.ACTIVE:
+            return
+        try:
+            outcome = operation()
+            if outcome.records:
+                self._append(index, loaded, outcome.records)
+            if outcome.on_appended is not None:
+                outcome.on_appended()
+        except CoordinatorError as error:
+            _logger.warning("%s %d: a change of its own could not be written: %s", self.name, index, error)
+        except Exception:
+            _logger.exception("%s %d: a change of its own failed", self.name, index)
+
+    # --- partitions come and go -------------------------------------------------------------------------------------
+
+    def load(self, index: int) -> asyncio.Task[None]:
+        """This broker leads the partition: its shard is made from what the log holds. Requests for it are refused until
+        then, to be tried again."""
+        self.unload(index)
+        context = ShardContext(index, self._clock, lambda operation: self._write_own(index, operation), self._timers)
+        loaded = self._shards[index] = _Loaded(self._make_shard(context), context)
+        loaded.loading = asyncio.get_running_loop().create_task(self._load(index, loaded), name=f"{self.name} {index}")
+        return loaded.loading
+
+    async def _load(self, index: int, loaded: _Loaded[S]) -> None:
+        try:
+            offset = self._log.start_offset(index)
+            while data := self._log.read(index, offset, _LOAD_BYTES):
+                offset = self._replay(loaded.shard, data, offset)
+                await asyncio.sleep(0)
+            loaded.written_offset = offset
+            loaded.shard.loaded()
+            loaded.state = _State.ACTIVE
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            loaded.state = _State.FAILED
+            _logger.exception("%s %d could not be loaded; its groups are not served", self.name, index)
+
+    def _replay(self, shard: S, data: bytes, offset: int) -> int:
+        for batch in iter_batches(data):
+            header = batch.header
+            if header.is_control:
+                self._replay_marker(shard, batch)
+            else:
+                producer_id = header.producer_id if header.is_transactional else -1
+                for record in iter_records(memoryview(data)[batch.position : batch.position + batch.size_in_bytes]):
+                    if record.offset >= offset and record.key is not None:
+                        shard.replay(
+                            bytes(record.key),
+                            None if record.value is None else bytes(record.value),
+                            offset=record.offset,
+                            producer_id=producer_id,
+                            timestamp_ms=record.timestamp_ms,
+                        )
+            offset = header.last_offset + 1
+        return offset
+
+    def _replay_marker(self, shard: S, batch: BatchView) -> None:
+        marker = read_transaction_marker(batch)
+        if marker is not None:
+            shard.replay_end_of_transaction(marker.producer_id, committed=marker.committed)
+
+    def unload(self, index: int) -> None:
+        """The partition is led elsewhere, or gone."""
+        loaded = self._shards.pop(index, None)
+        if loaded is not None:
+            if loaded.loading is not None:
+                loaded.loading.cancel()
+            loaded.context.cancel_all()
+            loaded.shard.unload()
+
+    def close(self) -> None:
+        for index in list(self._shards):
+            self.unload(index)
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Java's hash of a string, which goes over its UTF-16 units, without its sign."""
+    value = 0
+    encoded = key.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(encoded), 2):
+        value = (31 * value + int.from_bytes(encoded[at : at + 2], "big")) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value & 0x80000000 else value
+    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
