@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -330,11 +330,14 @@ def test_a_broker_starts_tells_where_it_is_and_stops_in_good_order(end: signal.S
             process.communicate()
 
 
-def test_the_demo_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    tempfile.tempdir = None
+def test_the_demo_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [*OTTLA, "demo", "--seconds", "2"], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
+        [*OTTLA, "demo", "--seconds", "2"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
     )
     assert ended.returncode == 0, ended.stderr
     assert "Every record that was sent was received" in ended.stderr
@@ -343,3 +346,29 @@ def test_the_demo_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path, monke
         assert row
         assert row[1] == row[2] != "0"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_the_demo_can_be_interrupted_and_cleans_up(end: signal.Signals, tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [*OTTLA, "demo", "--seconds", "600"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert demo.stderr is not None
+        assert demo.stderr.readline().startswith("Starting a broker")
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while not list(tmp_path.glob("*/data/logs/page-views-*")):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.05)
+        demo.send_signal(end)
+        output, error = demo.communicate(timeout=TIMEOUT_S)
+        assert demo.returncode == 0, error
+        assert "page-views" in output
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        demo.kill()
+        demo.communicate()

@@ -47,7 +47,7 @@ async def _demo(seconds: float | None) -> None:
     traffic = Traffic()
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, interrupted.set)
     note("Starting a broker …")
     async with own_broker() as address, Cluster(address) as cluster:

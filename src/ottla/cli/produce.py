@@ -150,7 +150,7 @@ async def _send_lines(producer: Producer, topic: str, descriptor: int, read: Cal
                 timestamp_ms=record.timestamp_ms,
             )
             count += 1
-        if sys.stdin.isatty():
+        if os.isatty(descriptor):
             await producer.flush()  # who types wants to know now what went wrong
         now_s = time.monotonic()
         if now_s - told_s >= _PROGRESS_EVERY_S and sys.stderr.isatty():

@@ -112,7 +112,6 @@ class ConfigValue:
     source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
-    documentation: str | None
     synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
 
     @classmethod
@@ -123,7 +122,6 @@ class ConfigValue:
             _source(config.config_source),
             config.read_only,
             config.is_sensitive,
-            config.documentation,
             tuple((one.name, one.value, _source(one.source)) for one in config.synonyms),
         )
 
@@ -226,9 +224,7 @@ class Admin:
 
     # Configs.
 
-    async def describe_configs(
-        self, resources: Iterable[Resource], *, documentation: bool = False
-    ) -> dict[Resource, list[ConfigValue] | RefusedError]:
+    async def describe_configs(self, resources: Iterable[Resource]) -> dict[Resource, list[ConfigValue] | RefusedError]:
         """Every config of each resource, by name."""
         found: dict[Resource, list[ConfigValue] | RefusedError] = {}
         for broker_id, some in self._by_broker(resources).items():
@@ -238,7 +234,6 @@ class Admin:
                     for kind, name in some
                 ],
                 include_synonyms=True,
-                include_documentation=documentation,
             )
             answer = await self._ask(broker_id, request, DescribeConfigsResponse)
             for one in answer.results:
@@ -247,9 +242,7 @@ class Admin:
                 found[resource] = _outcome(one.error_code, str(resource), one.error_message) or configs
         return found
 
-    async def alter_configs(
-        self, resource: Resource, changes: Mapping[str, str | None], *, validate_only: bool = False
-    ) -> None:
+    async def alter_configs(self, resource: Resource, changes: Mapping[str, str | None]) -> None:
         """Sets each config to its value, or back to its default where that is None; all of them or none."""
         entries = [
             IncrementalAlterConfigsEntry(name=name, config_operation=_DELETE if value is None else _SET, value=value)
@@ -258,7 +251,6 @@ class Admin:
         kind, name = resource
         request = IncrementalAlterConfigsRequest(
             resources=[IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=entries)],
-            validate_only=validate_only,
         )
         (broker_id,) = self._by_broker([resource])
         answer = await self._ask(broker_id, request, IncrementalAlterConfigsResponse)

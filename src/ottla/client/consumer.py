@@ -91,11 +91,6 @@ class Consumer:
 
     # Where to read.
 
-    @property
-    def positions(self) -> Mapping[TopicPartition, int]:
-        """The offset that is read next, of each partition."""
-        return dict(self._positions)
-
     async def assign(self, places: Mapping[TopicPartition, Place | int]) -> None:
         """Reads these partitions from now on, and no others: each from an offset or a place."""
         await self.close()

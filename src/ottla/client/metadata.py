@@ -30,7 +30,6 @@ class PartitionInfo:
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
-    offline: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,6 @@ class TopicInfo:
                     one.leader_epoch,
                     tuple(one.replica_nodes),
                     tuple(one.isr_nodes),
-                    tuple(one.offline_replicas),
                 )
                 for one in topic.partitions
             ),

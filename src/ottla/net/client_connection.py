@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -72,7 +71,6 @@ class ConnectionOptions:
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 30.0
     max_response_bytes: int = MAX_RESPONSE_BYTES
-    tls: ssl.SSLContext | None = None
 
 
 class _Waiting(NamedTuple):
@@ -114,7 +112,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         connection = cls(address, options)
         try:
             async with asyncio.timeout(options.connect_timeout_s):
-                await loop.create_connection(lambda: connection, address.host, address.port, ssl=options.tls)
+                await loop.create_connection(lambda: connection, address.host, address.port)
                 await connection._agree_on_versions()
         except TimeoutError:
             await connection.close()

@@ -133,6 +133,17 @@ def test_in_a_pipe_rows_are_lines_with_tabs(capsys: Capture) -> None:
     assert capsys.readouterr().out == "1\t-\t2,3\nx y\tyes\tz\n"
 
 
+def test_at_a_terminal_rows_are_a_table(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr("ottla.cli.output.is_terminal", lambda: True)
+    show_rows(("topic", "count"), [("[bold]orders[/]", 3), ("payments", 12)], title="all")
+    title, _, heading, _, first, second = (line.rstrip() for line in capsys.readouterr().out.splitlines()[:6])
+    assert title == "all"
+    assert heading.split() == ["topic", "count"]
+    # Numbers stand under each other, and what is no markup of ours is shown as it is.
+    assert first.split() == ["[bold]orders[/]", "3"]
+    assert len(first) == len(second)
+
+
 def test_sizes() -> None:
     assert [size_text(size) for size in (0, 1023, 1024, 1536, 200 * 1024, 5 * 1024**3, 2**70)] == [
         "0 B",
