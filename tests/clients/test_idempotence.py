@@ -87,5 +87,8 @@ def test_sequences_go_on_after_a_restart_of_the_broker(
     with client.producer(IDEMPOTENT) as producer:
         assert producer.send(topic, records[:3]) == [0, 1, 2]
         restartable.restart()
+        # Of a producer that the broker forgot it would take any sequence number, and duplicates with it.
+        with KafkaPythonClient(restartable.bootstrap).admin() as admin:
+            assert [each.last_sequence for each in admin.producers(topic, 0)] == [2]
         assert producer.send(topic, records[3:]) == [3, 4, 5]
     assert client.consume(topic, 6) == as_seen(records)
