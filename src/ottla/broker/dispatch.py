@@ -106,6 +106,8 @@ class Dispatcher:
                 self._hang_up(connection, route, error)
                 return
             route.stats.observe(len(frame), sum(map(len, chunks)), perf_counter() - started_s)
+            if error_code := getattr(result, "error_code", 0):
+                route.stats.count_error(error_code)
             connection.answer(chunks)
         elif result is None:  # a request that wants no answer
             route.stats.observe(len(frame), 0, perf_counter() - started_s)
@@ -248,6 +250,8 @@ class _Pending:
                 self.hang_up(error)
                 return
         self.route.stats.observe(self.size, sum(map(len, chunks)), perf_counter() - self.started_s)
+        if error_code := getattr(response, "error_code", 0):
+            self.route.stats.count_error(error_code)
         self.connection.fill(self.slot, chunks)
 
     def hang_up(self, error: Exception) -> None:

@@ -140,6 +140,8 @@ class Reading:
             answers.append((key, fetched, answer))
             if answer.error_code or answer.diverging_epoch is not None:
                 is_final = True
+                if answer.error_code:
+                    self.broker.request_stats.api(FetchRequest.api_key).count_error(answer.error_code)
             elif answer.records:
                 found = len(answer.records)
                 size += found

@@ -62,6 +62,7 @@ def produce(
                 error = ErrorCode.INVALID_REQUIRED_ACKS if acks not in (-1, 0, 1) else ErrorCode.INVALID_TXN_STATE
             if error or partition is None:
                 answer.error_code = error
+                broker.request_stats.api(ProduceRequest.api_key).count_error(error)
                 if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition and context.version >= _NEW_LEADER_SINCE:
                     leader = ProduceLeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
                     answer.current_leader = leader
@@ -69,6 +70,7 @@ def produce(
                 continue
             end = _append(partition, asked, answer, all_replicas=acks == _ALL)
             if end < 0:
+                broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
                 has_failed = True
             elif partition.high_watermark < end:
                 waiting[partition] = (end, answer)

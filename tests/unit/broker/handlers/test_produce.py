@@ -92,6 +92,7 @@ def test_what_cannot_be_appended_is_refused(tmp_path: Path, what: dict[str, obje
         assert partition is not None
         assert partition.high_watermark == 0
         assert (await produce(client, request(client, batch_of(b"fine")))).base_offset == 0
+        assert client.broker.request_stats.api(ProduceRequest.api_key).errors == {code: 1}
 
     with_client(tmp_path, work)
 
