@@ -34,12 +34,13 @@ def pages(broker: LoneBroker, *names: str, limit: int) -> list[list[tuple[str | 
     """All of them, each as the partitions of its topics."""
     found = []
     cursor = None
-    while True:
+    for _ in range(20):
         response = ask(broker, *names, limit=limit, cursor=cursor)
         found.append([(topic.name, [each.partition_index for each in topic.partitions]) for topic in response.topics])
         if response.next_cursor is None:
             return found
         cursor = response.next_cursor
+    raise AssertionError(f"there is no end of pages: {found}")
 
 
 @on_tree
@@ -121,6 +122,9 @@ async def test_wrong_cursors(broker: LoneBroker) -> None:
     beyond = TopicPartitionsCursor(topic_name="a", partition_index=7)
     (topic,) = ask(broker, "a", cursor=beyond).topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.NONE, [])
+    await broker.create("b", 3)
+    response = ask(broker, limit=1, cursor=beyond)
+    assert [len(each.partitions) for each in response.topics] == [0, 1]
 
 
 @on_tree
