@@ -15,6 +15,7 @@ from rich.table import Table
 
 HEADINGS: Final = ["", "unit", "ottla", "beside it", "which is", "ratio", "target"]
 _RIGHT: Final = frozenset(("ottla", "beside it", "ratio"))
+_TICKS: Final = (0.5, 1, 2, 3, 5, 10, 20, 50)
 NOTES: Final = (
     "Both brokers are up all the time and take turns; medians of the rounds, ratios of medians. Some of all work, and "
     "a turn of each line, come first and do not count, so that Kafka's compiler has seen them. Kafka runs with its own "
@@ -99,18 +100,22 @@ def plot(rows: Sequence[Row], file: Path) -> None:
 
     shown = [row for row in rows if row.metric.target is not None][::-1]
     figure, axes = pyplot.subplots(figsize=(11, 1.4 + 0.32 * len(shown)))
-    colours = ["#c0504d" if row.verdict.endswith("MISSED") else "#3b7dd8" for row in shown]
-    axes.barh(range(len(shown)), [row.advantage for row in shown], color=colours, height=0.62)
+    widths = [row.advantage - 1 for row in shown]
+    axes.barh(range(len(shown)), widths, left=1, color=[_colour(row) for row in shown], height=0.62)
     for index, row in enumerate(shown):
         target = row.target_advantage or 1.0
         axes.plot([target, target], [index - 0.42, index + 0.42], color="black", linewidth=2)
-        axes.annotate(
-            f" {row.advantage:.1f}x", (max(row.advantage, target), index), va="center", fontsize=8, color="#333333"
-        )
+        label_at = max(row.advantage, target, 1.0)
+        axes.annotate(f"  {row.advantage:.2g}x", (label_at, index), va="center", fontsize=8, color="#333333")
     axes.set_yticks(range(len(shown)), [f"{row.line.title}: {row.metric.unit}" for row in shown], fontsize=8)
     axes.set_xscale("log")
+    axes.set_xlim(min(0.5, *(row.advantage for row in shown)) / 1.1, max(row.advantage for row in shown) * 1.4)
+    axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+    axes.minorticks_off()
     axes.axvline(1, color="grey", linewidth=0.8)
-    axes.set_xlabel("times better than what is beside it (log scale); black: the target")
+    axes.set_xlabel(
+        "times better than what is beside it (black: target, red: missed, grey: the client is the limit)"
+    )
     axes.set_title(f"A broker of Ottla beside Apache Kafka {KAFKA_VERSION}", loc="left", fontsize=10)
     axes.margins(y=0.01)
     for side in ("top", "right"):
@@ -118,6 +123,12 @@ def plot(rows: Sequence[Row], file: Path) -> None:
     figure.tight_layout()
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
+
+
+def _colour(row: Row) -> str:
+    if row.verdict.endswith("met"):
+        return "#3b7dd8"
+    return "#c0504d" if row.verdict.endswith("MISSED") else "#a0a0a0"
 
 
 def _apart(paragraphs: Sequence[str]) -> list[str]:
