@@ -113,9 +113,7 @@ def plot(rows: Sequence[Row], file: Path) -> None:
     axes.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
     axes.minorticks_off()
     axes.axvline(1, color="grey", linewidth=0.8)
-    axes.set_xlabel(
-        "times better than what is beside it (black: target, red: missed, grey: the client is the limit)"
-    )
+    axes.set_xlabel("times better than what is beside it (black: target, red: missed, grey: the client is the limit)")
     axes.set_title(f"A broker of Ottla beside Apache Kafka {KAFKA_VERSION}", loc="left", fontsize=10)
     axes.margins(y=0.01)
     for side in ("top", "right"):
