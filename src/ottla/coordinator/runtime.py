@@ -4,7 +4,7 @@ A request becomes an operation on the shard (the state machine of one partition)
 answers with records to append and a response; it changes nothing itself. The records are appended as one batch,
 atomically; once they are in the log they are replayed, which is the only way in which hard state changes; the response
 leaves when they are committed. A *read* waits until everything that was written before it is committed, so nobody is
-told what could still be lost. A shard is loaded by replaying its partition, and dropped when the partition goes elsewhere.
+told what could still be lost. A shard is loaded by replaying its partition, and dropped when that goes elsewhere.
 
 So serving and loading share one code path, and a failed append needs no undoing: nothing was replayed.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.base.ids import Uuid
+from ottla.coordinator.runtime import KeyValue
 
 
 class Group(ABC):
@@ -38,20 +39,37 @@ class Group(ABC):
         """Whether it has no members: then it can be deleted, and its offsets expire."""
 
     @abstractmethod
-    def check_commit(self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool) -> None:
-        """Raises `CoordinatorError` if that member may not commit offsets with that generation or member epoch."""
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool, version: int
+    ) -> None:
+        """Raises `CoordinatorError` if that member may not commit offsets with that generation or member epoch, in that
+        version of OffsetCommit."""
 
     @abstractmethod
-    def check_fetch(self, member_id: str, member_epoch: int) -> None:
-        """Raises `CoordinatorError` if that member may not fetch offsets (OffsetFetch v9+; -1 for who is no member)."""
+    def note_commit(self, member_id: str) -> None:
+        """That member has committed offsets. In the classic protocol this shows, as a heartbeat does, that it lives."""
+
+    @abstractmethod
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Raises `CoordinatorError` if that member may not fetch offsets (OffsetFetch v9+; None and -1 for who is no
+        member)."""
+
+    @abstractmethod
+    def check_offset_delete(self) -> None:
+        """Raises `CoordinatorError` if no offset may be deleted now, of whatever topic."""
 
     @abstractmethod
     def subscribes_to(self, topic: str) -> bool:
         """Whether a member reads the topic: its offsets are then kept, and may not be deleted."""
 
     @abstractmethod
-    def empty_since_ms(self) -> int | None:
-        """Since when it has had no members; None if that is not known. Offsets expire from then on."""
+    def retention_start_ms(self, committed_ms: int) -> int | None:
+        """From when on an offset ages that was committed then, of a topic that nobody reads; None where the group's
+        offsets do not age now."""
+
+    @abstractmethod
+    def deletion_records(self) -> list[KeyValue]:
+        """Tombstones for all that the log holds of the group itself, without its offsets."""
 
 
 class TopicImage(Protocol):

@@ -28,6 +28,9 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.replayers: dict[int, Replayer] = {}
         """By the number that a record's key begins with (an int16)."""
+        self.make_simple_group: Callable[[str], Group]
+        """An empty classic group without a protocol, for offsets of a group that has no members. Set by `classic`; not
+        put among the groups."""
         self.on_loaded: list[Callable[[], None]] = []
         self.on_unload: list[Callable[[], None]] = []
         self.on_end_of_transaction: list[Callable[[int, bool], None]] = []
