@@ -88,6 +88,7 @@ class Broker:
         self.dispatcher: Dispatcher
         self._upkeep: Upkeep
         self._metrics: MetricsServer | None = None
+        self._telling: set[asyncio.Task[None]] = set()
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -135,6 +136,10 @@ class Broker:
         for topic in topics:
             await self.apply_topic(topic, new_partitions=frozenset())
         self._warn_of_strays()
+        await self.controller.replicas_failed(
+            [name for name, partition in self.replicas.partitions.items() if partition.log is None]
+        )
+        self.replicas.on_failed = self._replicas_failed
         self._upkeep = Upkeep(self.directories, self.replicas, self.configs)
         self._upkeep.start()
         metrics_port = self._start_metrics()
@@ -222,7 +227,10 @@ class Broker:
             partition = self.replicas.host(name, topic.topic_id, config, is_new=index in new_partitions)
             if partition.must_flush and partition.log is not None:
                 await asyncio.to_thread(partition.log.flush)
-            partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            if state.leader == self.broker_id:
+                partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            else:
+                partition.follow(state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)
         self.metadata.put_topic(topic)
@@ -231,6 +239,16 @@ class Broker:
         self.metadata.remove_topic(topic)
         await self.replicas.delete_many([TopicPartition(topic.name, index) for index in range(len(topic.partitions))])
         self.configs.forget_topic(topic.name)
+
+    def _replicas_failed(self, names: list[TopicPartition]) -> None:
+        task = asyncio.get_running_loop().create_task(self.controller.replicas_failed(names), name="replicas failed")
+        self._telling.add(task)
+        task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        self._telling.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("the controller could not be told of failed replicas: %s", error)
 
     # --- what changes while it runs -----------------------------------------------------------------------------------
 

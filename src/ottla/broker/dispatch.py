@@ -19,7 +19,7 @@ from ottla.broker.handlers import handlers
 from ottla.broker.request_stats import ApiStats, RequestStats
 from ottla.net.core import Chunk, Slot
 from ottla.net.socket_connection import SocketConnection
-from ottla.wire.codec import decode_from, encode_parts, join_parts
+from ottla.wire.codec import JOIN_BELOW_BYTES, decode_from, encode_parts, join_parts, reader_of
 from ottla.wire.errors import InvalidValueError, ProtocolError, UnknownApiError, UnsupportedVersionError
 from ottla.wire.framing import SIZE_BYTES, api_of, peek_route
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -40,25 +40,27 @@ _FRAME_MAX: Final = 2**31 - 1
 class Route:
     """What is known of an API in one version."""
 
-    __slots__ = ("answer_head", "api", "context_of", "entry", "is_flexible", "stats", "version")
+    __slots__ = ("answer_head", "api", "entry", "handle", "is_flexible", "read", "stats", "version")
 
     def __init__(self, api: Api, entry: HandlerEntry, version: int, stats: ApiStats) -> None:
         self.api = api
         self.entry = entry
         self.version = version
         self.stats = stats
+        self.read = reader_of(entry.request, version)
+        self.handle = entry.function
         self.is_flexible = api.request_header_version(version) == 2
         # Size and correlation id, and the empty tags of a newer header.
         self.answer_head = struct.Struct(">ii" if api.response_header_version(version) == 0 else ">iix")
 
 
 class ConnectionState:
-    """What the dispatcher keeps with a connection: contexts, by route and by the client id's bytes."""
+    """What the dispatcher keeps with a connection: the last context of each route, with the client id's bytes."""
 
     __slots__ = ("contexts",)
 
     def __init__(self) -> None:
-        self.contexts: dict[tuple[Route, bytes], RequestContext] = {}
+        self.contexts: dict[Route, tuple[bytes, RequestContext]] = {}
 
 
 class Dispatcher:
@@ -84,28 +86,33 @@ class Dispatcher:
             api_key, version, correlation_id, id_size = _START.unpack_from(frame)
             route = self._routes.get((api_key, version)) or self._new_route(api_key, version)
             end = 10 + id_size if id_size > 0 else 10
+            client = bytes(frame[8:end])
             if route.is_flexible:
                 if frame[end]:  # tags: nobody sends any, so they are read the long way
                     end = decode_from(RequestHeader, 2, frame)[1]
                 else:
                     end += 1
-            context = self._context(connection, route, bytes(frame[8 : 10 + id_size if id_size > 0 else 10]))
+            state = connection.attachment
+            if type(state) is ConnectionState and (known := state.contexts.get(route)) and known[0] == client:
+                context = known[1]
+            else:
+                context = self._new_context(connection, route, client)
             # Bytes behind the last field are passed over, as Kafka does: librdkafka sends some in Metadata v13.
-            request = decode_from(route.entry.request, version, frame[end:])[0]
+            request = route.read(frame[end:])
         except (ProtocolError, struct.error, IndexError, UnicodeDecodeError) as error:
             self._not_read(connection, frame, error)
             return
         try:
-            result = route.entry.function(self._broker, request, context)
+            result = route.handle(self._broker, request, context)
         except Exception as error:
             result = self._failure(route, request, error)
         if isinstance(result, Response):
             try:
-                chunks = self._answer(route, correlation_id, result)
+                size, chunks = self._answer(route, correlation_id, result)
             except ProtocolError as error:
                 self._hang_up(connection, route, error)
                 return
-            route.stats.observe(len(frame), sum(map(len, chunks)), perf_counter() - started_s)
+            route.stats.observe(len(frame), size, perf_counter() - started_s)
             if error_code := getattr(result, "error_code", 0):
                 route.stats.count_error(error_code)
             connection.answer(chunks)
@@ -132,21 +139,18 @@ class Dispatcher:
         route = self._routes[api_key, version] = Route(api_of(api_key), entry, version, self._stats.api(api_key))
         return route
 
-    def _context(self, connection: SocketConnection, route: Route, client: bytes) -> RequestContext:
+    def _new_context(self, connection: SocketConnection, route: Route, client: bytes) -> RequestContext:
         state = connection.attachment
         if type(state) is not ConnectionState:
             state = connection.attachment = ConnectionState()
-        context = state.contexts.get((route, client))
-        if context is None:
-            if len(state.contexts) > 1000:  # a client that changes its name with every request
-                state.contexts.clear()
-            context = state.contexts[route, client] = RequestContext(
-                version=route.version,
-                client_id=client[2:].decode() if client[:2] != b"\xff\xff" else None,
-                client_host=connection.address,
-                listener=connection.listener,
-                connection_id=connection.connection_id,
-            )
+        context = RequestContext(
+            version=route.version,
+            client_id=client[2:].decode() if client[:2] != b"\xff\xff" else None,
+            client_host=connection.address,
+            listener=connection.listener,
+            connection_id=connection.connection_id,
+        )
+        state.contexts[route] = client, context
         return context
 
     def _not_read(self, connection: SocketConnection, frame: memoryview, error: Exception) -> None:
@@ -155,10 +159,10 @@ class Dispatcher:
             api_key, _, correlation_id = peek_route(frame)
             if api_key == API_VERSIONS:
                 route = self._routes.get((API_VERSIONS, 0)) or self._new_route(API_VERSIONS, 0)
-                context = self._context(connection, route, b"\xff\xff")
+                context = self._new_context(connection, route, b"\xff\xff")
                 response = route.entry.function(self._broker, ApiVersionsRequest(), context)
                 response.error_code = ErrorCode.UNSUPPORTED_VERSION
-                connection.answer(self._answer(route, correlation_id, response))
+                connection.answer(self._answer(route, correlation_id, response)[1])
                 return
         told = (
             error if isinstance(error, ProtocolError) else InvalidValueError(f"a request that ends too early ({error})")
@@ -167,14 +171,15 @@ class Dispatcher:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _answer(self, route: Route, correlation_id: int, response: Response) -> list[Chunk]:
+    def _answer(self, route: Route, correlation_id: int, response: Response) -> tuple[int, list[Chunk]]:
+        """The frame's size, and its chunks."""
         parts = encode_parts(response, route.version)
         head = route.answer_head
-        size = head.size - SIZE_BYTES + sum(map(len, parts))
-        if size > _FRAME_MAX:
+        size = head.size + sum(map(len, parts))
+        if size - SIZE_BYTES > _FRAME_MAX:
             raise InvalidValueError(f"an answer of {size} bytes cannot be announced in 32 bits", message=route.api.name)
-        parts.insert(0, head.pack(size, correlation_id))
-        return join_parts(parts)
+        parts.insert(0, head.pack(size - SIZE_BYTES, correlation_id))
+        return size, [b"".join(parts)] if size < JOIN_BELOW_BYTES else join_parts(parts)
 
     def _failure(self, route: Route, request: Request, error: Exception) -> Response | Exception:
         """What to answer when a handler raised: the error's code, where the response has a place for one."""
@@ -242,14 +247,14 @@ class _Pending:
         self.started_s = started_s
 
     def answer(self, response: Response | None) -> None:
-        chunks: list[Chunk] = []
+        size, chunks = 0, list[Chunk]()
         if response is not None:
             try:
-                chunks = self.dispatcher._answer(self.route, self.correlation_id, response)
+                size, chunks = self.dispatcher._answer(self.route, self.correlation_id, response)
             except ProtocolError as error:
                 self.hang_up(error)
                 return
-        self.route.stats.observe(self.size, sum(map(len, chunks)), perf_counter() - self.started_s)
+        self.route.stats.observe(self.size, size, perf_counter() - self.started_s)
         if error_code := getattr(response, "error_code", 0):
             self.route.stats.count_error(error_code)
         self.connection.fill(self.slot, chunks)

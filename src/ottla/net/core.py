@@ -47,6 +47,7 @@ class InBuffer:
         "_own",
         "_reserved",
         "_scratch",
+        "_spare",
         "has_frames",
         "is_waiting",
     )
@@ -56,6 +57,8 @@ class InBuffer:
         self._max_bytes = max_bytes
         self._budget = budget
         self._own: memoryview | None = None
+        self._spare: memoryview | None = None
+        """A small one, kept while the connection is busy."""
         self._filled = 0
         self._frame_end = 0
         """Where the frame in the own buffer ends; 0 if that is not known yet."""
@@ -107,7 +110,7 @@ class InBuffer:
 
     def release(self) -> None:
         """Gives memory back: the connection is closed, or idle with nothing half received."""
-        self._own = None
+        self._own = self._spare = None
         self._filled = self._frame_end = 0
         self._give_back()
 
@@ -130,12 +133,15 @@ class InBuffer:
         if not left:
             self._filled = 0
             if own is not None and len(own) <= SMALL_FRAME:
-                self._own = None
+                self._own, self._spare = None, own
             return
         if own is None:
             # A byte of the size may be all there is; room for a small frame is enough until more is known, unless the
             # scratch buffer holds more of a large one already.
-            self._own = own = memoryview(bytearray(max(SMALL_FRAME, left)))
+            own, self._spare = self._spare, None
+            if own is None or len(own) < left:
+                own = memoryview(bytearray(max(SMALL_FRAME, left)))
+            self._own = own
             own[:left] = view[start:end]
         elif start:
             own[:left] = view[start:end]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _GATHERED_CHUNKS: Final = 64
 """As many go out in one call to the system."""
+_JOINED_BYTES: Final = 64 * 1024
+"""Up to this much is cheaper to copy together than to hand over in pieces."""
 _READY_CHUNKS: Final = 64
 """As many may wait to be sent before no more requests are handled."""
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
@@ -224,15 +226,19 @@ class SocketConnection:
 
     def _send_gathered(self, ready: deque[Chunk]) -> None:
         gathered = []
-        flags = 0
+        flags = size = 0
         for chunk in ready:
             if type(chunk) is FileSlice:
                 flags = _MORE
                 break
             gathered.append(chunk)
+            size += len(chunk)
             if len(gathered) == _GATHERED_CHUNKS:
                 break
-        sent = self._socket.sendmsg(gathered, (), flags)
+        if size <= _JOINED_BYTES:
+            sent = self._socket.send(b"".join(gathered), flags)
+        else:
+            sent = self._socket.sendmsg(gathered, (), flags)
         for chunk in gathered:
             if sent < len(chunk):
                 if sent:

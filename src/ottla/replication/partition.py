@@ -95,6 +95,13 @@ class Partition:
         self.advance_high_watermark()
         self._wake()
 
+    def follow(self, leader_id: int, *, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
+        """Another broker leads from now on, or nobody (-1): whoever waits here is told."""
+        self.leader_id, self.leader_epoch = leader_id, leader_epoch
+        self.isr, self.replicas = isr, replicas
+        self._remote_ends = {}
+        self._wake()
+
     @property
     def must_flush(self) -> bool:
         """Whether a crash left records unflushed that may be seen only when they are on disk."""

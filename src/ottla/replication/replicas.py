@@ -37,6 +37,8 @@ class Replicas:
         self.produces: Purgatory[Partition] = Purgatory("produce", loop)
         self.on_delete: Callable[[PartitionLog], None] = lambda _: None
         """Called before a log is deleted: whoever works on it ends that."""
+        self.on_failed: Callable[[list[TopicPartition]], None] = lambda _: None
+        """Called with the partitions whose log directory has just failed."""
         self._loop = loop
         self._commit = GroupCommit()
         self._full: set[str] = set()
@@ -161,10 +163,10 @@ class Replicas:
             len(directory.logs),
             directory.failure,
         )
-        for name in directory.logs:
-            partition = self.partitions.get(name)
-            if partition is not None:
-                partition.go_offline()
+        failed = [name for name in directory.logs if name in self.partitions]
+        for name in failed:
+            self.partitions[name].go_offline()
+        self.on_failed(failed)
 
     def close(self) -> None:
         """Whoever waits is answered; the logs stay open."""

@@ -56,6 +56,21 @@ def decode_from(message: type[M], version: int, data: bytes | bytearray | memory
         raise _explained_read(message, version, source, failure) from None
 
 
+def reader_of(message: type[M], version: int) -> Callable[[memoryview], M]:
+    """What `decode_from` does without telling where the message ends, for who reads many of a kind."""
+    read, source_type = _reader(message, version)
+
+    def decode_message(data: memoryview) -> M:
+        source = data if source_type is memoryview else bytes(data)
+        try:
+            value: M = read(source)[0]
+        except READ_FAILURES as failure:
+            raise _explained_read(message, version, source, failure) from None
+        return value
+
+    return decode_message
+
+
 def encode(value: Message, version: int) -> bytes:
     """The bytes of the message in that version."""
     return b"".join(encode_parts(value, version))

@@ -138,3 +138,22 @@ def test_a_change_of_config_reaches_the_logs_at_once(tmp_path: Path) -> None:
         assert partition.log.config.max_message_bytes == 77
 
     with_client(tmp_path, work)
+
+
+def test_partitions_of_a_failed_directory_have_no_leader_until_the_next_start(tmp_path: Path) -> None:
+    async def leader_told(broker: Broker) -> int:
+        response = await Client(broker).ask(MetadataRequest(topics=None), MetadataResponse, 9)
+        return response.topics[0].partitions[0].leader_id
+
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            await Client(broker).create_topic("orders")
+            assert await leader_told(broker) == 1
+            broker.directories.take_offline(broker.directories.directories[0], "the disk is gone")
+            async with asyncio.timeout(30):
+                while await leader_told(broker) != -1:
+                    await asyncio.sleep(0.01)
+        async with broker_in_loop(tmp_path) as broker:
+            assert await leader_told(broker) == 1
+
+    asyncio.run(work())

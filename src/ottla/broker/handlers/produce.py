@@ -50,13 +50,14 @@ def produce(
     responses = []
     has_failed = False
     is_allowed = -1 <= acks <= 1 and request.transactional_id is None
+    partitions = broker.replicas.partitions
     for topic in request.topic_data:
         name = topic.name if not by_id else broker.metadata.name_of(topic.topic_id) or ""
         answers = []
         for asked in topic.partition_data:
             answer = ProducePartitionResponse(index=asked.index, base_offset=-1)
             answers.append(answer)
-            partition = broker.replicas.get(name, asked.index)
+            partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
             error = _refusal(partition, asked.records, by_id=by_id, known=bool(name))
             if not is_allowed:
                 error = ErrorCode.INVALID_REQUIRED_ACKS if acks not in (-1, 0, 1) else ErrorCode.INVALID_TXN_STATE
