@@ -47,3 +47,10 @@ TOPIC_OPERATIONS: Final = _bits(
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
 )
+GROUP_OPERATIONS: Final = _bits(
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)

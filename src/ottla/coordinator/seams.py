@@ -47,3 +47,17 @@ class Timers(Protocol):
     """Time for coordinators: an event loop, or a simulation of one."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
+
+
+class Caller(Protocol):
+    """Whose request it is, and in which version it came."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def client_host(self) -> str:
+        """The address it came from."""
+        ...
