@@ -1,0 +1,55 @@
+"""How a member comes from what it owns to what it is to own, one step a heartbeat.
+
+    STABLE ──target changed──▶ something to give up?  ──yes──▶ UNREVOKED_PARTITIONS ──member says it did──┐
+       ▲                              │ no  ◀───────────────────────────────────────────────────────────┘
+       │                              ▼
+       └──all free, and given── something owned by others? ──yes──▶ UNRELEASED_PARTITIONS (what is free is given)
+
+A member gives up before it gets, and gets only what no other owns, so a partition never has two owners; and what it keeps
+is never taken from it in between. While it gives up, it stays in its epoch; after that it has the target's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.base.error_codes import ErrorCode
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.groups.assignors.members import Partition, Partitions
+from ottla.coordinator.groups.consumer_member import MemberState, Standing
+
+
+def reconcile(
+    member_id: str,
+    now: Standing,
+    target_epoch: int,
+    target: Partitions,
+    owned: Partitions | None,
+    owners: Mapping[Partition, str],
+) -> Standing:
+    """The next step; the same object if there is none. `owned` is what the member says it owns, None if it says nothing;
+    `owners` whose a partition is."""
+    if now.state is MemberState.STABLE and now.epoch == target_epoch:
+        return now
+    if now.state is MemberState.UNREVOKED_PARTITIONS and _still_has(owned, now.revoking):
+        return now
+    if now.state is MemberState.UNKNOWN and (owned is None or owned):
+        raise CoordinatorError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The member is in a state that this coordinator does not know. It must give up its partitions and rejoin.",
+        )
+    kept = now.assigned & target
+    revoking = now.assigned - kept
+    if revoking and _still_has(owned, revoking):
+        return Standing(now.epoch, now.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    wanted = target - kept
+    # What it has just given up is its own by the book, and can be its own again.
+    free = frozenset(each for each in wanted if owners.get(each, member_id) == member_id)
+    state = MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED_PARTITIONS
+    previous_epoch = now.previous_epoch if now.epoch == target_epoch else now.epoch
+    after = Standing(target_epoch, previous_epoch, state, kept | free if free else kept)
+    return now if after == now else after
+
+
+def _still_has(owned: Partitions | None, revoked: Partitions) -> bool:
+    return owned is None or not revoked.isdisjoint(owned)
