@@ -24,8 +24,14 @@ class Peer(Protocol):
     @property
     def bootstrap(self) -> str: ...
 
-    def restart(self) -> None:
-        """Stops it cleanly and starts it again at the same address, with what it kept."""
+    def kill(self) -> None:
+        """As by `kill -9`."""
+
+    def stop(self) -> None:
+        """A clean stop; what it stored stays."""
+
+    def start(self) -> None:
+        """Starts it again at the same address, with what it kept."""
 
 
 @contextmanager
@@ -59,8 +65,7 @@ class _KafkaPeer:
     def bootstrap(self) -> str:
         return self._broker.address
 
-    def restart(self) -> None:
-        self.stop()
+    def start(self) -> None:
         self._process = subprocess.Popen(
             self._broker.process.args,
             cwd=self._broker.data.parent,
@@ -71,3 +76,6 @@ class _KafkaPeer:
 
     def stop(self) -> None:
         kafka_process.stop(self._process)
+
+    def kill(self) -> None:
+        kafka_process.kill(self._process)

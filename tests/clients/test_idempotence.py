@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from clients.conftest import InterposedPeer
-from clients.dialect import Client, ProducerSettings
+from clients.dialect import Client, ProducerSettings, Record, wait_until
 from clients.expectations import as_seen, numbered
 from clients.interposer import PRODUCE
 from clients.kafka_python_client import KafkaPythonClient
@@ -85,14 +86,40 @@ def test_sequences_go_on_after_a_restart_of_the_broker(
     client_type: type[Client], topic: str, restartable: Peer
 ) -> None:
     client = client_type(restartable.bootstrap)
-    # Of now: a producer whose last record is old is forgotten when the log is loaded.
-    now_ms = int(time.time() * 1000)
-    records = [replace(record, timestamp_ms=now_ms) for record in numbered(6)]
+    records = _numbered_now(6)
     with client.producer(IDEMPOTENT) as producer:
         assert producer.send(topic, records[:3]) == [0, 1, 2]
-        restartable.restart()
+        restartable.stop()
+        restartable.start()
         # Of a producer that the broker forgot it would take any sequence number, and duplicates with it.
         with KafkaPythonClient(restartable.bootstrap).admin() as admin:
             assert [each.last_sequence for each in admin.producers(topic, 0)] == [2]
         assert producer.send(topic, records[3:]) == [3, 4, 5]
     assert client.consume(topic, 6) == as_seen(records)
+
+
+def test_records_are_stored_once_when_the_broker_is_killed_amid_them(
+    client_type: type[Client], topic: str, restartable: Peer
+) -> None:
+    client = client_type(restartable.bootstrap)
+    records = _numbered_now(300)
+    acknowledged: list[int] = []
+    with client.producer(replace(IDEMPOTENT, hope_ms=60_000)) as producer, ThreadPoolExecutor(1) as pool:
+
+        def send_all() -> None:
+            for first in range(0, len(records), 5):
+                acknowledged.extend(producer.send(topic, records[first : first + 5]))
+
+        sending = pool.submit(send_all)
+        wait_until(lambda: len(acknowledged) >= 30, "the first records are not acknowledged")
+        restartable.kill()
+        restartable.start()
+        sending.result()
+    assert acknowledged == list(range(len(records)))
+    assert client.consume(topic, len(records)) == as_seen(records)
+
+
+def _numbered_now(count: int) -> list[Record]:
+    """A producer whose last record is old is forgotten when the log is loaded."""
+    now_ms = int(time.time() * 1000)
+    return [replace(record, timestamp_ms=now_ms) for record in numbered(count)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -75,39 +75,25 @@ def test_a_topic_is_created_by_the_first_record(client: Client, topic: str) -> N
 def test_clients_of_all_kinds_at_once(topic: str, broker: Peer) -> None:
     """Each of six writes while each of six reads all; everyone sees the same log."""
     clients = [kind(broker.bootstrap) for kind in CLIENTS.values()] * 2
+    each_writes = 20
+    count = each_writes * len(clients)
     with clients[0].admin() as admin:
         admin.create_topic(topic)
-    failures: list[BaseException] = []
-    written: list[bytes] = []
-    read: list[list[bytes | None]] = []
 
-    def write(client: Client, name: int) -> None:
+    def write(client: Client, name: int) -> list[bytes]:
+        values = [b"%d of %d" % (number, name) for number in range(each_writes)]
         with client.producer(ProducerSettings(linger_ms=0)) as producer:
-            for number in range(20):
-                value = b"%d of %d" % (number, name)
+            for value in values:
                 producer.send(topic, [Record(value, timestamp_ms=START_MS)])
-                written.append(value)
+        return values
 
-    def consume(client: Client) -> None:
-        seen = client.consume(topic, 20 * len(clients))
-        assert [each.offset for each in seen] == list(range(20 * len(clients)))
-        read.append([each.value for each in seen])
-
-    def guarded(work: object, *arguments: object) -> None:
-        try:
-            work(*arguments)  # type: ignore[operator]
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(consume, client)) for client in clients]
-    threads += [threading.Thread(target=guarded, args=(write, client, name)) for name, client in enumerate(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert sorted(value or b"" for value in read[0]) == sorted(written)
+    with ThreadPoolExecutor(2 * len(clients)) as pool:
+        reading = [pool.submit(client.consume, topic, count) for client in clients]
+        writing = [pool.submit(write, client, name) for name, client in enumerate(clients)]
+        written = [future.result() for future in writing]
+        read = [future.result() for future in reading]
+    assert [each.offset for each in read[0]] == list(range(count))
     assert all(each == read[0] for each in read)
-    for name in range(len(clients)):
-        of_one = [value for value in read[0] if value is not None and value.endswith(b"of %d" % name)]
-        assert of_one == [b"%d of %d" % (number, name) for number in range(20)]
+    for name, values in enumerate(written):
+        of_one = [each.value for each in read[0] if each.value is not None and each.value.endswith(b"of %d" % name)]
+        assert of_one == values
