@@ -3,9 +3,9 @@
 Epochs and their start offsets both rise strictly from entry to entry. An epoch ends where the next begins; the last one
 ends at the log's end. Leaders and followers compare these to find where their logs part.
 
-Belongs to the thread that owns the log. A change is written at once, atomically and synced, because a missing epoch
-could make two replicas disagree for good. A stale one cannot, since a log is opened by truncating its epochs again: so
-truncation can leave the writing to `flush`, which any thread may call.
+Belongs to the thread that owns the log. A change is written at once, atomically and synced, unless the writing is left
+to `flush`, which any thread may call. That may be done with what a log can tell again when it is opened: epochs of
+records behind the recovery point, which recovery reads, and epochs beyond the log's ends, which are cut off.
 """
 
 from __future__ import annotations
@@ -28,19 +28,23 @@ _start_offset = attrgetter("start_offset")
 
 
 class LeaderEpochs:
-    """The epochs of one partition, in memory and in `leader-epoch-checkpoint`. Made from what the file holds."""
+    """The epochs of one partition, in memory and in `leader-epoch-checkpoint`. Made from what the file holds; who
+    knows that there is none says so."""
 
-    __slots__ = ("_checkpoint", "_disk", "_entries", "_latest_epoch", "_latest_start", "_unwritten", "_writing")
+    __slots__ = ("_directory", "_disk", "_entries", "_latest_epoch", "_latest_start", "_unwritten", "_writing")
 
-    def __init__(self, disk: Disk, directory: Path) -> None:
+    def __init__(self, disk: Disk, directory: Path, *, is_new: bool = False) -> None:
         self._disk = disk
-        self._checkpoint = LeaderEpochCheckpoint(disk, directory / LEADER_EPOCHS)
+        self._directory = directory
         self._writing = threading.Lock()
         self._unwritten = False
         entries: list[EpochEntry] = []
-        for entry in self._checkpoint.read():
+        for entry in () if is_new else self._checkpoint().read():
             _push(entries, entry)
         self._set(tuple(entries))
+
+    def _checkpoint(self) -> LeaderEpochCheckpoint:
+        return LeaderEpochCheckpoint(self._disk, self._directory / LEADER_EPOCHS)
 
     def _set(self, entries: tuple[EpochEntry, ...]) -> None:
         self._entries = entries
@@ -60,7 +64,7 @@ class LeaderEpochs:
     def earliest_entry(self) -> EpochEntry | None:
         return self._entries[0] if self._entries else None
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: int, start_offset: int, *, write: bool = True) -> bool:
         """An epoch is at work from this offset on. Costs next to nothing for the epoch that already is; a new one, or
         an earlier start, pushes out what contradicts it. Whether something changed."""
         if epoch == self._latest_epoch and start_offset >= self._latest_start and epoch >= 0:
@@ -69,7 +73,7 @@ class LeaderEpochs:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: neither may be negative")
         entries = list(self._entries)
         _push(entries, EpochEntry(epoch, start_offset))
-        self._replace(tuple(entries), write=True)
+        self._replace(tuple(entries), write=write)
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -133,7 +137,7 @@ class LeaderEpochs:
                 # Before the write: a change that comes meanwhile is written by the next call.
                 self._unwritten = False
                 try:
-                    self._checkpoint.write(self._entries)
+                    self._checkpoint().write(self._entries)
                 except BaseException:
                     self._unwritten = True
                     raise
@@ -141,7 +145,7 @@ class LeaderEpochs:
     def move_to(self, directory: Path) -> None:
         """The folder was renamed."""
         with self._writing:
-            self._checkpoint = LeaderEpochCheckpoint(self._disk, directory / LEADER_EPOCHS)
+            self._directory = directory
 
 
 def _push(entries: list[EpochEntry], new: EpochEntry) -> None:

@@ -193,12 +193,13 @@ class PartitionLog:
             raise RecordListTooLargeError(
                 f"{self.partition}: {size} bytes of batches do not fit a segment of {config.segment_bytes}"
             )
-        # Before the records: an epoch without them is harmless, and if this fails nothing is appended.
+        # In memory only: until the next flush, which writes epochs before it moves the recovery point, recovery reads
+        # them from the records themselves.
         latest = self.epochs.latest_epoch
         for header in info.headers:
             epoch = header[2]
             if epoch != latest and epoch >= 0:
-                self.epochs.assign(epoch, header.base_offset)
+                self.epochs.assign(epoch, header.base_offset, write=False)
                 latest = epoch
         segment = self._segments[-1]
         if segment.should_roll(
@@ -448,6 +449,7 @@ class PartitionLog:
         # Also the segment that ends at the recovery point: its indexes were completed when it was closed.
         first = max(bisect_left(segments, self.recovery_point, key=_base_offset) - 1, 0)
         try:
+            self.epochs.flush()
             for segment in segments[first:]:
                 segment.flush()
         except OSError:
@@ -472,6 +474,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Writes what a clean start needs, and closes the files. The caller flushes before, if it wants that."""
+        self.epochs.flush()
         self.producers.take_snapshot(self.next_offset, sync=True)
         for segment in self._segments:
             segment.close()

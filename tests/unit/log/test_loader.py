@@ -54,6 +54,7 @@ def written(home: Home, count: int = 60) -> list[int]:
     """A log of many records, dropped as by a kill; where its segments begin."""
     log = home.open(CONFIG)
     fill(log, count)
+    log.epochs.flush()  # as whatever moved the recovery point did
     for segment in log.segments:
         segment.flush()
     return [segment.base_offset for segment in log.segments]

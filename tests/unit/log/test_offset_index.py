@@ -214,7 +214,7 @@ def test_nothing_is_touched_before_it_is_needed() -> None:
 
 def test_entries_reach_the_file_only_when_asked_for() -> None:
     disk, index = simulated()
-    index.create()
+    disk.open(index.path, create=True).close()
     index.append(BASE + 1, 1)
     assert disk.read(index.path) == b""
     index.write()

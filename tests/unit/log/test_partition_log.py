@@ -834,17 +834,32 @@ def test_an_append_that_fails_is_not_there(code: int) -> None:
     check(here.open(SMALL, clean=False))
 
 
-def test_an_append_whose_epoch_cannot_be_written_is_not_there() -> None:
+def test_records_whose_epoch_cannot_be_written_do_not_count_as_flushed() -> None:
     disk = SimulatedDisk(3)
     here = Home(disk, ManualClock(), Path("/data"))
     log = here.open(SMALL)
     fill(log, 5)
+    log.flush()
+    fill(log, 5, epoch=1)
     disk.fail(errno.EIO, when=lambda _, path: path.name.startswith("leader-epoch-checkpoint"))
     with pytest.raises(OSError, match="leader-epoch-checkpoint"):
-        log.append_as_leader(batch([b"lost"]), 1)
-    assert (log.next_offset, len(records_in(log))) == (5, 5)
-    fill(log, 5, epoch=1)
+        log.flush()
+    assert (log.next_offset, log.recovery_point) == (10, 5)
+    log.flush()
+    assert log.recovery_point == 10
     check(log)
+
+
+def test_epochs_that_a_crash_took_are_read_from_the_records() -> None:
+    disk = SimulatedDisk(3)
+    here = Home(disk, ManualClock(), Path("/data"))
+    log = here.open(SMALL)
+    for epoch in (0, 3, 4):
+        fill(log, 2, epoch=epoch)
+    entries = log.epochs.entries
+    again = here.open(SMALL, clean=False)
+    assert again.epochs.entries == entries
+    check(again)
 
 
 def test_partition_is_named(home: Home) -> None:
