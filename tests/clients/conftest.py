@@ -54,7 +54,8 @@ def interposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InterposedP
     listening = free_port()
     with running_interposer(listening) as interposer:
         ports = Ports(listening, interposer.port)
-        with running_peer(tmp_path_factory.mktemp("interposed"), {}, ports) as peer:
+        settings = {"auto.create.topics.enable": "false"}
+        with running_peer(tmp_path_factory.mktemp("interposed"), settings, ports) as peer:
             yield InterposedPeer(peer, interposer)
 
 

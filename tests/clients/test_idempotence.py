@@ -31,6 +31,8 @@ def test_a_batch_whose_answer_was_lost_is_stored_once(
     client_type: type[Client], topic: str, interposed: InterposedPeer
 ) -> None:
     client = client_type(interposed.bootstrap)
+    with client.admin() as admin:
+        admin.create_topic(topic)
     records = numbered(9)
     with client.producer(IDEMPOTENT) as producer:
         producer.send(topic, records[:3])
@@ -47,6 +49,8 @@ def test_without_idempotence_it_is_stored_twice(
 ) -> None:
     """So that the test above is known to tell."""
     client = client_type(interposed.bootstrap)
+    with client.admin() as admin:
+        admin.create_topic(topic)
     with client.producer(ProducerSettings(idempotent=False, linger_ms=0)) as producer:
         producer.send(topic, numbered(1))
         interposed.interposer.lose_answer(PRODUCE)
@@ -58,14 +62,16 @@ def test_sequences_go_on_over_a_new_connection(
     client_type: type[Client], topic: str, interposed: InterposedPeer
 ) -> None:
     client = client_type(interposed.bootstrap)
+    with client.admin() as admin:
+        admin.create_topic(topic)
     records = numbered(30)
     with client.producer(IDEMPOTENT) as producer:
         for first in range(0, 30, 10):
             producer.send(topic, records[first : first + 10])
             interposed.interposer.cut()
     assert client.consume(topic, 30) == as_seen(records)
-    with KafkaPythonClient(interposed.bootstrap).admin() as admin:
-        (producing,) = admin.producers(topic, 0)
+    with KafkaPythonClient(interposed.bootstrap).admin() as asking:
+        (producing,) = asking.producers(topic, 0)
     assert (producing.producer_epoch, producing.last_sequence) == (0, 29)
 
 

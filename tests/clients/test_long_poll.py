@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from clients.conftest import InterposedPeer
-from clients.dialect import WAIT_S, Client, Consumer, ConsumerSettings, Producer, ProducerSettings, Record
+from clients.dialect import WAIT_S, Client, Consumer, ConsumerSettings, Producer, ProducerSettings, Record, wait_until
 from clients.expectations import START_MS, as_seen, numbered
 from clients.interposer import FETCH
 
@@ -76,6 +76,24 @@ def test_a_fetch_of_many_partitions_is_woken_by_any(
             interposed.interposer.wait_for_request(FETCH)
             producer.send(topic, numbered(1, partition))
             assert taken.result() == as_seen(numbered(1, partition), rounds)
+
+
+def test_a_fetch_that_waits_is_told_that_its_topic_is_gone(
+    client_type: type[Client], topic: str, interposed: InterposedPeer
+) -> None:
+    """And the consumer goes on with the next topic of that name."""
+    client = client_type(interposed.bootstrap)
+    settings = ConsumerSettings(max_wait_ms=FOREVER_MS)
+    with client.admin() as admin:
+        admin.create_topic(topic)
+        with client.consumer(topic, settings=settings) as consumer, ThreadPoolExecutor(1) as pool:
+            taken = pool.submit(consumer.take, 1)
+            interposed.interposer.wait_for_request(FETCH)
+            admin.delete_topic(topic)
+            wait_until(lambda: topic not in admin.topics(), "the deleted topic is still listed")
+            admin.create_topic(topic)
+            client.produce(topic, numbered(1))
+            assert taken.result() == as_seen(numbered(1))
 
 
 def _wake_all(producer: Producer, consumer: Consumer, topic: str, partitions: range) -> int:

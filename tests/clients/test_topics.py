@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.cimpl import NewTopic
 
+from clients.confluent_client import ConfluentClient, only_result
 from clients.dialect import Admin, Client, ProducerSettings, Refused, refused, wait_until
 from clients.expectations import as_seen, numbered
-from clients.kafka_python_client import KafkaTimeoutError
+from clients.kafka_python_client import KafkaPythonClient, KafkaTimeoutError
 from clients.peers import Peer
 from ottla.base.error_codes import ErrorCode
 
@@ -107,6 +109,20 @@ def test_partitions_cannot_be_taken_away(client: Client, topic: str) -> None:
         for total in (1, 2):
             with refused(ErrorCode.INVALID_PARTITIONS):
                 admin.create_partitions(topic, total)
+
+
+def test_a_topic_that_is_only_validated_is_not_created(
+    confluent: ConfluentClient, kafka_python: KafkaPythonClient, topic: str
+) -> None:
+    with confluent.admin() as admin:
+        only_result(admin.library.create_topics([NewTopic(topic, 3, 1)], validate_only=True))
+        with refused(ErrorCode.INVALID_REPLICATION_FACTOR):
+            only_result(admin.library.create_topics([NewTopic(topic, 3, 2)], validate_only=True))
+        assert topic not in admin.topics()
+    with kafka_python.admin() as admin:
+        (answer,) = admin.library.create_topics({topic: {"num_partitions": 3}}, validate_only=True)["topics"]
+        assert (answer["error_code"], answer["num_partitions"]) == (ErrorCode.NONE, 3)
+        assert topic not in admin.topics()
 
 
 def test_a_topic_that_is_not_there(client_type: type[Client], topic: str, strict_broker: Peer) -> None:
