@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
 
 
-def automatic_topic(name: str, config: BrokerConfig) -> NewTopic:
+def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> NewTopic:
+    """With as many brokers alive. A topic of the broker's own has fewer replicas than by default if there are fewer
+    brokers; a number that somebody set is kept to."""
     if name == OFFSETS_TOPIC:
         return NewTopic(
             name,
             partition_count=config["offsets.topic.num.partitions"],
-            replication_factor=config["offsets.topic.replication.factor"],
+            replication_factor=_replicas("offsets.topic.replication.factor", config, broker_count),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "producer",
@@ -28,7 +30,7 @@ def automatic_topic(name: str, config: BrokerConfig) -> NewTopic:
         return NewTopic(
             name,
             partition_count=config["transaction.state.log.num.partitions"],
-            replication_factor=config["transaction.state.log.replication.factor"],
+            replication_factor=_replicas("transaction.state.log.replication.factor", config, broker_count),
             configs={
                 "cleanup.policy": "compact",
                 "compression.type": "uncompressed",
@@ -42,3 +44,8 @@ def automatic_topic(name: str, config: BrokerConfig) -> NewTopic:
         partition_count=config["num.partitions"],
         replication_factor=config["default.replication.factor"],
     )
+
+
+def _replicas(key: str, config: BrokerConfig, broker_count: int) -> int:
+    wanted: int = config[key]
+    return wanted if key in config.given else min(wanted, broker_count)

@@ -2,6 +2,7 @@
 
     frames ─▶ Dispatcher ─▶ handlers ─┬─▶ Replicas ─▶ Partition ─▶ PartitionLog
                                       ├─▶ Controller ─▶ coordination tree, and back: apply_topic, remove_topic
+                                      ├─▶ GroupCoordinator ─▶ Replicas (its topic), and told by apply_topic
                                       ├─▶ ConfigStore
                                       └─▶ MetadataCache
 
@@ -20,8 +21,11 @@ from ottla.base.coordination import Coordination, CoordinationError
 from ottla.base.disk import Disk
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_store import ConfigStore
+from ottla.broker.coordinator_log import CoordinatorLog
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.group_settings import group_settings
+from ottla.broker.group_topics import GroupTopics
 from ottla.broker.identity import broker_id_of, cluster_id_of, register
 from ottla.broker.listeners import Listener
 from ottla.broker.logging_setup import ThrottledLog
@@ -32,6 +36,8 @@ from ottla.broker.request_stats import RequestStats
 from ottla.broker.upkeep import Upkeep
 from ottla.controller.controller import Controller
 from ottla.controller.state import TopicState
+from ottla.controller.topic_names import OFFSETS_TOPIC
+from ottla.coordinator.groups.service import GroupCoordinator
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.names import TopicPartition
 from ottla.net.limits import Limits
@@ -83,6 +89,8 @@ class Broker:
         self.controller: Controller
         self.producer_ids: ProducerIds
         self.replica_moves: ReplicaMoves
+        self.groups: GroupCoordinator
+        self._group_topics: GroupTopics
         self.ready: ReadyInfo
         self._server: Server
         self.dispatcher: Dispatcher
@@ -130,6 +138,7 @@ class Broker:
         self.request_stats.purgatories["produce"] = lambda: len(self.replicas.produces)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.replica_moves = ReplicaMoves(self.directories, self.replicas)
+        self._make_group_coordinator(loop)
         self.configs.on_topic_change = self._topic_config_changed
         self.configs.on_broker_change = self._broker_config_changed
         await register(coordination, self.broker_id, listeners, config.rack)
@@ -153,6 +162,13 @@ class Broker:
             partition_count=len(self.replicas.partitions),
             metrics_port=metrics_port,
         )
+
+    def _make_group_coordinator(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._group_topics = GroupTopics(self.metadata)
+        timeout_ms = self.config["offsets.commit.timeout.ms"]
+        log = CoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
+        settings = group_settings(self.config)
+        self.groups = GroupCoordinator(log, self.clock, loop, settings, self._group_topics)
 
     def _make_server(self, loop: asyncio.AbstractEventLoop) -> Server:
         complaints = ThrottledLog(_logger, self.clock)
@@ -229,14 +245,22 @@ class Broker:
                 await asyncio.to_thread(partition.log.flush)
             if state.leader == self.broker_id:
                 partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            if topic.name == OFFSETS_TOPIC:
+                self.groups.lead(index, state.leader_epoch)
             else:
                 partition.follow(state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)
         self.metadata.put_topic(topic)
+        self._group_topics.changed()
 
     async def remove_topic(self, topic: TopicState) -> None:
         self.metadata.remove_topic(topic)
+        self._group_topics.changed()
+        if topic.name == OFFSETS_TOPIC:
+            self.groups.close()
+        else:
+            self.groups.topic_deleted(topic.name)
         await self.replicas.delete_many([TopicPartition(topic.name, index) for index in range(len(topic.partitions))])
         self.configs.forget_topic(topic.name)
 
@@ -274,6 +298,7 @@ class Broker:
     async def stop(self) -> None:
         """Answers what waits, closes connections, flushes, and leaves the mark of a clean stop."""
         self._server.stop_accepting()
+        self.groups.close()
         self.replicas.fetches.close()
         self.replicas.produces.close()
         await self._drain()

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
@@ -31,11 +31,10 @@ _logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 S = TypeVar("S", bound="Shard")
-_LOAD_BYTES: Final = 4 << 20
+_LOAD_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class KeyValue:
+class KeyValue(NamedTuple):
     """A record of the coordinator's topic, as bytes. Without a value it is a tombstone."""
 
     key: bytes
@@ -83,6 +82,7 @@ class _State(Enum):
 class _Loaded(Generic[S]):
     shard: S
     context: ShardContext
+    leader_epoch: int
     state: _State = _State.LOADING
     written_offset: int = 0
     """Behind the last record that was written."""
@@ -171,16 +171,42 @@ class CoordinatorRuntime(Generic[S]):
 
     async def write(self, key: str, operation: Callable[[S], Outcome[R]]) -> R:
         """Runs a write; what it raises, the caller gets."""
+        answer = self.write_now(key, operation)
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    def write_now(self, key: str, operation: Callable[[S], Outcome[R]]) -> R | Coroutine[Any, Any, R]:
+        """The same, with the response itself where nothing need be waited for."""
         index, loaded = self._active(key)
         outcome = operation(loaded.shard)
-        await self._commit(index, loaded, outcome)
+        if outcome.records:
+            self._append(index, loaded, outcome.records)
+        if outcome.on_appended is not None:
+            outcome.on_appended()
         response = outcome.response
+        if not isinstance(response, asyncio.Future) and self._log.is_committed(index, loaded.written_offset):
+            return response
+        return self._respond(index, loaded.written_offset, response)
+
+    async def _respond(self, index: int, offset: int, response: R | asyncio.Future[R]) -> R:
+        await self._committed(index, offset)
         return await response if isinstance(response, asyncio.Future) else response
 
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
         """Runs a read, of committed state."""
+        answer = self.read_now(key, operation)
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    def read_now(self, key: str, operation: Callable[[S], R]) -> R | Coroutine[Any, Any, R]:
+        """The same, with the response itself where nothing need be waited for."""
         index, loaded = self._active(key)
+        if self._log.is_committed(index, loaded.written_offset):
+            return operation(loaded.shard)
+        return self._read_later(index, loaded, operation)
+
+    async def _read_later(self, index: int, loaded: _Loaded[S], operation: Callable[[S], R]) -> R:
         await self._committed(index, loaded.written_offset)
+        if self._shards.get(index) is not loaded:
+            raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
         return operation(loaded.shard)
 
     async def read_all(self, operation: Callable[[S], R]) -> list[R]:
@@ -188,16 +214,8 @@ class CoordinatorRuntime(Generic[S]):
         answers = []
         for index, loaded in list(self._shards.items()):
             if loaded.state is _State.ACTIVE:
-                await self._committed(index, loaded.written_offset)
-                answers.append(operation(loaded.shard))
+                answers.append(await self._read_later(index, loaded, operation))
         return answers
-
-    async def _commit(self, index: int, loaded: _Loaded[S], outcome: Outcome[R]) -> None:
-        if outcome.records:
-            self._append(index, loaded, outcome.records)
-        if outcome.on_appended is not None:
-            outcome.on_appended()
-        await self._committed(index, loaded.written_offset)
 
     def _append(self, index: int, loaded: _Loaded[S], records: Sequence[KeyValue]) -> None:
         now_ms = self._clock.now_ms()
@@ -240,26 +258,31 @@ class CoordinatorRuntime(Generic[S]):
 
     # --- partitions come and go -------------------------------------------------------------------------------------
 
-    def load(self, index: int) -> asyncio.Task[None]:
+    def lead(self, index: int, leader_epoch: int) -> None:
         """This broker leads the partition: its shard is made from what the log holds. Requests for it are refused until
-        then, to be tried again."""
+        then, to be tried again. Nothing is done if that is known."""
+        known = self._shards.get(index)
+        if known is not None and known.leader_epoch == leader_epoch and known.state is not _State.FAILED:
+            return
         self.unload(index)
         context = ShardContext(index, self._clock, lambda operation: self._write_own(index, operation), self._timers)
-        loaded = self._shards[index] = _Loaded(self._make_shard(context), context)
-        loaded.loading = asyncio.get_running_loop().create_task(self._load(index, loaded), name=f"{self.name} {index}")
-        return loaded.loading
+        loaded = self._shards[index] = _Loaded(self._make_shard(context), context, leader_epoch)
+        steps = self._load(index, loaded)
+        next(steps, None)
+        if loaded.state is _State.LOADING:  # one without records is not: most, when the topic has just been made
+            work = _in_steps(steps)
+            loaded.loading = asyncio.get_running_loop().create_task(work, name=f"{self.name} {index}")
 
-    async def _load(self, index: int, loaded: _Loaded[S]) -> None:
+    def _load(self, index: int, loaded: _Loaded[S]) -> Iterator[None]:
+        """Gives way from time to time: what is left is done when it is asked for."""
         try:
             offset = self._log.start_offset(index)
             while data := self._log.read(index, offset, _LOAD_BYTES):
                 offset = self._replay(loaded.shard, data, offset)
-                await asyncio.sleep(0)
+                yield
             loaded.written_offset = offset
             loaded.shard.loaded()
             loaded.state = _State.ACTIVE
-        except asyncio.CancelledError:
-            raise
         except Exception:
             loaded.state = _State.FAILED
             _logger.exception("%s %d could not be loaded; its groups are not served", self.name, index)
@@ -300,6 +323,11 @@ class CoordinatorRuntime(Generic[S]):
     def close(self) -> None:
         for index in list(self._shards):
             self.unload(index)
+
+
+async def _in_steps(steps: Iterator[None]) -> None:
+    for _ in steps:
+        await asyncio.sleep(0)
 
 
 def partition_for(key: str, partition_count: int) -> int:

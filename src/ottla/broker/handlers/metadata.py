@@ -57,8 +57,9 @@ async def _create_missing(
 ) -> MetadataResponse:
     cache = broker.metadata
     missing = [name for name in names if name not in cache.topics and fault_of_name(name) is None]
+    wanted = [automatic_topic(name, broker.config, len(cache.brokers)) for name in missing]
     try:
-        outcomes = await broker.controller.create_topics([automatic_topic(name, broker.config) for name in missing])
+        outcomes = await broker.controller.create_topics(wanted)
     except ControllerError as error:
         refusals = dict.fromkeys(missing, error.code)
     else:

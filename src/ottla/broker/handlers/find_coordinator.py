@@ -1,0 +1,86 @@
+"""FindCoordinator (10): which broker looks after a group.
+
+The topic of groups is made when the first one is asked for. Kafka answers meanwhile that there is no coordinator yet,
+and the client asks again; here the first answer waits for the topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import RequestContext
+from ottla.broker.automatic_topics import automatic_topic
+from ottla.broker.availability import leader_of
+from ottla.broker.handlers import handles
+from ottla.controller.errors import ControllerError
+from ottla.controller.topic_names import OFFSETS_TOPIC
+from ottla.coordinator.runtime import partition_for
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_logger = logging.getLogger(__name__)
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_SEVERAL_KEYS_SINCE: Final = 4
+_NO_NODE: Final = -1
+
+
+@handles(FindCoordinatorRequest)
+def find_coordinator(
+    broker: Broker, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    if request.key_type == _GROUP and broker.metadata.topic(OFFSETS_TOPIC) is None:
+        return _with_new_topic(broker, request, context)
+    return _response(broker, request, context)
+
+
+async def _with_new_topic(
+    broker: Broker, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    wanted = automatic_topic(OFFSETS_TOPIC, broker.config, len(broker.metadata.brokers))
+    try:
+        await broker.controller.create_topic(wanted)
+    except ControllerError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # then somebody else was quicker
+            _logger.error("%s could not be made, so no group can be served: %s", OFFSETS_TOPIC, error)
+    return _response(broker, request, context)
+
+
+def _response(broker: Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    several = context.version >= _SEVERAL_KEYS_SINCE
+    keys = request.coordinator_keys if several else [request.key]
+    found = [_coordinator(broker, request.key_type, key, context) for key in keys]
+    if several:
+        return FindCoordinatorResponse(coordinators=found)
+    (only,) = found
+    return FindCoordinatorResponse(
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+def _coordinator(broker: Broker, key_type: int, key: str, context: RequestContext) -> Coordinator:
+    if key_type not in (_GROUP, _TRANSACTION):
+        return _nobody(key, ErrorCode.INVALID_REQUEST)
+    topic = broker.metadata.topic(OFFSETS_TOPIC) if key_type == _GROUP else None
+    if topic is None:
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    brokers = broker.metadata.brokers_of(context.listener)
+    partition = topic.partitions[partition_for(key, len(topic.partitions))]
+    endpoint = brokers.get(leader_of(partition, brokers.keys()))
+    if endpoint is None:
+        return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(key=key, node_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port)
+
+
+def _nobody(key: str, error: ErrorCode) -> Coordinator:
+    return Coordinator(key=key, node_id=_NO_NODE, host="", port=-1, error_code=error, error_message=error.description)

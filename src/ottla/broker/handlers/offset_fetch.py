@@ -1,0 +1,20 @@
+"""OffsetFetch (9): how far groups have read."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.api import RequestContext
+from ottla.broker.handlers import handles
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(OffsetFetchRequest)
+def offset_fetch(
+    broker: Broker, request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    return broker.groups.fetch_offsets(request, context)

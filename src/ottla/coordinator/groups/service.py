@@ -1,0 +1,161 @@
+"""The group coordinator of a broker: the runtime, the parts that live on each of its shards, and a method for each API.
+
+Every method takes the request and gives the response, errors included. Those that clients call all the time answer at
+once where nothing need be waited for, and are plain functions therefore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from ottla.base.clock import Clock
+from ottla.base.error_codes import ErrorCode
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.groups import offset_fetch
+from ottla.coordinator.groups.classic_group import ClassicGroup
+from ottla.coordinator.groups.group import GroupSettings, TopicImage
+from ottla.coordinator.groups.offsets import OffsetStore
+from ottla.coordinator.groups.shard import GroupShard
+from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
+from ottla.coordinator.seams import Caller, CoordinatorLog, Timers
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopicResponse,
+)
+from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchGroupResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+R = TypeVar("R")
+
+
+class ServedShard(GroupShard):
+    """A shard with all its parts."""
+
+    def __init__(self, context: ShardContext, settings: GroupSettings, topics: TopicImage) -> None:
+        super().__init__(context, settings, topics)
+        self.make_simple_group = lambda group_id: ClassicGroup(group_id, context.clock)
+        self.offsets = OffsetStore(self)
+
+
+class GroupCoordinator:
+    """See the module. Owned by the loop."""
+
+    def __init__(
+        self, log: CoordinatorLog, clock: Clock, timers: Timers, settings: GroupSettings, topics: TopicImage
+    ) -> None:
+        def make_shard(context: ShardContext) -> ServedShard:
+            return ServedShard(context, settings, topics)
+
+        self.settings = settings
+        self.runtime = CoordinatorRuntime("group coordinator", log, clock, timers, make_shard)
+
+    # --- partitions and topics --------------------------------------------------------------------------------------
+
+    def lead(self, index: int, leader_epoch: int) -> None:
+        """This broker leads that partition of the topic of groups, in that epoch."""
+        self.runtime.lead(index, leader_epoch)
+
+    def resign(self, index: int) -> None:
+        """It does not any more."""
+        self.runtime.unload(index)
+
+    def topic_deleted(self, topic: str) -> None:
+        for shard in self.runtime.active_shards():
+            shard.offsets.topic_deleted(topic)
+
+    def close(self) -> None:
+        """Whoever waits is answered."""
+        self.runtime.close()
+
+    # --- offsets ----------------------------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, caller: Caller
+    ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
+        version = caller.version
+        try:
+            answer = self.runtime.write_now(request.group_id, lambda shard: shard.offsets.commit(request, version))
+        except CoordinatorError as error:
+            return _refused_commit(request, error.code)
+        if not isinstance(answer, Coroutine):
+            return answer
+        return _or_else(answer, lambda error: _refused_commit(request, error))
+
+    def fetch_offsets(
+        self, request: OffsetFetchRequest, caller: Caller
+    ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+        version = caller.version
+        answers = [
+            self._fetch_of_group(group, version, require_stable=request.require_stable)
+            for group in offset_fetch.groups_of(request, version)
+        ]
+        if not any(isinstance(answer, Coroutine) for answer in answers):
+            return offset_fetch.response_of(answers, request, version)  # type: ignore[arg-type]  # none is a coroutine
+
+        async def gather() -> OffsetFetchResponse:
+            groups = [await answer if isinstance(answer, Coroutine) else answer for answer in answers]
+            return offset_fetch.response_of(groups, request, version)
+
+        return gather()
+
+    def _fetch_of_group(
+        self, asked: OffsetFetchGroup, version: int, *, require_stable: bool
+    ) -> OffsetFetchGroupResponse | Coroutine[Any, Any, OffsetFetchGroupResponse]:
+        def refused(code: ErrorCode) -> OffsetFetchGroupResponse:
+            # Older consumers do not try again when the coordinator is not available.
+            told = ErrorCode.NOT_COORDINATOR if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else code
+            return OffsetFetchGroupResponse(group_id=asked.group_id, error_code=told)
+
+        def fetch(shard: ServedShard) -> OffsetFetchGroupResponse:
+            return offset_fetch.fetch_offsets(shard, shard.offsets, asked, version, require_stable=require_stable)
+
+        try:
+            answer = self.runtime.read_now(asked.group_id, fetch)
+        except CoordinatorError as error:
+            return refused(error.code)
+        return _or_else(answer, refused) if isinstance(answer, Coroutine) else answer
+
+    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        try:
+            _check_group_id(request.group_id)
+            return await self.runtime.write(request.group_id, lambda shard: shard.offsets.delete(request))
+        except CoordinatorError as error:
+            return OffsetDeleteResponse(error_code=error.code)
+
+
+async def _or_else(answer: Coroutine[Any, Any, R], refused: Callable[[ErrorCode], R]) -> R:
+    """The answer, or what is said of its error."""
+    try:
+        return await answer
+    except CoordinatorError as error:
+        return refused(error.code)
+
+
+def _check_group_id(group_id: str) -> None:
+    """Only offsets may be those of a group without a name: old clients have such."""
+    if not group_id:
+        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
+
+
+def _refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitTopicResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitPartitionResponse(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
