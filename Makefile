@@ -58,6 +58,7 @@ bench: setup  ## ours beside its peers, in one run
 	$(BIN)/python bench/log.py
 	$(BIN)/python tools/kafka_artifacts.py
 	$(BIN)/python bench/compaction.py --kafka
+	$(BIN)/python -m bench.broker --save
 
 COUNT ?= 1000000
 fuzz: setup  ## a million mutated frames, and as many mutated batches (COUNT=…)
