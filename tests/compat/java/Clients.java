@@ -35,7 +35,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Uses a broker with the real producer, consumer and admin client, and prints what they answer: `== name` before each
- * step. Arguments: the broker's address and its two log directories. Nothing is printed that differs from run to run.
+ * step. Arguments: the broker's address, its two log directories, and whether it acts on configs at once. Nothing is
+ * printed that differs from run to run.
  */
 public class Clients {
     private static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
@@ -44,6 +45,7 @@ public class Clients {
 
     private static String bootstrap;
     private static String[] directories;
+    private static boolean hearsAtOnce;
     private static Admin admin;
 
     private interface Step {
@@ -57,6 +59,7 @@ public class Clients {
     public static void main(String[] arguments) throws Exception {
         bootstrap = arguments[0];
         directories = Arrays.copyOfRange(arguments, 1, 3);
+        hearsAtOnce = Boolean.parseBoolean(arguments[3]);
         try (Admin client = Admin.create(settings(Map.of()))) {
             admin = client;
             step("topics are created", Clients::createTopics);
@@ -67,6 +70,9 @@ public class Clients {
             }
             step("acknowledgements", Clients::acknowledge);
             step("large records", Clients::largeRecords);
+            step("records are refused", Clients::refuseRecords);
+            step("records are packed anew", Clients::packAnew);
+            step("a topic is made anew", Clients::makeAnew);
             step("times of the log", Clients::logAppendTime);
             step("offsets for times", Clients::offsetsForTimes);
             step("seeking", Clients::seek);
@@ -244,6 +250,74 @@ public class Clients {
                 System.out.println(record.offset() + ": " + record.value().length + " bytes, the same: "
                     + Arrays.equals(record.value(), large));
             }
+        }
+    }
+
+    private static void refuseRecords() throws Exception {
+        ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, "strict");
+        admin.createTopics(List.of(new NewTopic("strict", 1, (short) 1))).all().get();
+        Map<String, String> impatient = Map.of("acks", "all", "retries", "0", "enable.idempotence", "false");
+        try (KafkaProducer<byte[], byte[]> producer = producer(impatient)) {
+            refused("no topic's name", () -> producer.partitionsFor("not/legal"));
+            refused("without a key", () -> producer.send(new ProducerRecord<>("compacted", bytes("value"))).get());
+            refused("with a key", () -> producer.send(new ProducerRecord<>("compacted", bytes("key"), null)).get());
+            alter("a while", topic, "message.timestamp.before.max.ms", "60000", AlterConfigOp.OpType.SET);
+            var old = new ProducerRecord<byte[], byte[]>("strict", 0, START_MS, null, bytes("old"));
+            refusedSoon("too old", () -> producer.send(old).get());
+            refused("of now", () -> producer.send(new ProducerRecord<>("strict", bytes("new"))).get());
+            alter("fewer bytes", topic, "max.message.bytes", "1000", AlterConfigOp.OpType.SET);
+            refusedSoon("larger than now", () -> producer.send(new ProducerRecord<>("strict", new byte[2000])).get());
+            refused("small enough", () -> producer.send(new ProducerRecord<>("strict", new byte[500])).get());
+            // More than the topic has replicas: no more than those are waited for.
+            alter("more replicas", topic, "min.insync.replicas", "2", AlterConfigOp.OpType.SET);
+            refused("for more replicas", () -> producer.send(new ProducerRecord<>("strict", bytes("alone"))).get());
+        }
+        admin.deleteTopics(List.of("strict")).all().get();
+    }
+
+    private static void packAnew() throws Exception {
+        ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, "packed");
+        admin.createTopics(List.of(new NewTopic("packed", 1, (short) 1))).all().get();
+        int count = 0;
+        for (String codec : List.of("uncompressed", "gzip", "snappy", "lz4", "zstd")) {
+            alter(codec, topic, "compression.type", codec, AlterConfigOp.OpType.SET);
+            for (String sent : List.of("none", "lz4")) {
+                try (KafkaProducer<byte[], byte[]> producer = producer(Map.of("compression.type", sent))) {
+                    byte[] value = bytes(sent + " as " + codec);
+                    System.out.println("offset " + producer.send(new ProducerRecord<>("packed", 0, START_MS, null, value)).get().offset());
+                    count++;
+                }
+            }
+        }
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer(Map.of(), "packed", 0)) {
+            poll(consumer, count).forEach(Clients::print);
+        }
+    }
+
+    /** Clients that were there before must find the new one, which has another id. */
+    private static void makeAnew() throws Exception {
+        NewTopic topic = new NewTopic("anew", 1, (short) 1);
+        admin.createTopics(List.of(topic)).all().get();
+        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of());
+             KafkaConsumer<byte[], byte[]> consumer = consumer(Map.of(), "anew", 0)) {
+            for (int index = 0; index < 3; index++) {
+                producer.send(new ProducerRecord<>("anew", bytes("before " + index))).get();
+            }
+            System.out.println(values(poll(consumer, 3)));
+            admin.deleteTopics(List.of("anew")).all().get();
+            until(() -> !admin.listTopics().names().get().contains("anew"));
+            until(() -> created(topic));
+            System.out.println("offset " + producer.send(new ProducerRecord<>("anew", bytes("after"))).get().offset());
+            System.out.println(values(poll(consumer, 1)));
+        }
+    }
+
+    private static boolean created(NewTopic topic) throws Exception {
+        try {
+            admin.createTopics(List.of(topic)).all().get();
+            return true;
+        } catch (ExecutionException stillThere) {
+            return false;
         }
     }
 
@@ -431,14 +505,6 @@ public class Clients {
         alter("all brokers", all, key, "", AlterConfigOp.OpType.DELETE);
         untilValue(broker, key, "15000");
         print(broker, Set.of(key));
-        alter("at once", topic, "max.message.bytes", "1000", AlterConfigOp.OpType.SET);
-        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of())) {
-            refused("larger than now", () -> producer.send(new ProducerRecord<>("defaults", new byte[2000])).get());
-        }
-        alter("and back", topic, "max.message.bytes", "", AlterConfigOp.OpType.DELETE);
-        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of())) {
-            refused("larger than then", () -> producer.send(new ProducerRecord<>("defaults", new byte[2000])).get());
-        }
     }
 
     private static void refuseConfigs() throws Exception {
@@ -460,9 +526,11 @@ public class Clients {
         answer(what + " " + key, () -> admin.incrementalAlterConfigs(Map.of(resource, List.of(change))).all());
     }
 
-    /** A broker hears of its configs a little after they were written. */
+    /** Kafka's brokers hear of their configs a little after they were written. */
     private static void untilValue(ConfigResource resource, String key, String value) throws Exception {
-        until(() -> admin.describeConfigs(List.of(resource)).all().get().get(resource).get(key).value().equals(value));
+        if (!hearsAtOnce) {
+            until(() -> admin.describeConfigs(List.of(resource)).all().get().get(resource).get(key).value().equals(value));
+        }
     }
 
     private static void print(ConfigResource resource, Set<String> keys) throws Exception {
@@ -649,7 +717,6 @@ public class Clients {
     private static Map<String, Object> settings(Map<String, String> more) {
         Map<String, Object> settings = new HashMap<>(more);
         settings.put("bootstrap.servers", bootstrap);
-        settings.put("enable.metrics.push", "false");
         return settings;
     }
 
@@ -702,6 +769,21 @@ public class Clients {
         } catch (Exception refused) {
             System.out.println(what + ": " + name(refused));
         }
+    }
+
+    /** Kafka's brokers hear of a config a little after it was written; one that hears at once must refuse at once. */
+    private static void refusedSoon(String what, Step step) throws Exception {
+        if (!hearsAtOnce) {
+            until(() -> {
+                try {
+                    step.run();
+                    return false;
+                } catch (ExecutionException refused) {
+                    return true;
+                }
+            });
+        }
+        refused(what, step);
     }
 
     private static String name(Throwable thrown) {

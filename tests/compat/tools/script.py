@@ -62,6 +62,7 @@ TOPICS = (
     Step("list topics", "kafka-topics --list"),
     Step("list topics by a pattern", "kafka-topics --list --topic 'p.*'"),
     Step("describe a topic", "kafka-topics --describe --topic plain"),
+    Step("describe a topic in parts", "kafka-topics --describe --topic many --partition-size-limit-per-response 7"),
     Step("describe a topic with configs", "kafka-topics --describe --topic configured"),
     Step("describe topics that have configs", "kafka-topics --describe --topics-with-overrides"),
     Step("describe topics that lack replicas", "kafka-topics --describe --under-replicated-partitions"),
@@ -87,7 +88,16 @@ TOPICS = (
     ),
 )
 
+# Kafka's brokers hear of their configs a little after they were written: other steps come in between.
 CONFIGS = (
+    Step(
+        "set configs of a broker",
+        f"kafka-configs --alter {_BROKER_1} --add-config log.cleaner.threads=2,message.max.bytes=2097152",
+    ),
+    Step(
+        "set configs of all brokers",
+        f"kafka-configs --alter {_ALL_BROKERS} --add-config message.max.bytes=1500000,log.flush.interval.ms=60000",
+    ),
     Step(
         "set topic configs",
         f"kafka-configs --alter {_TOPIC_PLAIN} --add-config retention.ms=3600000,max.message.bytes=2000000",
@@ -117,14 +127,6 @@ CONFIGS = (
         "kafka-configs --alter --entity-type topics --entity-name nowhere --add-config retention.ms=2000",
     ),
     Step("see configs of no topic", "kafka-configs --describe --entity-type topics --entity-name nowhere"),
-    Step(
-        "set configs of a broker",
-        f"kafka-configs --alter {_BROKER_1} --add-config log.cleaner.threads=2,message.max.bytes=2097152",
-    ),
-    Step(
-        "set configs of all brokers",
-        f"kafka-configs --alter {_ALL_BROKERS} --add-config message.max.bytes=1500000,log.flush.interval.ms=60000",
-    ),
     Step("see configs of a broker", f"kafka-configs --describe {_BROKER_1}"),
     Step("see configs of all brokers", f"kafka-configs --describe {_ALL_BROKERS}"),
     Step("see configs of brokers", "kafka-configs --describe --entity-type brokers"),
@@ -141,13 +143,13 @@ CONFIGS = (
         "drop configs of all brokers",
         f"kafka-configs --alter {_ALL_BROKERS} --delete-config message.max.bytes,log.flush.interval.ms",
     ),
-    Step("see configs of a broker without them", f"kafka-configs --describe {_BROKER_1}"),
     Step("set a config that needs a restart", f"kafka-configs --alter {_BROKER_1} --add-config broker.rack=here"),
     Step("set a wrong config of a broker", f"kafka-configs --alter {_BROKER_1} --add-config log.cleaner.threads=few"),
     Step(
         "set a config of one broker for all",
         f"kafka-configs --alter {_ALL_BROKERS} --add-config listeners=PLAINTEXT://:1",
     ),
+    Step("see configs of a broker without them", f"kafka-configs --describe {_BROKER_1}"),
     Step(
         "set the level of a logger",
         "kafka-configs --alter --entity-type broker-loggers --entity-name 1 --add-config root=WARN",

@@ -33,6 +33,11 @@ def _sorted_directories(found: re.Match[str]) -> str:
     return "\n".join(lines)
 
 
+def _sorted_sections(found: re.Match[str]) -> str:
+    """Lines that are not indented, with those below them that are, sorted."""
+    return "".join(sorted(re.findall(r"^\S.*\n(?:\s.*\n)*", found[0], re.MULTILINE)))
+
+
 _LINES = re.MULTILINE
 # What differs from run to run or with the wording of a broker, and is nobody's promise.
 _ACCIDENTAL: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
@@ -41,12 +46,14 @@ _ACCIDENTAL: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]],
     (re.compile(r"\b1[789]\d{11}\b"), "TIME"),
     (re.compile(r"^\d+ +\t", _LINES), "PRODUCER\t"),
     (re.compile(r", [\d.]+ records/sec.*"), ", RATES"),
+    (re.compile(r"\bEpoch: \d+"), "Epoch: NUMBER"),
     (re.compile(r'("avg_throughput"):[\d.]+'), r"\1:RATE"),
     (re.compile(r"^\tat .*\n|^\t\.\.\. \d+ more\n", _LINES), ""),
     (re.compile(r"\b(org\.apache\.kafka\.common\.errors\.\w+): .*"), r"\1"),
     (re.compile(r"^(Error while executing topic command) : .*", _LINES), r"\1"),
     # The order of a hash map.
-    (re.compile(r"(^partition: .*\n)+", _LINES), lambda found: "".join(sorted(found[0].splitlines(keepends=True)))),
+    (re.compile(r"(^(Topic|partition): .*\n)+", _LINES), _sorted_sections),
+    (re.compile(r"(^Dynamic configs for topic .*\n(  .*\n)*)+", _LINES), _sorted_sections),
     (re.compile(r'^\{"brokers":.*', _LINES), _sorted_directories),
     (re.compile(r'"PLACE/(first|second)"'), '"DIRECTORY"'),
     (re.compile(r"(?<=\tConfigs: )\S+"), lambda found: ",".join(sorted(found[0].split(",")))),
