@@ -18,13 +18,15 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.key_values import KeyValue as KeyValue
+from ottla.coordinator.key_values import encode_key_values, read_key_values
 from ottla.coordinator.seams import CoordinatorLog, Timer, Timers
-from ottla.records import BatchView, Record, encode_batch, iter_batches, iter_records
+from ottla.records import BatchView, iter_batches
 from ottla.records.control import read_transaction_marker
 
 _logger = logging.getLogger(__name__)
@@ -32,13 +34,6 @@ _logger = logging.getLogger(__name__)
 R = TypeVar("R")
 S = TypeVar("S", bound="Shard")
 _LOAD_BYTES: Final = 1 << 20
-
-
-class KeyValue(NamedTuple):
-    """A record of the coordinator's topic, as bytes. Without a value it is a tombstone."""
-
-    key: bytes
-    value: bytes | None
 
 
 @dataclass(slots=True)
@@ -55,7 +50,7 @@ class Outcome(Generic[R]):
 class Shard(Protocol):
     """The state machine of one partition."""
 
-    def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int, timestamp_ms: int) -> None:
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, timestamp_ms: int, /) -> None:
         """Makes a record's change. The same bytes always make the same change, whenever it is called."""
         ...
 
@@ -192,39 +187,42 @@ class CoordinatorRuntime(Generic[S]):
         return await response if isinstance(response, asyncio.Future) else response
 
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
-        """Runs a read, of committed state."""
+        """Runs a read. What it sees is told when it is committed."""
         answer = self.read_now(key, operation)
         return await answer if isinstance(answer, Coroutine) else answer
 
     def read_now(self, key: str, operation: Callable[[S], R]) -> R | Coroutine[Any, Any, R]:
         """The same, with the response itself where nothing need be waited for."""
         index, loaded = self._active(key)
+        response = operation(loaded.shard)
         if self._log.is_committed(index, loaded.written_offset):
-            return operation(loaded.shard)
-        return self._read_later(index, loaded, operation)
-
-    async def _read_later(self, index: int, loaded: _Loaded[S], operation: Callable[[S], R]) -> R:
-        await self._committed(index, loaded.written_offset)
-        if self._shards.get(index) is not loaded:
-            raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
-        return operation(loaded.shard)
+            return response
+        return self._respond(index, loaded.written_offset, response)
 
     async def read_all(self, operation: Callable[[S], R]) -> list[R]:
         """Runs a read on every shard that is loaded here."""
         answers = []
         for index, loaded in list(self._shards.items()):
             if loaded.state is _State.ACTIVE:
-                answers.append(await self._read_later(index, loaded, operation))
+                answers.append(await self._respond(index, loaded.written_offset, operation(loaded.shard)))
         return answers
 
     def _append(self, index: int, loaded: _Loaded[S], records: Sequence[KeyValue]) -> None:
         now_ms = self._clock.now_ms()
-        batch = encode_batch([Record(n, now_ms, each.key, each.value) for n, each in enumerate(records)])
-        end = self._log.append(index, batch)
+        end = self._log.append(index, encode_key_values(records, now_ms))
         loaded.written_offset = end
-        start = end - len(records)
-        for number, each in enumerate(records):
-            loaded.shard.replay(each.key, each.value, offset=start + number, producer_id=-1, timestamp_ms=now_ms)
+        offset = end - len(records)
+        replay = loaded.shard.replay
+        try:
+            for key, value in records:
+                replay(key, value, offset, -1, now_ms)
+                offset += 1
+        except Exception as error:
+            # What is in the log counts. Whoever is loaded from it has all of the change, or is seen to be broken.
+            _logger.exception("%s %d could not take what it wrote; it is loaded again", self.name, index)
+            self.unload(index)
+            self.lead(index, loaded.leader_epoch)
+            raise CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     async def _committed(self, index: int, offset: int) -> None:
         if self._log.is_committed(index, offset):
@@ -294,15 +292,9 @@ class CoordinatorRuntime(Generic[S]):
                 self._replay_marker(shard, batch)
             else:
                 producer_id = header.producer_id if header.is_transactional else -1
-                for record in iter_records(memoryview(data)[batch.position : batch.position + batch.size_in_bytes]):
-                    if record.offset >= offset and record.key is not None:
-                        shard.replay(
-                            bytes(record.key),
-                            None if record.value is None else bytes(record.value),
-                            offset=record.offset,
-                            producer_id=producer_id,
-                            timestamp_ms=record.timestamp_ms,
-                        )
+                for at, timestamp_ms, key, value in read_key_values(batch):
+                    if at >= offset and key is not None:
+                        shard.replay(key, value, at, producer_id, timestamp_ms)
             offset = header.last_offset + 1
         return offset
 

@@ -35,8 +35,8 @@ class GroupShard:
         self.on_unload: list[Callable[[], None]] = []
         self.on_end_of_transaction: list[Callable[[int, bool], None]] = []
 
-    def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int, timestamp_ms: int) -> None:
-        replayer = self.replayers.get(int.from_bytes(key[:2], "big", signed=True))
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, timestamp_ms: int, /) -> None:
+        replayer = self.replayers.get((key[0] << 8) | key[1]) if len(key) > 1 else None
         if replayer is None:
             _logger.warning("a record of an unknown kind is passed over: key %r at offset %d", key[:40], offset)
             return

@@ -1,0 +1,154 @@
+"""Batches of keys and values, which is all that coordinators write: the same bytes as `records.encode_batch` makes, and
+the same records as `records.decode_batch` finds, several times as quickly. A coordinator encodes a batch for each
+commit, and reads a million records when it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
+
+from ottla.records import BatchHeader, BatchView, TimestampType, compute_crc, decode_batch
+from ottla.records.batch import HEADER
+from ottla.records.layout import (
+    CRC_AT,
+    HEADER_SIZE,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_V2,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    Compression,
+)
+from ottla.records.varint import write_varint
+
+_RECORD_START: Final = b"\x00\x00"
+"""No attributes, and the batch's own timestamp."""
+_NO_VALUE_NO_HEADERS: Final = b"\x01\x00"
+_NO_HEADERS: Final = b"\x00"
+_CRC_SIZE: Final = 4
+_GOES_ON: Final = 0x80
+"""In the first byte of a number: more follow."""
+_NULL: Final = 1
+"""A length of -1, folded."""
+
+
+class KeyValue(NamedTuple):
+    """A record of a coordinator's topic, as bytes. Without a value it is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+FoundRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None]
+"""One that was read: offset, timestamp, key, value."""
+
+
+@lru_cache(4096)
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
+
+
+def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int) -> bytearray:
+    """A batch of them, all of that time, as a producer would send it."""
+    parts = [bytes(HEADER_SIZE)]
+    for number, (key, value) in enumerate(records):
+        if value is None:
+            body = b"".join((_RECORD_START, _varint(number), _varint(len(key)), key, _NO_VALUE_NO_HEADERS))
+        else:
+            sizes = _varint(number), _varint(len(key)), _varint(len(value))
+            body = b"".join((_RECORD_START, sizes[0], sizes[1], key, sizes[2], value, _NO_HEADERS))
+        parts += (_varint(len(body)), body)
+    out = bytearray().join(parts)
+    count = len(records)
+    HEADER.pack_into(
+        out,
+        0,
+        0,
+        len(out) - LENGTH_PREFIX_SIZE,
+        NO_LEADER_EPOCH,
+        MAGIC_V2,
+        0,
+        0,
+        count - 1,
+        timestamp_ms,
+        timestamp_ms,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        count,
+    )
+    out[CRC_AT : CRC_AT + _CRC_SIZE] = compute_crc(out, 0).to_bytes(_CRC_SIZE, "big")
+    return out
+
+
+def read_key_values(batch: BatchView) -> list[FoundRecord]:
+    """The records of a batch that is no control batch. What is broken raises `RecordError`."""
+    header = batch.validate()
+    if header.compression is Compression.NONE and header.timestamp_type is TimestampType.CREATE_TIME:
+        found = _read_plain(bytes(batch.payload), header)
+        if found is not None:
+            return found
+    return [record[:4] for record in decode_batch(batch, verify_crc=False)]
+
+
+def _read_plain(data: bytes, header: BatchHeader) -> list[FoundRecord] | None:
+    """None for what is not as coordinators write it: with headers, or broken. Numbers below 64 take one byte."""
+    found: list[FoundRecord] = []
+    base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            folded = data[at]
+            at += 1
+            if folded >= _GOES_ON:
+                folded, at = _rest_of_varint(data, at, folded)
+            end = at + (folded >> 1)
+            time = data[at + 1]
+            at += 2
+            if time >= _GOES_ON:
+                time, at = _rest_of_varint(data, at, time)
+            delta = data[at]
+            at += 1
+            if delta >= _GOES_ON:
+                delta, at = _rest_of_varint(data, at, delta)
+            size = data[at]
+            at += 1
+            if size >= _GOES_ON:
+                size, at = _rest_of_varint(data, at, size)
+            key = None
+            if size != _NULL:
+                key = data[at : at + (size >> 1)]
+                at += size >> 1
+            size = data[at]
+            at += 1
+            if size >= _GOES_ON:
+                size, at = _rest_of_varint(data, at, size)
+            value = None
+            if size != _NULL:
+                value = data[at : at + (size >> 1)]
+                at += size >> 1
+            if data[at] or at + 1 != end:
+                return None
+            at = end
+            found.append((base_offset + (delta >> 1), base_timestamp_ms + ((time >> 1) ^ -(time & 1)), key, value))
+    except IndexError:
+        return None
+    return found if at == len(data) else None
+
+
+def _rest_of_varint(data: bytes, at: int, value: int) -> tuple[int, int]:
+    """The folded number whose first byte is given, and where it ends."""
+    value &= 0x7F
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < _GOES_ON:
+            return value, at
+        shift += 7
