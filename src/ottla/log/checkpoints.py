@@ -42,6 +42,8 @@ _AFTER_REMOVAL: Final = {
 
 def number(text: str, maximum: int) -> int | None:
     """A number as Java parses one; None for anything else, and for what the type with this maximum does not hold."""
+    if len(text) < 10 and text.isdigit() and text.isascii():
+        return int(text)  # as nearly all are: there are thousands in a file
     if not _NUMBER.fullmatch(text):
         return None
     value = int(text)

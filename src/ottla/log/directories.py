@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from typing import Final
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Disk, Lock
@@ -37,6 +39,8 @@ _logger = logging.getLogger(__name__)
 ConfigOf = Callable[[TopicPartition], LogConfig]
 Task = Callable[[], None]
 """What a thread may do, because it syncs. Raises `OSError`."""
+_LOADED_AT_ONCE: Final = 16
+"""Partitions that a thread takes at a time: to hand each over alone would cost as much as to load it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +141,13 @@ class LogDirectories:
         found = []
         for name in self.disk.list(path):
             folder = path / name
-            if not self.disk.is_directory(folder):
-                continue
             if names.DELETED_FOLDER.fullmatch(name) or names.FUTURE_FOLDER.fullmatch(name):
-                self._removable.append((self.clock.now_ms(), folder, None))
+                if self.disk.is_directory(folder):
+                    self._removable.append((self.clock.now_ms(), folder, None))
             elif (partition := names.parse_partition_folder(name)) is not None:
                 found.append((partition, folder))
 
-        def load_one(entry: tuple[TopicPartition, Path]) -> PartitionLog:
-            partition, folder = entry
+        def load_one(partition: TopicPartition, folder: Path) -> PartitionLog | None:
             options = LoadOptions(
                 clean=clean,
                 recovery_point=recovery_points.get(partition, 0),
@@ -153,10 +155,17 @@ class LogDirectories:
                 cleaned_offset=cleaned_offsets.get(partition, 0),
                 producer_id_expiration_ms=self.options.producer_id_expiration_ms,
             )
-            return load(self.disk, self.clock, folder, partition, config_of(partition), options)
+            try:
+                return load(self.disk, self.clock, folder, partition, config_of(partition), options)
+            except NotADirectoryError:
+                return None  # a file that only has the name of a partition
 
+        def load_some(entries: Sequence[tuple[TopicPartition, Path]]) -> list[PartitionLog]:
+            return [log for entry in entries if (log := load_one(*entry)) is not None]
+
+        shares = [found[start : start + _LOADED_AT_ONCE] for start in range(0, len(found), _LOADED_AT_ONCE)]
         with ThreadPoolExecutor(self.options.recovery_threads_per_directory, "ottla-load") as pool:
-            for log in pool.map(load_one, found):
+            for log in chain.from_iterable(pool.map(load_some, shares)):
                 log.set_high_watermark(high_watermarks.get(log.partition, log.log_start_offset))
                 directory.logs[log.partition] = log
         if not clean:

@@ -107,10 +107,6 @@ class IndexFile:
 
     # The file.
 
-    def create(self) -> None:
-        """An empty file, if there is none: Kafka rebuilds the index of a segment that lacks it."""
-        self._disk.open(self.path, create=True).close()
-
     def trim(self) -> None:
         """Cuts off what is behind the last entry: zeros of a preallocated file."""
         entries_size = len(self._entries())

@@ -25,8 +25,10 @@ from ottla.log.leader_epochs import LeaderEpochs
 from ottla.log.names import (
     CLEANED,
     DELETED,
+    LEADER_EPOCHS,
     LOG,
     OFFSET_INDEX,
+    PARTITION_METADATA,
     PRODUCER_SNAPSHOT,
     SEGMENT_SUFFIXES,
     SWAP,
@@ -63,8 +65,12 @@ def load(
     disk: Disk, clock: Clock, directory: Path, partition: TopicPartition, config: LogConfig, options: LoadOptions
 ) -> PartitionLog:
     """The log in the folder, which is made if it is not there."""
-    disk.make_directory(directory)
-    loader = _Loader(disk, clock, directory, partition, config, options)
+    try:
+        listed = disk.list(directory)
+    except FileNotFoundError:
+        disk.make_directory(directory)
+        listed = []
+    loader = _Loader(disk, clock, directory, partition, config, options, listed)
     return loader.load()
 
 
@@ -77,6 +83,7 @@ class _Loader:
         partition: TopicPartition,
         config: LogConfig,
         options: LoadOptions,
+        listed: list[str],
     ) -> None:
         self.disk = disk
         self.clock = clock
@@ -84,8 +91,10 @@ class _Loader:
         self.partition = partition
         self.config = config
         self.options = options
-        self.epochs = LeaderEpochs(disk, directory)
-        self.listed: list[tuple[str, SegmentFile]] | None = None
+        self.epochs = LeaderEpochs(disk, directory, is_new=LEADER_EPOCHS not in listed)
+        has_metadata = PARTITION_METADATA in listed
+        self.metadata = (PartitionMetadata.load if has_metadata else PartitionMetadata)(disk, directory)
+        self.listed: list[tuple[str, SegmentFile]] | None = _segment_files(listed)
         self.swapped: set[int] = set()
         self.segment_options = SegmentOptions(
             index_interval_bytes=config.index_interval_bytes, max_index_bytes=config.segment_index_bytes, clock=clock
@@ -98,16 +107,14 @@ class _Loader:
         if not self.options.clean:
             segments = self.recover(segments)
         if not segments:
-            segments = [self.open(self.options.log_start_offset)]
-        last = segments[-1]
-        last.become_active()
-        next_offset = last.read_next_offset()
+            segments = [self.open(self.options.log_start_offset, is_new=True)]
+        next_offset = segments[-1].read_next_offset()
         log_start = max(self.options.log_start_offset, segments[0].base_offset)
         if log_start > next_offset:
             # The log lost records that were already deleted for readers: go on where the start says.
             for segment in segments:
                 segment.delete()
-            segments = [self.open(log_start)]
+            segments = [self.open(log_start, is_new=True)]
             next_offset = log_start
             self.epochs.clear()
         recovery_point = next_offset
@@ -115,7 +122,12 @@ class _Loader:
             recovery_point = min(self.options.recovery_point, segments[-1].base_offset)
         self.epochs.truncate_from_end(next_offset)
         self.epochs.truncate_from_start(log_start)
-        producers = ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms)
+        producers = ProducerStates(
+            self.disk,
+            self.directory,
+            expiration_ms=self.options.producer_id_expiration_ms,
+            snapshot_offsets=self.snapshot_offsets(),
+        )
         producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         log = PartitionLog(
             disk=self.disk,
@@ -129,20 +141,24 @@ class _Loader:
             recovery_point=recovery_point,
             producers=producers,
             epochs=self.epochs,
-            metadata=PartitionMetadata.load(self.disk, self.directory),
+            metadata=self.metadata,
         )
         rebuild_producers(log, next_offset)
+        for segment in segments:
+            segment.release_log()  # most partitions wait long for their first use
         return log
 
-    def open(self, base_offset: int) -> Segment:
-        return Segment.open(self.disk, self.directory, base_offset, self.segment_options)
+    def open(self, base_offset: int, *, is_new: bool = False) -> Segment:
+        return Segment.open(self.disk, self.directory, base_offset, self.segment_options, is_new=is_new)
 
     def segment_files(self) -> list[tuple[str, SegmentFile]]:
         """What the folder holds, by name: listed once for as long as nothing changes, for there may be thousands."""
         if self.listed is None:
-            names = self.disk.list(self.directory)
-            self.listed = [(name, form) for name in names if (form := parse_segment_file(name))]
+            self.listed = _segment_files(self.disk.list(self.directory))
         return self.listed
+
+    def snapshot_offsets(self) -> list[int]:
+        return [form.base_offset for _, form in self.segment_files() if form[1:] == (PRODUCER_SNAPSHOT, "")]
 
     def remove(self, name: str) -> None:
         self.disk.remove(self.directory / name)
@@ -275,4 +291,9 @@ class _Loader:
             segment.transaction_index.append(transaction)
         # So that the next segment's recovery begins here, and not at the log's start.
         producers.take_snapshot(segment.read_next_offset())
+        self.listed = None
         return cut
+
+
+def _segment_files(names: list[str]) -> list[tuple[str, SegmentFile]]:
+    return [(name, form) for name in names if (form := parse_segment_file(name))]

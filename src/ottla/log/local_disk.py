@@ -30,6 +30,9 @@ from typing import Final
 from ottla.base.disk import Buffer, File, Lock
 
 _PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")
+_SMALL_BYTES: Final = 4096
+"""Up to here a file is read in one call, and not mapped: a map costs a page all the same, and more calls."""
+_PIECE_BYTES: Final = 2**20
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 
 _locks_guard = threading.Lock()
@@ -59,6 +62,18 @@ def _write_rest(descriptor: int, data: Buffer, written: int) -> Iterator[int]:
             count = os.write(descriptor, octets[written:])
             written += count
             yield count
+
+
+def _read_all(descriptor: int) -> bytes:
+    data = os.read(descriptor, _SMALL_BYTES)
+    piece = os.read(descriptor, _PIECE_BYTES) if data else b""
+    if not piece:
+        return data
+    pieces = [data]
+    while piece:
+        pieces.append(piece)
+        piece = os.read(descriptor, _PIECE_BYTES)
+    return b"".join(pieces)
 
 
 def _sync(descriptor: int) -> None:
@@ -151,8 +166,11 @@ class LocalFile:
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
-            with _naming(self._path):
+            try:
                 os.close(descriptor)
+            except OSError as error:
+                error.filename = str(self._path)
+                raise
 
 
 class LocalLock:
@@ -186,14 +204,14 @@ class LocalDisk:
             raise
 
     def map(self, path: Path) -> memoryview:
-        """The bytes the file has now. The map goes with the last view of it; to cut the file below what is still looked
-        at would kill the process."""
+        """The bytes the file has now; a small one is read. The map goes with the last view of it; to cut the file below
+        what is still looked at would kill the process."""
         descriptor = _open(path, os.O_RDONLY)
         try:
             with _naming(path):
                 size = os.fstat(descriptor).st_size
-                if size == 0:
-                    return memoryview(b"")
+                if size <= _SMALL_BYTES:
+                    return memoryview(_read_all(descriptor))
                 if sys.version_info >= (3, 13):  # before, a map kept a copy of the descriptor
                     return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
                 return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
@@ -203,12 +221,10 @@ class LocalDisk:
     def read(self, path: Path) -> bytes:
         descriptor = _open(path, os.O_RDONLY)
         try:
-            with _naming(path):
-                size = os.fstat(descriptor).st_size
-                pieces = []
-                while piece := os.read(descriptor, size + 1):
-                    pieces.append(piece)
-                return b"".join(pieces)
+            return _read_all(descriptor)
+        except OSError as error:
+            error.filename = str(path)
+            raise
         finally:
             os.close(descriptor)
 
@@ -230,11 +246,13 @@ class LocalDisk:
     def _write(self, path: Path, data: Buffer, *, synced: bool) -> None:
         descriptor = _open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
-            with _naming(path):
-                for _ in _write_rest(descriptor, data, 0):
-                    pass
-                if synced:
-                    _sync(descriptor)
+            for _ in _write_rest(descriptor, data, 0):
+                pass
+            if synced:
+                _sync(descriptor)
+        except OSError as error:
+            error.filename = str(path)
+            raise
         finally:
             os.close(descriptor)
 
@@ -285,8 +303,10 @@ class LocalDisk:
     def sync_directory(self, path: Path) -> None:
         descriptor = _open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with _naming(path):
-                os.fsync(descriptor)
+            os.fsync(descriptor)
+        except OSError as error:
+            error.filename = str(path)
+            raise
         finally:
             os.close(descriptor)
 

@@ -61,7 +61,7 @@ def segment_name(base_offset: int, suffix: str) -> str:
 
 def parse_segment_file(name: str) -> SegmentFile | None:
     """None for a file that belongs to no segment."""
-    form = _SEGMENT_FILE.fullmatch(name)
+    form = _SEGMENT_FILE.fullmatch(name) if name[:1].isdigit() else None
     if form is None:
         return None
     offset, suffix, state = form.groups("")
@@ -71,4 +71,4 @@ def parse_segment_file(name: str) -> SegmentFile | None:
 def parse_partition_folder(name: str) -> TopicPartition | None:
     """None for a folder that is no partition's."""
     form = _PARTITION_FOLDER.fullmatch(name)
-    return TopicPartition(form["topic"], int(form["partition"])) if form else None
+    return TopicPartition(form[1], int(form[2])) if form else None

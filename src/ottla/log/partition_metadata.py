@@ -31,13 +31,17 @@ class InconsistentTopicIdError(FileError):
 class PartitionMetadata:
     """The topic id of one partition's folder; None until it is assigned, as in a folder older than topic ids."""
 
-    __slots__ = ("_disk", "path", "topic_id", "version")
+    __slots__ = ("_directory", "_disk", "topic_id", "version")
 
     def __init__(self, disk: Disk, directory: Path, topic_id: Uuid | None = None, version: int = VERSION) -> None:
         self._disk = disk
-        self.path = directory / PARTITION_METADATA
+        self._directory = directory
         self.topic_id = topic_id
         self.version = version
+
+    @property
+    def path(self) -> Path:
+        return self._directory / PARTITION_METADATA
 
     @classmethod
     def load(cls, disk: Disk, directory: Path) -> PartitionMetadata:
@@ -67,7 +71,7 @@ class PartitionMetadata:
 
     def move_to(self, directory: Path) -> None:
         """The folder was renamed."""
-        self.path = directory / PARTITION_METADATA
+        self._directory = directory
 
 
 def _parse(path: Path, content: bytes) -> tuple[int, Uuid]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -86,15 +86,18 @@ def sync_snapshot(disk: Disk, path: Path) -> None:
 
 
 class SnapshotFiles:
-    """The snapshots in one partition's folder, known by their offsets."""
+    """The snapshots in one partition's folder, known by their offsets. Who has looked into the folder may tell them."""
 
     __slots__ = ("_disk", "_offsets", "directory")
 
-    def __init__(self, disk: Disk, directory: Path) -> None:
+    def __init__(self, disk: Disk, directory: Path, offsets: Iterable[int] | None = None) -> None:
         self._disk = disk
         self.directory = directory
         self._offsets: list[int] = []
-        self.reload()
+        if offsets is None:
+            self.reload()
+        else:
+            self._offsets += sorted(offsets)
 
     def reload(self) -> None:
         """Looks again at what the folder holds."""
@@ -154,7 +157,6 @@ class SnapshotFiles:
 
     def remove_strays(self, segment_base_offsets: Collection[int]) -> None:
         """Those at no segment's start; but the last of them stays if a clean stop left it behind the last segment."""
-        self.reload()
         strays = [offset for offset in self._offsets if offset not in segment_base_offsets]
         if strays and (not segment_base_offsets or strays[-1] >= max(segment_base_offsets)):
             strays.pop()

@@ -15,8 +15,8 @@ Owned by the thread that owns the log. Proof that a coordinator knows a transact
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from pathlib import Path
 from types import MappingProxyType
@@ -65,17 +65,25 @@ class ProducerStates:
         "snapshots",
     )
 
-    def __init__(self, disk: Disk, directory: Path, *, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        *,
+        expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        snapshot_offsets: Iterable[int] | None = None,
+    ) -> None:
+        """The offsets of the snapshots in the folder may be told by who has looked into it."""
         self.expiration_ms = expiration_ms
         """`producer.id.expiration.ms`, which may change while the broker runs."""
         self.map_end_offset = 0
         """Every batch below it is in the state. The log moves it with each append, whoever wrote."""
-        self.snapshots = SnapshotFiles(disk, directory)
+        self.snapshots = SnapshotFiles(disk, directory, snapshot_offsets)
         self._last_snapshot_offset = 0
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
         """First offset -> producer of each open transaction. Offsets rise: a new one begins at the log's end."""
-        self._unreplicated: deque[int] = deque()
+        self._unreplicated: list[int] = []
         """Markers above the high watermark: their offsets, which rise."""
         self._unreplicated_starts: list[tuple[int, int]] = []
         """A heap of first offset and marker of their transactions. What the high watermark has passed is dropped when
@@ -216,8 +224,7 @@ class ProducerStates:
         """Transactions whose marker lies below it are decided for good."""
         unreplicated = self._unreplicated
         if unreplicated:
-            while unreplicated and unreplicated[0] < high_watermark:
-                unreplicated.popleft()
+            del unreplicated[: bisect_left(unreplicated, high_watermark)]
             if not unreplicated:
                 self._unreplicated_starts.clear()
 

@@ -79,11 +79,11 @@ class Segment:
         "created_ms",
     )
 
-    def __init__(self, files: SegmentFiles, options: SegmentOptions) -> None:
+    def __init__(self, files: SegmentFiles, options: SegmentOptions, size: int) -> None:
         self._files = files
         self._clock = options.clock
         self._index_interval_bytes = options.index_interval_bytes
-        self._size = files.find_size()
+        self._size = size
         if self._size > MAX_INT32:
             raise FileError(files.path, f"{self._size} bytes are more than a segment can have, 2^31 - 1")
         self._newest: tuple[int, int] | None = None
@@ -93,10 +93,21 @@ class Segment:
 
     @classmethod
     def open(
-        cls, disk: Disk, directory: Path, base_offset: int, config: SegmentOptions, *, suffix: str = ""
+        cls,
+        disk: Disk,
+        directory: Path,
+        base_offset: int,
+        config: SegmentOptions,
+        *,
+        suffix: str = "",
+        is_new: bool = False,
     ) -> Segment:
-        """Of the files that are there; of new ones if there is no log file."""
-        return cls(SegmentFiles(disk, directory, base_offset, config.max_index_bytes, suffix), config)
+        """Of the files that are there; of new ones if there is no log file, which need not be looked for if `is_new`
+        says so."""
+        files = SegmentFiles(disk, directory, base_offset, config.max_index_bytes, suffix)
+        if is_new:
+            files.create()
+        return cls(files, config, 0 if is_new else files.find_size())
 
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, size={self._size})"
@@ -332,6 +343,8 @@ class Segment:
         return None if found is None else found[:2]
 
     def _find(self, offset: int, start_position: int) -> tuple[int, int, int] | None:
+        if not self._size:
+            return None
         indexed_offset, indexed = self.offset_index.lookup(offset)
         try:
             found = segment_scan.find_offset(self._files.log, max(indexed, start_position), self._size, offset)
@@ -378,6 +391,8 @@ class Segment:
     def read_next_offset(self) -> int:
         """The offset behind the last record, or the base offset. Reads the headers behind the last index entry."""
         next_offset = self.base_offset
+        if not self._size:
+            return next_offset
         for _, header in self.iter_headers(self.offset_index.last_position):
             next_offset = header.next_offset
         return next_offset
@@ -429,7 +444,7 @@ class Segment:
             end, next_offset = position + len(data), last_offset + 1
             if on_batch and header[3] >= MAGIC_V2:
                 on_batch(header, data)
-        self._files.mark_unsynced()
+        self._files.mark_doubtful()
         cut = self._size - end
         if cut:
             self.log.truncate(end)
@@ -502,6 +517,10 @@ class Segment:
     def release_indexes(self) -> None:
         """Gives their maps and memory back; they come again when they are needed."""
         self._files.release_indexes()
+
+    def release_log(self) -> None:
+        """Gives its descriptor back until it is needed again. Nobody else may be using it."""
+        self._files.close_log()
 
     def close(self) -> None:
         """Completes the indexes, syncs what was not synced, and lets go of all files."""

@@ -1,9 +1,10 @@
 """The files of a segment under their names: the log and three indexes. Opens, syncs, renames and removes them together.
 
-Nothing is opened before it is needed. The log's descriptor stays open from then until the segment is closed or deleted,
+Nothing is opened before it is needed, and of an index nothing is there before it is asked for: most segments of most
+partitions are never touched. The log's descriptor stays open from its first use until the segment is closed or deleted,
 for responses under way may still send from it; indexes hold none.
 
-Belongs to the thread that owns the log; `log` and `sync` may be used by others.
+Belongs to the thread that owns the log; `log`, the indexes and `sync` may be used by others.
 """
 
 from __future__ import annotations
@@ -22,17 +23,19 @@ class SegmentFiles:
     """Log, offset index, time index and transaction index of one segment."""
 
     __slots__ = (
+        "_changes",
         "_disk",
         "_guard",
         "_is_new",
         "_log",
-        "_unsynced",
+        "_max_index_bytes",
+        "_offset_index",
+        "_synced_changes",
+        "_time_index",
+        "_transaction_index",
         "base_offset",
         "directory",
-        "offset_index",
         "suffix",
-        "time_index",
-        "transaction_index",
     )
 
     def __init__(self, disk: Disk, directory: Path, base_offset: int, max_index_bytes: int, suffix: str) -> None:
@@ -43,10 +46,52 @@ class SegmentFiles:
         self._guard = threading.Lock()
         self._log: File | None = None
         self._is_new = False
-        self._unsynced = False
-        self.offset_index = OffsetIndex(disk, self._path(OFFSET_INDEX), base_offset, max_index_bytes)
-        self.time_index = TimeIndex(disk, self._path(TIME_INDEX), base_offset, max_index_bytes)
-        self.transaction_index = TransactionIndex(disk, self._path(TRANSACTION_INDEX), base_offset)
+        self._changes = 0
+        """Of the log, by its owner; those that a sync has made safe are in `_synced_changes`."""
+        self._synced_changes = 0
+        self._max_index_bytes = max_index_bytes
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        if index is None:
+            with self._guard:
+                index = self._offset_index
+                if index is None:
+                    path = self._path(OFFSET_INDEX)
+                    index = OffsetIndex(self._disk, path, self.base_offset, self._max_index_bytes)
+                    self._offset_index = index
+        return index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        if index is None:
+            with self._guard:
+                index = self._time_index
+                if index is None:
+                    path = self._path(TIME_INDEX)
+                    index = TimeIndex(self._disk, path, self.base_offset, self._max_index_bytes)
+                    self._time_index = index
+        return index
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        index = self._transaction_index
+        if index is None:
+            with self._guard:
+                index = self._transaction_index
+                if index is None:
+                    index = TransactionIndex(self._disk, self._path(TRANSACTION_INDEX), self.base_offset)
+                    self._transaction_index = index
+        return index
+
+    def _indexes_in_use(self) -> list[OffsetIndex | TimeIndex | TransactionIndex]:
+        indexes = (self._offset_index, self._time_index, self._transaction_index)
+        return [index for index in indexes if index is not None]
 
     def _path(self, kind: str) -> Path:
         return self.directory / (segment_name(self.base_offset, kind) + self.suffix)
@@ -63,13 +108,20 @@ class SegmentFiles:
     def find_size(self) -> int:
         """Bytes of the log; a new segment's files are created."""
         try:
-            return self._disk.size(self.path)
+            size = self._disk.size(self.path)
         except FileNotFoundError:
-            self._log = self._disk.open(self.path, create=True)
-            self.offset_index.create()
-            self.time_index.create()
-            self._is_new = self._unsynced = True
-            return self._log.size()
+            self.create()
+            return 0
+        self._is_new = not size  # it may be there without its name having been synced
+        return size
+
+    def create(self) -> None:
+        """Empty files, for there is no log: Kafka rebuilds the indexes of a segment that lacks them."""
+        for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
+            self._disk.open(self._path(kind), create=True).close()
+        self._is_new = True
+        if self.base_offset or self.suffix:  # else they say no more than a folder without them
+            self._changes += 1
 
     @property
     def log(self) -> File:
@@ -84,46 +136,52 @@ class SegmentFiles:
 
     def mark_unsynced(self) -> None:
         """The log was changed."""
-        self._unsynced = True
+        self._changes += 1
+
+    def mark_doubtful(self) -> None:
+        """The log was found after a crash: neither its bytes nor its name need have reached the disk."""
+        self._changes += 1
+        self._is_new = True
 
     def sync(self) -> None:
-        """All files, and the folder if it got new ones."""
-        self._unsynced = False
-        try:
+        """All files that were changed, and the folder if it got new ones."""
+        changes = self._changes
+        if changes != self._synced_changes:
             self.log.sync()
-        except OSError:
-            self._unsynced = True
-            raise
-        self.offset_index.sync()
-        self.time_index.sync()
-        self.transaction_index.sync()
-        if self._is_new or self.transaction_index.is_new:
+        for index in self._indexes_in_use():
+            index.sync()
+        transactions = self._transaction_index
+        if (self._is_new and changes) or (transactions is not None and transactions.is_new):
             self._disk.sync_directory(self.directory)
-            self._is_new = self.transaction_index.is_new = False
+            self._is_new = False
+            if transactions is not None:
+                transactions.is_new = False
+        # Only now: a sync in another thread must not take for safe what this one is still at.
+        self._synced_changes = changes
 
     def release_indexes(self) -> None:
         """Gives their maps and memory back; they come again when they are needed."""
-        self.offset_index.release()
-        self.time_index.release()
-        self.transaction_index.release()
+        for index in self._indexes_in_use():
+            index.release()
 
     def close(self) -> None:
         """Syncs what was not, and lets go of all files."""
-        if self._unsynced:
+        if self._changes != self._synced_changes:
             self.sync()
-        self.offset_index.close()
-        self.time_index.close()
-        self.transaction_index.close()
-        self._close_log()
+        for index in self._indexes_in_use():
+            index.close()
+        self.close_log()
 
     def abandon(self) -> None:
         """Lets go of all files without writing."""
-        self.offset_index.abandon()
-        self.time_index.abandon()
-        self.transaction_index.abandon()
-        self._close_log()
+        for index in self._indexes_in_use():
+            index.abandon()
+        self.close_log()
 
-    def _close_log(self) -> None:
+    def close_log(self) -> None:
+        """Gives its descriptor back, which nobody else may be using."""
+        if self._log is None:
+            return
         with self._guard:
             log, self._log = self._log, None
             if log is not None:
@@ -143,9 +201,13 @@ class SegmentFiles:
     def relocate(self, directory: Path) -> None:
         """The folder was renamed, with everything in it."""
         self.directory = directory
-        self.offset_index.path = self._path(OFFSET_INDEX)
-        self.time_index.path = self._path(TIME_INDEX)
-        self.transaction_index.path = self._path(TRANSACTION_INDEX)
+        with self._guard:
+            if self._offset_index is not None:
+                self._offset_index.path = self._path(OFFSET_INDEX)
+            if self._time_index is not None:
+                self._time_index.path = self._path(TIME_INDEX)
+            if self._transaction_index is not None:
+                self._transaction_index.path = self._path(TRANSACTION_INDEX)
 
     def delete(self) -> None:
         """The log first: indexes without a log are known to be worthless."""
