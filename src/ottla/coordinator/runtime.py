@@ -180,11 +180,15 @@ class CoordinatorRuntime(Generic[S]):
         response = outcome.response
         if not isinstance(response, asyncio.Future) and self._log.is_committed(index, loaded.written_offset):
             return response
-        return self._respond(index, loaded.written_offset, response)
+        return self._respond(index, loaded, response)
 
-    async def _respond(self, index: int, offset: int, response: R | asyncio.Future[R]) -> R:
-        await self._committed(index, offset)
-        return await response if isinstance(response, asyncio.Future) else response
+    async def _respond(self, index: int, loaded: _Loaded[S], response: R | asyncio.Future[R]) -> R:
+        await self._committed(index, loaded.written_offset)
+        if not isinstance(response, asyncio.Future):
+            return response
+        answer = await response
+        await self._committed(index, loaded.written_offset)  # What somebody else wrote may have made the answer.
+        return answer
 
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
         """Runs a read. What it sees is told when it is committed."""
