@@ -166,8 +166,8 @@ class ClassicJoin:
 
 
 def _unchanged(group: ClassicGroup, member: ClassicMember, leader_before: str, version: int) -> JoinGroupResponse:
-    """The generation that goes on, for a static member that is back. If it leads, it must not assign anew: since v9 it is
-    told so (KIP-814); before, it is not told that it leads."""
+    """The generation that goes on, for a static member that is back. A leader must not assign anew: since v9 it is told
+    so (KIP-814), before it is not told that it leads."""
     response = generation_for(group, member)
     if version >= _SKIP_ASSIGNMENT_SINCE:
         response.skip_assignment = group.leader_id == member.member_id
