@@ -201,14 +201,14 @@ class CoordinatorRuntime(Generic[S]):
         response = operation(loaded.shard)
         if self._log.is_committed(index, loaded.written_offset):
             return response
-        return self._respond(index, loaded.written_offset, response)
+        return self._respond(index, loaded, response)
 
     async def read_all(self, operation: Callable[[S], R]) -> list[R]:
         """Runs a read on every shard that is loaded here."""
         answers = []
         for index, loaded in list(self._shards.items()):
             if loaded.state is _State.ACTIVE:
-                answers.append(await self._respond(index, loaded.written_offset, operation(loaded.shard)))
+                answers.append(await self._respond(index, loaded, operation(loaded.shard)))
         return answers
 
     def _append(self, index: int, loaded: _Loaded[S], records: Sequence[KeyValue]) -> None:
