@@ -233,22 +233,15 @@ class ClassicProtocol:
             if (not states or group.state_name.lower() in states) and (not types or group.type_name.lower() in types)
         ]
 
-    def delete(self, group_ids: list[str]) -> Outcome[list[DeleteGroupsResult]]:
-        """Empty groups of every protocol, with their offsets."""
-        records: list[KeyValue] = []
-        results: list[DeleteGroupsResult] = []
-        for group_id in group_ids:
-            group = self._shard.groups.get(group_id)
-            error = ErrorCode.NONE
-            if group is None:
-                error = ErrorCode.GROUP_ID_NOT_FOUND
-            elif not group.is_empty:
-                error = ErrorCode.NON_EMPTY_GROUP
-            else:
-                records += self._offsets.tombstones(group_id)
-                records += group.deletion_records()
-            results.append(DeleteGroupsResult(group_id=group_id, error_code=error))
-        return Outcome(results, records)
+    def delete(self, group_id: str) -> Outcome[DeleteGroupsResult]:
+        """A group of any protocol that is empty, with its offsets."""
+        group = self._shard.groups.get(group_id)
+        if group is None:
+            return Outcome(DeleteGroupsResult(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+        if not group.is_empty:
+            return Outcome(DeleteGroupsResult(group_id=group_id, error_code=ErrorCode.NON_EMPTY_GROUP))
+        records = [*self._offsets.tombstones(group_id), *group.deletion_records()]
+        return Outcome(DeleteGroupsResult(group_id=group_id), records)
 
     # --- the log ----------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups import offset_fetch
-from ottla.coordinator.groups.classic_group import ClassicGroup
+from ottla.coordinator.groups.classic import ClassicProtocol
+from ottla.coordinator.groups.classic_apis import ClassicApis
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
 from ottla.coordinator.groups.offsets import OffsetStore
 from ottla.coordinator.groups.shard import GroupShard
@@ -41,8 +42,8 @@ class ServedShard(GroupShard):
 
     def __init__(self, context: ShardContext, settings: GroupSettings, topics: TopicImage) -> None:
         super().__init__(context, settings, topics)
-        self.make_simple_group = lambda group_id: ClassicGroup(group_id, context.clock)
         self.offsets = OffsetStore(self)
+        self.classic = ClassicProtocol(self, self.offsets)
 
 
 class GroupCoordinator:
@@ -56,6 +57,7 @@ class GroupCoordinator:
 
         self.settings = settings
         self.runtime = CoordinatorRuntime("group coordinator", log, clock, timers, make_shard)
+        self.classic = ClassicApis(self.runtime)
 
     # --- partitions and topics --------------------------------------------------------------------------------------
 

@@ -1,0 +1,17 @@
+"""JoinGroup (11): becomes a member of a group, and waits for the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import RequestContext
+from ottla.broker.handlers import handles
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(JoinGroupRequest)
+async def join_group(broker: Broker, request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
+    return await broker.groups.classic.join_group(request, context)

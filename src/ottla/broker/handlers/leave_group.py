@@ -1,0 +1,17 @@
+"""LeaveGroup (13): takes members out of a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import RequestContext
+from ottla.broker.handlers import handles
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(LeaveGroupRequest)
+async def leave_group(broker: Broker, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
+    return await broker.groups.classic.leave_group(request, context)

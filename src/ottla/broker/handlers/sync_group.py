@@ -1,0 +1,17 @@
+"""SyncGroup (14): gets a member its assignment, or takes everybody's from the leader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.api import RequestContext
+from ottla.broker.handlers import handles
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+@handles(SyncGroupRequest)
+async def sync_group(broker: Broker, request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
+    return await broker.groups.classic.sync_group(request, context)
