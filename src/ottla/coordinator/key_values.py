@@ -5,13 +5,23 @@ commit, and reads a million records when it starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from ottla.records import BatchHeader, BatchView, TimestampType, compute_crc, decode_batch
+from crc32c import crc32c
+
+from ottla.records import (
+    BatchHeader,
+    BatchView,
+    TransactionMarker,
+    decode_batch,
+    read_header,
+    read_transaction_marker,
+)
 from ottla.records.batch import HEADER
 from ottla.records.layout import (
+    ATTRIBUTES_AT,
     CRC_AT,
     HEADER_SIZE,
     LENGTH_PREFIX_SIZE,
@@ -20,7 +30,8 @@ from ottla.records.layout import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    Compression,
+    RECORDS_AT,
+    TRANSACTIONAL_BIT,
 )
 from ottla.records.varint import write_varint
 
@@ -82,25 +93,34 @@ def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int) -> bytearr
         NO_SEQUENCE,
         count,
     )
-    out[CRC_AT : CRC_AT + _CRC_SIZE] = compute_crc(out, 0).to_bytes(_CRC_SIZE, "big")
+    out[CRC_AT : CRC_AT + _CRC_SIZE] = crc32c(memoryview(out)[ATTRIBUTES_AT:]).to_bytes(_CRC_SIZE, "big")
     return out
 
 
-def read_key_values(batch: BatchView) -> list[FoundRecord]:
-    """The records of a batch that is no control batch. What is broken raises `RecordError`."""
-    header = batch.validate()
-    if header.compression is Compression.NONE and header.timestamp_type is TimestampType.CREATE_TIME:
-        found = _read_plain(bytes(batch.payload), header)
+def iter_key_values(data: bytes) -> Iterator[tuple[BatchHeader, list[FoundRecord] | TransactionMarker | None]]:
+    """The batches that follow each other in the data, with their records; a control batch with the transaction that it
+    ends, or None if it ends none. What is broken raises `RecordError`."""
+    view = memoryview(data)
+    position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        end = position + header.size_in_bytes
+        found: list[FoundRecord] | None = None
+        if not header.attributes & ~TRANSACTIONAL_BIT and header.crc == crc32c(view[position + ATTRIBUTES_AT : end]):
+            found = _read_plain(data, position + RECORDS_AT, end, header)
         if found is not None:
-            return found
-    return [record[:4] for record in decode_batch(batch, verify_crc=False)]
+            yield header, found
+        elif header.is_control:
+            yield header, read_transaction_marker(BatchView(data, position))
+        else:
+            yield header, [record[:4] for record in decode_batch(BatchView(data, position))]
+        position = end
 
 
-def _read_plain(data: bytes, header: BatchHeader) -> list[FoundRecord] | None:
-    """None for what is not as coordinators write it: with headers, or broken. Numbers below 64 take one byte."""
+def _read_plain(data: bytes, at: int, behind: int, header: BatchHeader) -> list[FoundRecord] | None:
+    """None for what is not as coordinators write it: with headers, or broken."""
     found: list[FoundRecord] = []
     base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
-    at = 0
     try:
         for _ in range(header.record_count):
             folded = data[at]
@@ -132,13 +152,13 @@ def _read_plain(data: bytes, header: BatchHeader) -> list[FoundRecord] | None:
             if size != _NULL:
                 value = data[at : at + (size >> 1)]
                 at += size >> 1
-            if data[at] or at + 1 != end:
+            if data[at] or at + 1 != end or end > behind:
                 return None
             at = end
             found.append((base_offset + (delta >> 1), base_timestamp_ms + ((time >> 1) ^ -(time & 1)), key, value))
     except IndexError:
         return None
-    return found if at == len(data) else None
+    return found if at == behind else None
 
 
 def _rest_of_varint(data: bytes, at: int, value: int) -> tuple[int, int]:

@@ -24,16 +24,15 @@ from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue as KeyValue
-from ottla.coordinator.key_values import encode_key_values, read_key_values
+from ottla.coordinator.key_values import encode_key_values, iter_key_values
 from ottla.coordinator.seams import CoordinatorLog, Timer, Timers
-from ottla.records import BatchView, iter_batches
-from ottla.records.control import read_transaction_marker
 
 _logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 S = TypeVar("S", bound="Shard")
-_LOAD_BYTES: Final = 1 << 20
+_LOAD_BYTES: Final = 256 << 10
+"""Read at a time: replaying so much takes some ten milliseconds, and then others have their turn."""
 
 
 @dataclass(slots=True)
@@ -290,22 +289,17 @@ class CoordinatorRuntime(Generic[S]):
             _logger.exception("%s %d could not be loaded; its groups are not served", self.name, index)
 
     def _replay(self, shard: S, data: bytes, offset: int) -> int:
-        for batch in iter_batches(data):
-            header = batch.header
-            if header.is_control:
-                self._replay_marker(shard, batch)
-            else:
+        """From the offset on, which may be within the first batch; the offset behind the last."""
+        for header, found in iter_key_values(data):
+            if isinstance(found, list):
                 producer_id = header.producer_id if header.is_transactional else -1
-                for at, timestamp_ms, key, value in read_key_values(batch):
+                for at, timestamp_ms, key, value in found:
                     if at >= offset and key is not None:
                         shard.replay(key, value, at, producer_id, timestamp_ms)
-            offset = header.last_offset + 1
+            elif found is not None:
+                shard.replay_end_of_transaction(found.producer_id, committed=found.committed)
+            offset = header.next_offset
         return offset
-
-    def _replay_marker(self, shard: S, batch: BatchView) -> None:
-        marker = read_transaction_marker(batch)
-        if marker is not None:
-            shard.replay_end_of_transaction(marker.producer_id, committed=marker.committed)
 
     def unload(self, index: int) -> None:
         """The partition is led elsewhere, or gone."""
