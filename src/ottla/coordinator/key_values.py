@@ -15,6 +15,7 @@ from ottla.records import (
     BatchHeader,
     BatchView,
     TransactionMarker,
+    TruncatedBatchError,
     decode_batch,
     read_header,
     read_transaction_marker,
@@ -99,11 +100,14 @@ def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int) -> bytearr
 
 def iter_key_values(data: bytes) -> Iterator[tuple[BatchHeader, list[FoundRecord] | TransactionMarker | None]]:
     """The batches that follow each other in the data, with their records; a control batch with the transaction that it
-    ends, or None if it ends none. What is broken raises `RecordError`."""
+    ends, or None if it ends none. A last one that is cut off is left out; what is broken raises `RecordError`."""
     view = memoryview(data)
     position = 0
     while position < len(data):
-        header = read_header(data, position)
+        try:
+            header = read_header(data, position)
+        except TruncatedBatchError:
+            return
         end = position + header.size_in_bytes
         found: list[FoundRecord] | None = None
         if not header.attributes & ~TRANSACTIONAL_BIT and header.crc == crc32c(view[position + ATTRIBUTES_AT : end]):

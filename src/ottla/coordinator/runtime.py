@@ -279,7 +279,9 @@ class CoordinatorRuntime(Generic[S]):
         try:
             offset = self._log.start_offset(index)
             while data := self._log.read(index, offset, _LOAD_BYTES):
-                offset = self._replay(loaded.shard, data, offset)
+                before, offset = offset, self._replay(loaded.shard, data, offset)
+                if offset == before:
+                    raise CoordinatorError(ErrorCode.CORRUPT_MESSAGE, f"the batch at offset {offset} is cut off")
                 yield
             loaded.written_offset = offset
             loaded.shard.loaded()

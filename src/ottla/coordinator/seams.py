@@ -31,8 +31,8 @@ class CoordinatorLog(Protocol):
         ...
 
     def read(self, index: int, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds the offset to the log's end, whether committed or not; empty at the
-        end. Raises `CoordinatorError` where they cannot be read."""
+        """Batches from the one that holds the offset to the log's end, whether committed or not; empty at the end. The
+        first is whole, the last may be cut off. Raises `CoordinatorError` where they cannot be read."""
         ...
 
     def start_offset(self, index: int) -> int: ...
