@@ -30,14 +30,15 @@ class IndexFile:
 
     __slots__ = ("_data", "_disk", "_guard", "_unsynced", "_written", "base_offset", "max_entries", "path")
 
-    def __init__(self, disk: Disk, path: Path, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, disk: Disk, path: Path, base_offset: int, max_bytes: int, *, is_new: bool = False) -> None:
+        """A new one has an empty file, which need not be looked at."""
         if max_bytes < self.ENTRY.size:
             raise ValueError(f"{path}: an index of {max_bytes} bytes cannot hold an entry of {self.ENTRY.size}")
         self._disk = disk
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.ENTRY.size
-        self._data: bytearray | memoryview | None = None
+        self._data: bytearray | memoryview | None = memoryview(b"") if is_new else None
         self._written = 0
         self._unsynced = False
         self._guard = threading.Lock()

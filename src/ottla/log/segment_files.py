@@ -26,6 +26,7 @@ class SegmentFiles:
         "_changes",
         "_disk",
         "_guard",
+        "_is_made",
         "_is_new",
         "_log",
         "_max_index_bytes",
@@ -45,7 +46,10 @@ class SegmentFiles:
         self.suffix = suffix
         self._guard = threading.Lock()
         self._log: File | None = None
+        self._is_made = False
+        """The files are of this object's making."""
         self._is_new = False
+        """Perhaps the folder was not synced since they were made."""
         self._changes = 0
         """Of the log, by its owner; those that a sync has made safe are in `_synced_changes`."""
         self._synced_changes = 0
@@ -62,7 +66,8 @@ class SegmentFiles:
                 index = self._offset_index
                 if index is None:
                     path = self._path(OFFSET_INDEX)
-                    index = OffsetIndex(self._disk, path, self.base_offset, self._max_index_bytes)
+                    limit, is_new = self._max_index_bytes, self._is_made
+                    index = OffsetIndex(self._disk, path, self.base_offset, limit, is_new=is_new)
                     self._offset_index = index
         return index
 
@@ -74,7 +79,8 @@ class SegmentFiles:
                 index = self._time_index
                 if index is None:
                     path = self._path(TIME_INDEX)
-                    index = TimeIndex(self._disk, path, self.base_offset, self._max_index_bytes)
+                    limit, is_new = self._max_index_bytes, self._is_made
+                    index = TimeIndex(self._disk, path, self.base_offset, limit, is_new=is_new)
                     self._time_index = index
         return index
 
@@ -118,8 +124,13 @@ class SegmentFiles:
     def create(self) -> None:
         """Empty files, for there is no log: Kafka rebuilds the indexes of a segment that lacks them."""
         for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
-            self._disk.open(self._path(kind), create=True).close()
-        self._is_new = True
+            file = self._disk.open(self._path(kind), create=True)
+            try:
+                if kind is not LOG and file.size():  # it was another log's
+                    file.truncate(0)
+            finally:
+                file.close()
+        self._is_made = self._is_new = True
         if self.base_offset or self.suffix:  # else they say no more than a folder without them
             self._changes += 1
 

@@ -31,8 +31,8 @@ class TimeIndex(IndexFile):
 
     __slots__ = ("_last",)
 
-    def __init__(self, disk: Disk, path: Path, base_offset: int, max_bytes: int) -> None:
-        super().__init__(disk, path, base_offset, max_bytes)
+    def __init__(self, disk: Disk, path: Path, base_offset: int, max_bytes: int, *, is_new: bool = False) -> None:
+        super().__init__(disk, path, base_offset, max_bytes, is_new=is_new)
         self._last = (NO_TIMESTAMP, base_offset)
 
     def _take_last(self, data: bytearray | memoryview) -> None:
