@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ottla.base.config import ConfigError, ConfigSchema
 from ottla.broker.config_keys.cluster import CLUSTER, CLUSTER_DORMANT, QUOTAS_DORMANT
-from ottla.broker.config_keys.groups import GROUPS_DORMANT, INTERNAL_TOPICS, TRANSACTIONS_DORMANT
+from ottla.broker.config_keys.groups import GROUPS, GROUPS_DORMANT, INTERNAL_TOPICS, TRANSACTIONS_DORMANT
 from ottla.broker.config_keys.kraft import KRAFT_DORMANT
 from ottla.broker.config_keys.network import NETWORK, NETWORK_DORMANT
 from ottla.broker.config_keys.own import OWN
@@ -65,6 +65,7 @@ BROKER_CONFIG: Final = ConfigSchema(
             *NETWORK,
             *CLUSTER,
             *INTERNAL_TOPICS,
+            *GROUPS,
             *OWN,
             *_DORMANT,
             *(

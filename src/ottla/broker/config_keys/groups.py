@@ -1,5 +1,5 @@
-"""Keys about groups and transactions. Those of their topics count when somebody asks for one; the others have no effect
-until there are coordinators."""
+"""Keys about groups and transactions. Those of their topics count when somebody asks for one; the rest of transactions
+has no effect until there is a coordinator for them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,27 @@ INTERNAL_TOPICS: Final = [
     ),
 ]
 
-GROUPS_DORMANT: Final = [
+
+def _times(kind: str, whose: str) -> list[ConfigKey]:
+    return [
+        ConfigKey(f"group.{kind}.{limit}{what}.ms", _INT, default, f"{says} of {whose}.", at_least(1))
+        for what, limit, default, says in (
+            ("heartbeat.interval", "", 5000, "The time between two heartbeats of members"),
+            ("heartbeat.interval", "max.", 15_000, "The most for the heartbeat interval"),
+            ("heartbeat.interval", "min.", 5000, "The least for the heartbeat interval"),
+            ("session.timeout", "", 45_000, "The silence after which members are out"),
+            ("session.timeout", "max.", 60_000, "The most for the session timeout"),
+            ("session.timeout", "min.", 45_000, "The least for the session timeout"),
+        )
+    ]
+
+
+_CONSUMER_TIMES: Final = [
+    key for key in _times("consumer", "consumer groups") if ".max." not in key.name and ".min." not in key.name
+]
+"""The limits count for groups that set their own times, which they cannot yet."""
+
+GROUPS: Final = [
     ConfigKey(
         "group.consumer.assignors",
         _LIST,
@@ -62,17 +82,27 @@ GROUPS_DORMANT: Final = [
         one_of_ignoring_case("disabled", "downgrade", "upgrade", "bidirectional"),
     ),
     ConfigKey("group.consumer.max.size", _INT, _MAX_INT, "Members that a group may have.", at_least(1)),
+    *_CONSUMER_TIMES,
+    ConfigKey(
+        "group.initial.rebalance.delay.ms", _INT, 3000, "How long a new group waits for more members before it starts."
+    ),
+    ConfigKey("group.max.session.timeout.ms", _INT, 1_800_000, "The most for a member's session timeout."),
+    ConfigKey("group.max.size", _INT, _MAX_INT, "Members that a group may have.", at_least(1)),
+    ConfigKey("group.min.session.timeout.ms", _INT, 6000, "The least for a member's session timeout."),
+    ConfigKey("offset.metadata.max.bytes", _INT, 4096, "The most that a consumer may note with an offset."),
+    ConfigKey("offsets.commit.timeout.ms", _INT, 5000, "How long a commit may take.", at_least(1)),
+    ConfigKey(
+        "offsets.retention.check.interval.ms", _LONG, 600_000, "How often expired offsets are looked for.", at_least(1)
+    ),
+    ConfigKey("offsets.retention.minutes", _INT, 10_080, "How long an empty group's offsets are kept.", at_least(1)),
+]
+
+GROUPS_DORMANT: Final = [
     *(
-        ConfigKey(f"group.{kind}.{limit}{what}.ms", _INT, default, f"{says} of {whose}.", at_least(1))
+        key
         for kind, whose in (("consumer", "consumer groups"), ("share", "share groups"))
-        for what, limit, default, says in (
-            ("heartbeat.interval", "", 5000, "The time between two heartbeats of members"),
-            ("heartbeat.interval", "max.", 15_000, "The most for the heartbeat interval"),
-            ("heartbeat.interval", "min.", 5000, "The least for the heartbeat interval"),
-            ("session.timeout", "", 45_000, "The silence after which members are out"),
-            ("session.timeout", "max.", 60_000, "The most for the session timeout"),
-            ("session.timeout", "min.", 45_000, "The least for the session timeout"),
-        )
+        for key in _times(kind, whose)
+        if key.name not in [in_force.name for in_force in _CONSUMER_TIMES]
     ),
     ConfigKey(
         "group.coordinator.append.linger.ms", _INT, 10, "How long writes about groups are gathered.", at_least(0)
@@ -86,12 +116,6 @@ GROUPS_DORMANT: Final = [
         each_of("consumer", "classic", "share", "unknown"),
     ),
     ConfigKey("group.coordinator.threads", _INT, 1, "Threads that look after groups.", at_least(1)),
-    ConfigKey(
-        "group.initial.rebalance.delay.ms", _INT, 3000, "How long a new group waits for more members before it starts."
-    ),
-    ConfigKey("group.max.session.timeout.ms", _INT, 1_800_000, "The most for a member's session timeout."),
-    ConfigKey("group.max.size", _INT, _MAX_INT, "Members that a group may have.", at_least(1)),
-    ConfigKey("group.min.session.timeout.ms", _INT, 6000, "The least for a member's session timeout."),
     ConfigKey("group.share.delivery.count.limit", _INT, 5, "How often a record is delivered at most.", between(2, 10)),
     ConfigKey("group.share.enable", _BOOLEAN, False, "Whether share groups are there."),
     ConfigKey("group.share.max.groups", _SHORT, 10, "Share groups at a time.", between(1, 100)),
@@ -118,16 +142,10 @@ GROUPS_DORMANT: Final = [
         between(100, 10_000),
     ),
     ConfigKey("group.share.record.lock.duration.ms", _INT, 30_000, "How long a record is lent.", between(1000, 60_000)),
-    ConfigKey("offset.metadata.max.bytes", _INT, 4096, "The most that a consumer may note with an offset."),
     ConfigKey("offsets.commit.required.acks", _SHORT, -1, "Replicas that must have a commit; -1 for all in sync."),
-    ConfigKey("offsets.commit.timeout.ms", _INT, 5000, "How long a commit may take.", at_least(1)),
     ConfigKey(
         "offsets.load.buffer.size", _INT, 5 * 2**20, "Bytes read at a time when offsets are loaded.", at_least(1)
     ),
-    ConfigKey(
-        "offsets.retention.check.interval.ms", _LONG, 600_000, "How often expired offsets are looked for.", at_least(1)
-    ),
-    ConfigKey("offsets.retention.minutes", _INT, 10_080, "How long an empty group's offsets are kept.", at_least(1)),
     ConfigKey("offsets.topic.compression.codec", _INT, 0, "The codec that offsets are kept in, by number."),
 ]
 
