@@ -1,0 +1,1 @@
+"""Coordinators without a broker: a log in memory, and time that a test turns."""
