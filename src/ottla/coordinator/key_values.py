@@ -54,6 +54,15 @@ class KeyValue(NamedTuple):
     value: bytes | None
 
 
+class Producer(NamedTuple):
+    """Who writes in a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+_NOBODY: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
 FoundRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None]
 """One that was read: offset, timestamp, key, value."""
 
@@ -65,8 +74,9 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int) -> bytearray:
-    """A batch of them, all of that time, as a producer would send it."""
+def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int, producer: Producer | None = None) -> bytearray:
+    """A batch of them, all of that time; with a producer, part of its transaction."""
+    producer_id, producer_epoch = producer or _NOBODY
     parts = [bytes(HEADER_SIZE)]
     for number, (key, value) in enumerate(records):
         if value is None:
@@ -85,12 +95,12 @@ def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int) -> bytearr
         NO_LEADER_EPOCH,
         MAGIC_V2,
         0,
-        0,
+        0 if producer is None else TRANSACTIONAL_BIT,
         count - 1,
         timestamp_ms,
         timestamp_ms,
-        NO_PRODUCER_ID,
-        NO_PRODUCER_EPOCH,
+        producer_id,
+        producer_epoch,
         NO_SEQUENCE,
         count,
     )

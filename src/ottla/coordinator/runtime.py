@@ -24,7 +24,7 @@ from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue as KeyValue
-from ottla.coordinator.key_values import encode_key_values, iter_key_values
+from ottla.coordinator.key_values import Producer, encode_key_values, iter_key_values
 from ottla.coordinator.seams import CoordinatorLog, Timer, Timers
 
 _logger = logging.getLogger(__name__)
@@ -44,6 +44,8 @@ class Outcome(Generic[R]):
     records: Sequence[KeyValue] = ()
     on_appended: Callable[[], None] | None = None
     """Called once the records are appended and replayed, before the response: for soft state that goes with them."""
+    producer: Producer | None = None
+    """Whose transaction the records are part of."""
 
 
 class Shard(Protocol):
@@ -173,7 +175,7 @@ class CoordinatorRuntime(Generic[S]):
         index, loaded = self._active(key)
         outcome = operation(loaded.shard)
         if outcome.records:
-            self._append(index, loaded, outcome.records)
+            self._append(index, loaded, outcome.records, outcome.producer)
         if outcome.on_appended is not None:
             outcome.on_appended()
         response = outcome.response
@@ -210,15 +212,16 @@ class CoordinatorRuntime(Generic[S]):
                 answers.append(await self._respond(index, loaded, operation(loaded.shard)))
         return answers
 
-    def _append(self, index: int, loaded: _Loaded[S], records: Sequence[KeyValue]) -> None:
+    def _append(self, index: int, loaded: _Loaded[S], records: Sequence[KeyValue], producer: Producer | None) -> None:
         now_ms = self._clock.now_ms()
-        end = self._log.append(index, encode_key_values(records, now_ms))
+        end = self._log.append(index, encode_key_values(records, now_ms, producer))
         loaded.written_offset = end
         offset = end - len(records)
         replay = loaded.shard.replay
+        producer_id = -1 if producer is None else producer.producer_id
         try:
             for key, value in records:
-                replay(key, value, offset, -1, now_ms)
+                replay(key, value, offset, producer_id, now_ms)
                 offset += 1
         except Exception as error:
             # What is in the log counts. Whoever is loaded from it has all of the change, or is seen to be broken.
@@ -249,7 +252,7 @@ class CoordinatorRuntime(Generic[S]):
         try:
             outcome = operation()
             if outcome.records:
-                self._append(index, loaded, outcome.records)
+                self._append(index, loaded, outcome.records, outcome.producer)
             if outcome.on_appended is not None:
                 outcome.on_appended()
         except CoordinatorError as error:
@@ -302,6 +305,13 @@ class CoordinatorRuntime(Generic[S]):
                 shard.replay_end_of_transaction(found.producer_id, committed=found.committed)
             offset = header.next_offset
         return offset
+
+    def end_transaction(self, index: int, marker_end: int, producer_id: int, *, committed: bool) -> None:
+        """A marker was appended to the partition, and ends at that offset."""
+        loaded = self._shards.get(index)
+        if loaded is not None and loaded.state is _State.ACTIVE:
+            loaded.written_offset = marker_end
+            loaded.shard.replay_end_of_transaction(producer_id, committed=committed)
 
     def unload(self, index: int) -> None:
         """The partition is led elsewhere, or gone."""

@@ -1,4 +1,5 @@
-"""The offsets that groups commit: committing, deleting, expiring, and those of transactions that are not over.
+"""The offsets that groups have committed: kept, deleted, expired; and those of transactions that are not over. How they
+are committed and fetched is in `offset_commit` and `offset_fetch`.
 
 Values are kept as the bytes they have in the log, and read when somebody asks: a million of them load in seconds.
 
@@ -15,16 +16,9 @@ from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups import offset_records
 from ottla.coordinator.groups.group import Group
-from ottla.coordinator.groups.offset_records import NO_EXPIRY, CommittedOffset, decode_value, encode_value, head_of
+from ottla.coordinator.groups.offset_records import NO_EXPIRY, CommittedOffset, decode_value, head_of
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.coordinator.runtime import KeyValue, Outcome
-from ottla.wire.messages.offset_commit import (
-    OffsetCommitPartitionResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitTopic,
-    OffsetCommitTopicResponse,
-)
 from ottla.wire.messages.offset_delete import (
     OffsetDeletePartitionResponse,
     OffsetDeleteRequest,
@@ -32,10 +26,6 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteTopicResponse,
 )
 
-_TOPIC_IDS_SINCE: Final = 10
-_NO_GROUP_SINCE: Final = 9
-_NO_TIME: Final = -1
-_DEFAULT_RETENTION: Final = -1
 _EXPIRY_TIMER: Final = "expiry of offsets"
 _EXPIRY_GOES_ON: Final = "expiry of offsets goes on"
 _LOOKED_AT_AT_A_TIME: Final = 20_000
@@ -106,72 +96,6 @@ class OffsetStore:
 
     def has_transactions(self, group_id: str) -> bool:
         return group_id in self._transactions
-
-    # --- committing -------------------------------------------------------------------------------------------------
-
-    def commit(self, request: OffsetCommitRequest, version: int) -> Outcome[OffsetCommitResponse]:
-        topics = self._shard.topics
-        group: Group | None = None
-        is_checked = False
-        now_ms = self._shard.context.clock.now_ms()
-        retention_ms = request.retention_time_ms
-        expires_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else now_ms + retention_ms
-        metadata_max = self._shard.settings.offset_metadata_max_bytes
-        records: list[KeyValue] = []
-        answers = []
-        for topic in request.topics:
-            name, unknown = self._name_of(topic, version)
-            count = topics.partition_count(name) or 0
-            head = b""
-            partitions = []
-            for partition in topic.partitions:
-                index = partition.partition_index
-                metadata = partition.committed_metadata or ""
-                if not 0 <= index < count:
-                    error = unknown
-                elif len(metadata) > metadata_max:
-                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    error = ErrorCode.NONE
-                    head = head or head_of(request.group_id, name)
-                    committed_ms = partition.commit_timestamp
-                    value = encode_value(
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        metadata,
-                        now_ms if committed_ms == _NO_TIME else committed_ms,
-                        expires_ms,
-                    )
-                    records.append(KeyValue(offset_records.key_of(head, index), value))
-                if error is not unknown and not is_checked:
-                    group = self._check_commit(request, version)
-                    is_checked = True
-                partitions.append(OffsetCommitPartitionResponse(partition_index=index, error_code=error))
-            answers.append(OffsetCommitTopicResponse(name=name, topic_id=topic.topic_id, partitions=partitions))
-        if group is not None:
-            group.note_commit(request.member_id)
-        return Outcome(OffsetCommitResponse(topics=answers), records)
-
-    def _name_of(self, topic: OffsetCommitTopic, version: int) -> tuple[str, ErrorCode]:
-        """The topic's name, and what to say if it is not known."""
-        if version < _TOPIC_IDS_SINCE:
-            return topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        name = self._shard.topics.topic_name(topic.topic_id)
-        return (name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if name is not None else ("", ErrorCode.UNKNOWN_TOPIC_ID)
-
-    def _check_commit(self, request: OffsetCommitRequest, version: int) -> Group | None:
-        """The group if there is one. Who claims no generation may commit for a group that is not there yet."""
-        group = self._shard.groups.get(request.group_id)
-        generation = request.generation_id_or_member_epoch
-        if group is not None:
-            group.check_commit(
-                request.member_id, request.group_instance_id, generation, in_transaction=False, version=version
-            )
-        elif generation >= 0:
-            # In the older versions every client takes this for a reason to join again.
-            known = version >= _NO_GROUP_SINCE
-            raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
-        return group
 
     # --- deleting ---------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from ottla.coordinator.groups import offset_fetch
 from ottla.coordinator.groups.classic import ClassicProtocol
 from ottla.coordinator.groups.classic_apis import ClassicApis
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
+from ottla.coordinator.groups.offset_commit import commit_offsets
 from ottla.coordinator.groups.offsets import OffsetStore
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
@@ -84,7 +85,7 @@ class GroupCoordinator:
     ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
         version = caller.version
         try:
-            answer = self.runtime.write_now(request.group_id, lambda shard: shard.offsets.commit(request, version))
+            answer = self.runtime.write_now(request.group_id, lambda shard: commit_offsets(shard, request, version))
         except CoordinatorError as error:
             return _refused_commit(request, error.code)
         if not isinstance(answer, Coroutine):

@@ -1,0 +1,142 @@
+"""OffsetCommit and TxnOffsetCommit: whether a group may commit, and the records that its offsets become.
+
+A commit changes nothing else: a group that is not there comes with the replay of its first offset.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.groups import offset_records
+from ottla.coordinator.groups.group import TopicImage
+from ottla.coordinator.groups.offset_records import NO_EXPIRY, encode_value, head_of
+from ottla.coordinator.groups.shard import GroupShard
+from ottla.coordinator.key_values import KeyValue, Producer
+from ottla.coordinator.runtime import Outcome
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitPartitionResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+    OffsetCommitTopicResponse,
+)
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitPartitionResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitTopicResponse,
+)
+
+_NONE: Final = ErrorCode.NONE
+_TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
+_UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_TOPIC_IDS_SINCE: Final = 10
+_NO_GROUP_SINCE: Final = 9
+_NO_TIME: Final = -1
+_DEFAULT_RETENTION: Final = -1
+
+
+def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int) -> Outcome[OffsetCommitResponse]:
+    topics = shard.topics
+    now_ms = shard.context.clock.now_ms()
+    retention_ms = request.retention_time_ms
+    expires_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else now_ms + retention_ms
+    metadata_max = shard.settings.offset_metadata_max_bytes
+    records: list[KeyValue] = []
+    is_any_known = False
+    answers = []
+    for topic in request.topics:
+        name, unknown = _name_of(topic, version, topics)
+        count = topics.partition_count(name) or 0
+        head = head_of(request.group_id, name)
+        partitions = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            metadata = partition.committed_metadata or ""
+            error = unknown
+            if 0 <= index < count:
+                is_any_known = True
+                error = _TOO_LARGE if len(metadata) > metadata_max else _NONE
+            if not error:
+                committed_ms = partition.commit_timestamp
+                value = encode_value(
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    metadata,
+                    now_ms if committed_ms == _NO_TIME else committed_ms,
+                    expires_ms,
+                )
+                records.append(KeyValue(offset_records.key_of(head, index), value))
+            partitions.append(OffsetCommitPartitionResponse(partition_index=index, error_code=error))
+        answers.append(OffsetCommitTopicResponse(name=name, topic_id=topic.topic_id, partitions=partitions))
+    if is_any_known:  # else it is not about the group
+        _check_commit(shard, request, version)
+    return Outcome(OffsetCommitResponse(topics=answers), records)
+
+
+def _name_of(topic: OffsetCommitTopic, version: int, topics: TopicImage) -> tuple[str, ErrorCode]:
+    """The topic's name, and what to say of a partition that is not known."""
+    if version < _TOPIC_IDS_SINCE:
+        return topic.name, _UNKNOWN
+    name = topics.topic_name(topic.topic_id)
+    return (name, _UNKNOWN) if name is not None else ("", ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+def _check_commit(shard: GroupShard, request: OffsetCommitRequest, version: int) -> None:
+    """Who claims no generation may commit for a group that is not there yet."""
+    group = shard.groups.get(request.group_id)
+    generation = request.generation_id_or_member_epoch
+    if group is not None:
+        group.check_commit(
+            request.member_id, request.group_instance_id, generation, in_transaction=False, version=version
+        )
+        group.note_commit(request.member_id)
+    elif generation >= 0:
+        # Clients of the older versions take this for a reason to join again; they do not know the other.
+        is_known = version >= _NO_GROUP_SINCE
+        raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION)
+
+
+def commit_in_transaction(
+    shard: GroupShard, request: TxnOffsetCommitRequest, version: int
+) -> Outcome[TxnOffsetCommitResponse]:
+    """The offsets are pending until the transaction ends."""
+    _check_transaction(shard, request, version)
+    now_ms = shard.context.clock.now_ms()
+    metadata_max = shard.settings.offset_metadata_max_bytes
+    records = []
+    answers = []
+    for topic in request.topics:
+        count = shard.topics.partition_count(topic.name) or 0
+        head = head_of(request.group_id, topic.name)
+        partitions = []
+        for partition in topic.partitions:
+            index, metadata = partition.partition_index, partition.committed_metadata or ""
+            error = _UNKNOWN
+            if 0 <= index < count:
+                error = _TOO_LARGE if len(metadata) > metadata_max else _NONE
+            if not error:
+                value = encode_value(partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms)
+                records.append(KeyValue(offset_records.key_of(head, index), value))
+            partitions.append(TxnOffsetCommitPartitionResponse(partition_index=index, error_code=error))
+        answers.append(TxnOffsetCommitTopicResponse(name=topic.name, partitions=partitions))
+    producer = Producer(request.producer_id, request.producer_epoch)
+    return Outcome(TxnOffsetCommitResponse(topics=answers), records, producer=producer)
+
+
+def _check_transaction(shard: GroupShard, request: TxnOffsetCommitRequest, version: int) -> None:
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.generation_id >= 0:
+            raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION)
+        return
+    try:
+        group.check_commit(
+            request.member_id, request.group_instance_id, request.generation_id, in_transaction=True, version=version
+        )
+    except CoordinatorError as error:
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # which producers do not know
+            raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION) from error
+        raise
