@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -157,10 +158,12 @@ def test_the_longest_topic_name_can_be_deleted(broker: Broker) -> None:
 def test_other_folders_are_left_alone(broker: Broker) -> None:
     for name in ("lost+found", "topic-0.0123456789abcdef0123456789abcdef-future", "no partition"):
         broker.disk.make_directory(broker.paths[0] / name)
+    broker.disk.write(broker.paths[0] / "file-0", b"no folder")
     directories = broker.start()
     assert list(directories.logs()) == []
+    assert all(directory.failure is None for directory in directories.directories)
     directories.close()
-    assert "lost+found" in broker.disk.list(broker.paths[0])
+    assert {"lost+found", "file-0"} < set(broker.disk.list(broker.paths[0]))
 
 
 # Stop and start
@@ -197,6 +200,49 @@ def test_a_clean_start_reads_little() -> None:
     broker.start()
     logs = {path.name for path in read if path.suffix == ".log"}
     assert len(logs) == 1, "only the end of the last segment is looked at"
+
+
+def test_a_partition_that_nobody_uses_costs_little() -> None:
+    """There may be ten thousand of them: one look into its folder and what stands in it, and nothing when it ends."""
+    disk = SimulatedDisk()
+    broker = Broker(disk, Path("/data"), 1)
+    directories = broker.start()
+    directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+    directories.close()
+    seen: list[tuple[Operation, str]] = []
+    folder = broker.paths[0] / "topic-0"
+
+    def note(operation: Operation, path: Path) -> None:
+        if folder in (path, path.parent):
+            seen.append((operation, path.name))
+
+    disk.before = note
+    directories = broker.start()
+    assert seen == [
+        (Operation.LIST, "topic-0"),
+        (Operation.READ, names.PARTITION_METADATA),
+        (Operation.STAT, names.segment_name(0, names.LOG)),
+    ]
+    directories.flush_due()
+    directories.apply_retention()
+    directories.close()
+    assert len(seen) == 3
+
+
+def test_files_are_not_open_before_they_are_used(tmp_path: Path) -> None:
+    """A process may have few descriptors: what nobody uses needs none."""
+    broker = Broker(LocalDisk(), tmp_path, 1)
+    directories = broker.start()
+    for number in range(3):
+        fill(directories.create(partition(number), CONFIG), 40)
+    directories.close()
+    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    directories = broker.start()
+    directories.create(partition(3), CONFIG)
+    assert len(os.listdir("/dev/fd")) == before + 1, "the lock"  # noqa: PTH208
+    assert values_of(records_in(next(iter(directories.logs())))) == [b"%d" % number for number in range(40)]
+    directories.close()
+    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
 
 
 def test_after_a_kill_all_that_was_written_is_there(broker: Broker) -> None:

@@ -208,11 +208,29 @@ def test_nothing_stays_open(disk: LocalDisk, folder: Path) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="mmap keeps a copy of the descriptor before Python 3.13")
 def test_a_map_needs_no_descriptor(disk: LocalDisk, folder: Path) -> None:
+    content = bytes(range(250)) * 100
+    disk.write(folder / "file", content)
+    before = open_descriptors()
+    view = disk.map(folder / "file")
+    assert open_descriptors() == before
+    assert bytes(view) == content
+
+
+def test_the_view_of_a_small_file_needs_no_descriptor(disk: LocalDisk, folder: Path) -> None:
+    """Thousands of indexes are looked at, and nearly all have a few entries."""
     disk.write(folder / "file", b"abc")
     before = open_descriptors()
     view = disk.map(folder / "file")
     assert open_descriptors() == before
     assert bytes(view) == b"abc"
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 2**20 + 4096, 3 * 2**20])
+def test_files_of_any_size_are_read_and_mapped_whole(disk: LocalDisk, folder: Path, size: int) -> None:
+    content = (b"0123456789a" * (size // 11 + 1))[:size]
+    disk.write(folder / "file", content)
+    assert disk.read(folder / "file") == content
+    assert disk.map(folder / "file") == content
 
 
 def test_descriptors_are_not_inherited(disk: LocalDisk, folder: Path) -> None:

@@ -20,7 +20,7 @@ from ottla.records.layout import Compression, TimestampType
 from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
 from ottla.testing.manual_clock import ManualClock
-from ottla.testing.simulated_disk import Operation, SimulatedDisk, Survival
+from ottla.testing.simulated_disk import CrashedError, Operation, SimulatedDisk, Survival
 
 BASE = 1000
 INTERVAL = 200
@@ -150,6 +150,30 @@ def test_opening_what_exists_asks_only_for_its_size() -> None:
     assert seen[1:] == [(Operation.MAP, ".index"), (Operation.OPEN, ".log"), (Operation.READ, ".log")]
     segment.close()
     assert len(seen) == 4
+
+
+def test_a_new_segment_does_not_take_over_the_index_of_a_lost_one(tmp_path: Path) -> None:
+    for suffix in ("index", "timeindex"):
+        (tmp_path / f"{BASE:020d}.{suffix}").write_bytes(bytes(range(24)))
+    segment = filled(tmp_path, batches(1))
+    assert segment.time_index.entry_count == 0
+    segment.close()
+    assert (entries(tmp_path, "index"), entries(tmp_path, "timeindex")) == ([], [(100, 1)])
+    assert opened(tmp_path).read_next_offset() == BASE + 2
+
+
+def test_what_was_not_changed_is_not_synced() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(FOLDER)
+    segment = opened(FOLDER, disk)
+    append(segment, *batches(40))
+    segment.flush()
+    seen = []
+    disk.before = lambda operation, path: seen.append((operation, path.suffix))
+    segment = opened(FOLDER, disk)
+    segment.flush()
+    segment.close()
+    assert seen == [(Operation.STAT, ".log")]
 
 
 def test_a_log_too_large_for_positions() -> None:
@@ -825,6 +849,45 @@ def test_what_was_flushed_survives_a_power_cut() -> None:
         assert segment.transaction_index.entry_count == 1
         segment.check_indexes()
         segment.close()
+
+
+def test_a_flush_does_not_rely_on_one_that_is_still_under_way() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(FOLDER)
+    disk.sync_all()
+    segment = opened(FOLDER, disk)
+    append(segment, *batches(5))
+
+    def during_the_first(operation: Operation, path: Path) -> None:
+        if operation is Operation.SYNC and path.suffix == ".log":
+            disk.before = None
+            segment.flush()
+            disk.crash(Survival.NOTHING)
+
+    disk.before = during_the_first
+    with pytest.raises(CrashedError):
+        segment.flush()
+    disk.restart()
+    assert opened(FOLDER, disk).read_next_offset() == BASE + 10
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_a_flush_after_a_kill_makes_names_safe_that_were_not(count: int) -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(FOLDER)
+    disk.sync_all()
+    parts = batches(6)
+    killed = opened(FOLDER, disk)
+    for part in parts[:count]:
+        append(killed, part)
+    segment = opened(FOLDER, disk)
+    if count:
+        segment.recover()  # an empty one may be opened without, after a clean stop
+    append(segment, *parts[count:])
+    segment.flush()
+    disk.crash(Survival.NOTHING)
+    disk.restart()
+    assert opened(FOLDER, disk).read_next_offset() == BASE + 12
 
 
 def test_what_was_closed_survives_a_power_cut_as_it_was() -> None:
