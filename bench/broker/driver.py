@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 TIME_LIMIT_S: Final = 300
@@ -16,10 +16,12 @@ TIME_LIMIT_S: Final = 300
 class Load:
     """A driver that runs."""
 
+    module: ClassVar[str] = "bench.broker.driver"
+
     def __init__(self, name: str, **arguments: Any) -> None:
         self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.broker.driver", name, json.dumps(arguments)],
+            [sys.executable, "-m", self.module, name, json.dumps(arguments)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

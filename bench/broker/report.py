@@ -16,22 +16,20 @@ from rich.table import Table
 HEADINGS: Final = ["", "unit", "ottla", "beside it", "which is", "ratio", "target"]
 _RIGHT: Final = frozenset(("ottla", "beside it", "ratio"))
 _TICKS: Final = (0.5, 1, 2, 3, 5, 10, 20, 50)
-NOTES: Final = (
-    "Both brokers are up all the time and take turns; medians of the rounds, ratios of medians. Some of all work, and "
-    "a turn of each line, come first and do not count, so that Kafka's compiler has seen them. Kafka runs with its own "
-    "default config and the JVM options of its start script. CPU is that of the broker's process, user and system, "
-    "from /proc.",
-    "Raw: frames made beforehand, sent over blocking sockets by a process that looks into no answer; big batches are "
-    "of 256 KiB, one a request, five in flight on each of two connections. Catch-up fetches ask for a MiB, four in "
-    "flight on each of two connections, of what is in the page cache. Latency: one record a request, from before it is "
-    "sent to when a long-polling consumer has it.",
-    "Start: from the start of the process, in an empty directory (formatted, for Kafka), to a record acknowledged in a "
-    "topic that the request for its metadata made.",
-)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a bench is about: the name of its files, the title over them, and how the figures were taken."""
+
+    name: str
+    title: str
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    subject: Subject
     results: Sequence[Result]
     command: str
     date: str
@@ -40,7 +38,7 @@ class Report:
     versions: dict[str, str]
 
     def show(self, console: Console) -> None:
-        table = Table(title=f"A broker beside Apache Kafka {KAFKA_VERSION}", title_justify="left")
+        table = Table(title=self._title(), title_justify="left")
         for heading in HEADINGS:
             table.add_column(heading, justify="right" if heading in _RIGHT else "left")
         for result in self.results:
@@ -57,9 +55,13 @@ class Report:
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "broker.md").write_text(self._markdown(), encoding="utf-8")
-        (folder / "broker.json").write_text(self._json(), encoding="utf-8")
-        plot(rows_of(self.results), folder / "broker.png")
+        name = self.subject.name
+        (folder / f"{name}.md").write_text(self._markdown(), encoding="utf-8")
+        (folder / f"{name}.json").write_text(self._json(), encoding="utf-8")
+        plot(rows_of(self.results), self._title(), folder / f"{name}.png")
+
+    def _title(self) -> str:
+        return f"{self.subject.title} beside Apache Kafka {KAFKA_VERSION}"
 
     def _markdown(self) -> str:
         def line(cells: Sequence[str]) -> str:
@@ -74,9 +76,10 @@ class Report:
         )
         rule = ["---:" if heading in _RIGHT else "---" for heading in HEADINGS]
         table = [line(HEADINGS), line(rule), *(line(row.cells()) for row in rows_of(self.results))]
-        title = f"# A broker beside Apache Kafka {KAFKA_VERSION}"
-        picture = "![How many times better ours is, line by line, with the targets](broker.png)"
-        return "\n".join([title, "", f"    {self.command}", "", *table, "", picture, "", facts, *_apart(NOTES), ""])
+        title = f"# {self._title()}"
+        picture = f"![How many times better ours is, line by line, with the targets]({self.subject.name}.png)"
+        notes = _apart(self.subject.notes)
+        return "\n".join([title, "", f"    {self.command}", "", *table, "", picture, "", facts, *notes, ""])
 
     def _json(self) -> str:
         content = {
@@ -90,7 +93,7 @@ class Report:
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
-def plot(rows: Sequence[Row], file: Path) -> None:
+def plot(rows: Sequence[Row], title: str, file: Path) -> None:
     """How many times better ours is, for each line that has a target to compare with."""
     # Loaded only where something is drawn.
     import matplotlib
@@ -114,7 +117,7 @@ def plot(rows: Sequence[Row], file: Path) -> None:
     axes.minorticks_off()
     axes.axvline(1, color="grey", linewidth=0.8)
     axes.set_xlabel("times better than what is beside it (black: target, red: missed, grey: the client is the limit)")
-    axes.set_title(f"A broker of Ottla beside Apache Kafka {KAFKA_VERSION}", loc="left", fontsize=10)
+    axes.set_title(title, loc="left", fontsize=10)
     axes.margins(y=0.01)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -67,10 +68,12 @@ class Side(Protocol):
         """Again, where the place is that of one that was stopped."""
 
 
+@dataclass(frozen=True, slots=True)
 class Ottla:
-    """Ours, by the command that people start it with, with its own defaults."""
+    """Ours, by the command that people start it with, with its own defaults but for what is set."""
 
-    name = "ottla"
+    name: str = "ottla"
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self, place: Path) -> None:
         place.mkdir(parents=True)
@@ -79,14 +82,19 @@ class Ottla:
     def start(self, place: Path) -> Running:
         address, output = f"127.0.0.1:{(place / 'port').read_text()}", place / "output.log"
         command = [str(Path(sys.executable).with_name("ottla")), "start", "--data-dir", str(place / "data")]
-        process = start_process([*command, "--override", f"listeners=PLAINTEXT://{address}"], output)
+        for key, value in {"listeners": f"PLAINTEXT://{address}", **self.settings}.items():
+            command += ["--override", f"{key}={value}"]
+        process = start_process(command, output)
         return Running(self.name, address, process, output)
 
 
+@dataclass(frozen=True, slots=True)
 class Kafka:
-    """Apache Kafka that is its own controller. Nothing is set that it does not need to run alone on loopback."""
+    """Apache Kafka that is its own controller. Beside `settings`, nothing is set that it does not need to run alone on
+    loopback."""
 
-    name = f"Kafka {KAFKA_VERSION}"
+    name: str = f"Kafka {KAFKA_VERSION}"
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self, place: Path) -> None:
         place.mkdir(parents=True)
@@ -100,6 +108,7 @@ class Kafka:
             "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
             "log.dirs": str(place / "data"),
+            **self.settings,
         }
         config = place / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
