@@ -40,6 +40,15 @@ class Deferred:
             take(self._response)
 
 
+class EncodedResponse:
+    """A response that is bytes already, but for the frame's head: for answers that are all alike."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+
 @dataclass(frozen=True, slots=True)
 class RequestContext:
     """Whose request it is, and what it came in. The same object for all requests of a connection and version."""

@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, Deferred, HandlerEntry, RequestContext
+from ottla.broker.api import BrokerError, Deferred, EncodedResponse, HandlerEntry, RequestContext
 from ottla.broker.handlers import handlers
 from ottla.broker.request_stats import ApiStats, RequestStats
 from ottla.net.core import Chunk, Slot
@@ -106,7 +106,12 @@ class Dispatcher:
             result = route.handle(self._broker, request, context)
         except Exception as error:
             result = self._failure(route, request, error)
-        if isinstance(result, Response):
+        if type(result) is EncodedResponse:
+            head = route.answer_head
+            size = head.size + len(result.body)
+            route.stats.observe(len(frame), size, perf_counter() - started_s)
+            connection.answer([head.pack(size - SIZE_BYTES, correlation_id) + result.body])
+        elif isinstance(result, Response):
             try:
                 size, chunks = self._answer(route, correlation_id, result)
             except ProtocolError as error:

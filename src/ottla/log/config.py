@@ -7,7 +7,7 @@ A topic's own setting comes first, then the broker's setting of the same meaning
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.base.config import ConfigError
@@ -38,6 +38,8 @@ _LEVEL_KEYS: Final = {
 class LogConfig:
     """A topic's config, as its log reads it."""
 
+    takes_as_sent: bool = field(init=False, default=True)
+    """Whether a sound batch is kept as it came: nothing in it has to be looked at or changed but its header."""
     compacts: bool = False
     deletes: bool = True
     compression: Compression | None = None
@@ -64,6 +66,15 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = _WEEK_MS
     unclean_leader_election: bool = False
+
+    def __post_init__(self) -> None:
+        takes_as_sent = (
+            self.compression is None
+            and not self.compacts
+            and self.timestamp_type is TimestampType.CREATE_TIME
+            and self.timestamp_before_max_ms == _MAX_LONG
+        )
+        object.__setattr__(self, "takes_as_sent", takes_as_sent)
 
     @classmethod
     def from_properties(cls, topic: Mapping[str, str], broker: Mapping[str, str] | None = None) -> LogConfig:

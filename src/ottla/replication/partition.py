@@ -162,6 +162,11 @@ class Partition:
         """A minimum beyond the number of replicas counts as that number, as in Kafka."""
         return self.log is not None and len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas))
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether records count only when they are on disk."""
+        return self.log is not None and self.log.config.flush_messages == 1
+
     # --- records ----------------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer, *, all_replicas: bool, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:

@@ -35,14 +35,29 @@ def validate(
     leader_epoch: int = 7,
     origin: AppendOrigin = CLIENT,
 ) -> ValidatedBatches:
-    return validate_and_assign(
-        data,
-        next_offset=next_offset,
-        now_ms=now_ms,
-        config=config if config is not None else LogConfig(),
-        leader_epoch=leader_epoch,
-        origin=origin,
-    )
+    """Both ways: as a view of a frame, for which there is a short one, and as it is given. They must agree."""
+
+    def outcome(each: Buffer) -> ValidatedBatches | LogError:
+        try:
+            return validate_and_assign(
+                each,
+                next_offset=next_offset,
+                now_ms=now_ms,
+                config=config if config is not None else LogConfig(),
+                leader_epoch=leader_epoch,
+                origin=origin,
+            )
+        except LogError as error:
+            return error
+
+    of_view, given = outcome(memoryview(bytearray(data))), outcome(data)
+    if isinstance(given, LogError):
+        assert (type(of_view), str(of_view)) == (type(given), str(given))
+        raise given
+    assert not isinstance(of_view, LogError)
+    assert bytes(of_view.data) == bytes(given.data)
+    assert of_view.info == given.info
+    return given
 
 
 def resealed(data: bytearray, change: Callable[[bytearray], None]) -> bytearray:

@@ -5,19 +5,22 @@ Batches are views of the frame they came in: validated and patched there, writte
 
 from __future__ import annotations
 
-import logging
+import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import Deferred, RequestContext
+from ottla.base.ids import Uuid
+from ottla.broker.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
 from ottla.log.errors import InvalidRecordsError, LogError
+from ottla.log.validation import AppendInfo
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
+from ottla.wire.codec import encode
 from ottla.wire.messages.produce import (
     ProduceLeaderIdAndEpoch,
-    ProducePartition,
     ProducePartitionResponse,
     ProduceRecordError,
     ProduceRequest,
@@ -29,70 +32,67 @@ from ottla.wire.schema import Bytes
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-_logger = logging.getLogger(__name__)
-
 _NONE: Final = ErrorCode.NONE
 _ALL: Final = -1
 _TOPIC_IDS_SINCE: Final = 13
 _NEW_LEADER_SINCE: Final = 10
 _HIDDEN: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
 
+Waiting = dict[Partition, tuple[int, ProducePartitionResponse]]
+"""Where the high watermark must be for a partition's answer."""
+Answer = ProduceResponse | EncodedResponse | Deferred | ConnectionAbortedError | None
+
 
 @handles(ProduceRequest, versions="3-13", advertised="0-13")
-def produce(
-    broker: Broker, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Deferred | ConnectionAbortedError | None:
+def produce(broker: Broker, request: ProduceRequest, context: RequestContext) -> Answer:
     """Older message sets than v3's are not served, but told: librdkafka takes the lowest version for a sign of what
     codecs there are."""
     acks = request.acks
     by_id = context.version >= _TOPIC_IDS_SINCE
-    waiting: dict[Partition, tuple[int, ProducePartitionResponse]] = {}
-    responses = []
-    has_failed = False
     is_allowed = -1 <= acks <= 1 and request.transactional_id is None
     partitions = broker.replicas.partitions
+    waiting: Waiting = {}
+    responses = []
+    has_failed = False
     for topic in request.topic_data:
         name = topic.name if not by_id else broker.metadata.name_of(topic.topic_id) or ""
         answers = []
         for asked in topic.partition_data:
-            answer = ProducePartitionResponse(index=asked.index, base_offset=-1)
-            answers.append(answer)
             partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
             error = _refusal(partition, asked.records, by_id=by_id, known=bool(name))
             if not is_allowed:
                 error = ErrorCode.INVALID_REQUIRED_ACKS if acks not in (-1, 0, 1) else ErrorCode.INVALID_TXN_STATE
             if error or partition is None:
-                answer.error_code = error
-                broker.request_stats.api(ProduceRequest.api_key).count_error(error)
-                if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition and context.version >= _NEW_LEADER_SINCE:
-                    leader = ProduceLeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
-                    answer.current_leader = leader
+                answer = _refused(partition, asked.index, error, context.version)
+            else:
+                try:
+                    info = partition.append(asked.records, all_replicas=acks == _ALL)
+                except (LogError, ReplicationError) as failure:
+                    answer = _failed(asked.index, failure)
+                else:
+                    end = info.last_offset + 1
+                    is_done = partition.high_watermark >= end or not (acks == _ALL or partition.waits_for_disk)
+                    if is_done and acks and len(request.topic_data) == 1 and len(topic.partition_data) == 1:
+                        template = _template(context.version, topic.name, topic.topic_id, asked.index)
+                        if template is not None:
+                            return template.fill(info)
+                    answer = _appended(asked.index, info)
+                    if not is_done:
+                        waiting[partition] = (end, answer)
+            if answer.error_code:
                 has_failed = True
-                continue
-            end = _append(partition, asked, answer, all_replicas=acks == _ALL)
-            if end < 0:
                 broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
-                has_failed = True
-            elif partition.high_watermark < end:
-                waiting[partition] = (end, answer)
-        topic_answer = ProduceTopicResponse(name=name, topic_id=topic.topic_id, partition_responses=answers)
-        responses.append(topic_answer)
+            answers.append(answer)
+        responses.append(ProduceTopicResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
     if not acks:
         # Nobody waits for an answer; a client that lost records can be told only by hanging up.
         return ConnectionAbortedError("a produce request without acknowledgement failed") if has_failed else None
     response = ProduceResponse(responses=responses)
-    if not waiting or not _must_wait(acks, waiting):
+    if not waiting:
         return response
     delayed = DelayedProduce(response, waiting)
     broker.replicas.produces.wait(delayed, waiting, max(request.timeout_ms, 0) / 1000)
     return delayed.deferred
-
-
-def _must_wait(acks: int, waiting: dict[Partition, tuple[int, ProducePartitionResponse]]) -> bool:
-    """For all replicas; or for the disk, where the topic wants every record there before anyone is told."""
-    return acks == _ALL or any(
-        partition.log is not None and partition.log.config.flush_messages == 1 for partition in waiting
-    )
 
 
 def _refusal(partition: Partition | None, records: Bytes | None, *, by_id: bool, known: bool) -> ErrorCode:
@@ -103,25 +103,63 @@ def _refusal(partition: Partition | None, records: Bytes | None, *, by_id: bool,
     return partition.check_leader()
 
 
-def _append(
-    partition: Partition, asked: ProducePartition, answer: ProducePartitionResponse, *, all_replicas: bool
-) -> int:
-    """Fills the answer; where the appended records end, or -1 if they were refused."""
-    try:
-        info = partition.append(asked.records, all_replicas=all_replicas)  # type: ignore[arg-type]  # seen not to be None
-    except (LogError, ReplicationError) as error:
-        answer.error_code = error.code
-        if error.code not in _HIDDEN:
-            answer.error_message = str(error)
-        if isinstance(error, InvalidRecordsError) and error.record_index is not None:
-            answer.record_errors = [
-                ProduceRecordError(batch_index=error.record_index, batch_index_error_message=str(error))
-            ]
-        return -1
-    answer.base_offset = info.first_offset
-    answer.log_append_time_ms = info.log_append_time_ms
-    answer.log_start_offset = info.log_start_offset
-    return info.last_offset + 1
+def _refused(partition: Partition | None, index: int, error: ErrorCode, version: int) -> ProducePartitionResponse:
+    answer = ProducePartitionResponse(index=index, error_code=error, base_offset=-1)
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None and version >= _NEW_LEADER_SINCE:
+        answer.current_leader = ProduceLeaderIdAndEpoch(
+            leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+        )
+    return answer
+
+
+def _failed(index: int, failure: LogError | ReplicationError) -> ProducePartitionResponse:
+    answer = ProducePartitionResponse(index=index, error_code=failure.code, base_offset=-1)
+    if failure.code not in _HIDDEN:
+        answer.error_message = str(failure)
+    if isinstance(failure, InvalidRecordsError) and failure.record_index is not None:
+        answer.record_errors = [
+            ProduceRecordError(batch_index=failure.record_index, batch_index_error_message=str(failure))
+        ]
+    return answer
+
+
+def _appended(index: int, info: AppendInfo) -> ProducePartitionResponse:
+    return ProducePartitionResponse(
+        index=index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+
+
+class AnswerTemplate:
+    """What a producer of one partition is told over and over, with room for three numbers. Cut out of what the codec
+    writes, so it is the codec that knows the version."""
+
+    __slots__ = ("_body", "_head", "_tail")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self._head = head
+        self._tail = tail
+        self._body = struct.Struct(f">{len(head)}sqqq{len(tail)}s")
+
+    def fill(self, info: AppendInfo) -> EncodedResponse:
+        body = self._body.pack(
+            self._head, info.first_offset, info.log_append_time_ms, info.log_start_offset, self._tail
+        )
+        return EncodedResponse(body)
+
+
+@lru_cache(maxsize=20_000)
+def _template(version: int, name: str, topic_id: Uuid, index: int) -> AnswerTemplate | None:
+    """None for versions that lack one of the numbers."""
+    numbers = (0x5A00_0000_0000_0001, 0x5A00_0000_0000_0002, 0x5A00_0000_0000_0003)
+    answer = ProducePartitionResponse(
+        index=index, base_offset=numbers[0], log_append_time_ms=numbers[1], log_start_offset=numbers[2]
+    )
+    topic = ProduceTopicResponse(name=name, topic_id=topic_id, partition_responses=[answer])
+    head, found, tail = encode(ProduceResponse(responses=[topic]), version).rpartition(struct.pack(">qqq", *numbers))
+    return AnswerTemplate(head, tail) if found else None
 
 
 class DelayedProduce(DelayedOperation[Partition]):
@@ -129,9 +167,7 @@ class DelayedProduce(DelayedOperation[Partition]):
 
     __slots__ = ("_response", "_waiting", "deferred")
 
-    def __init__(
-        self, response: ProduceResponse, waiting: dict[Partition, tuple[int, ProducePartitionResponse]]
-    ) -> None:
+    def __init__(self, response: ProduceResponse, waiting: Waiting) -> None:
         super().__init__()
         self.deferred = Deferred()
         self._response = response
