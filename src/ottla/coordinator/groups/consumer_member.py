@@ -28,10 +28,6 @@ class MemberState(IntEnum):
     UNKNOWN = 127
     """Written by a newer coordinator."""
 
-    @classmethod
-    def _missing_(cls, value: object) -> MemberState:
-        return cls.UNKNOWN
-
 
 @dataclass(frozen=True, slots=True)
 class ClassicFace:

@@ -1,13 +1,13 @@
 """A consumer group's records: its values to records of the log, and back.
 
-Like Kafka 3.9 a group writes down what its topics look like (kind 4), which every later version reads; the hash that 4.1
-and later keep instead is passed over, so a group of theirs looks at its topics anew with its first heartbeat.
+Like Kafka 3.9 a group writes down what its topics look like (kind 4), which every later version reads; the hash that
+4.1 and later keep instead is passed over, so a group of theirs looks at its topics anew with its first heartbeat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups.assignors.members import Partitions
@@ -35,6 +35,8 @@ from ottla.wire.messages.group_records import (
     CurrentTopicPartitions,
     TargetTopicPartitions,
 )
+
+_STATES: Final = {state.value: state for state in MemberState}
 
 
 class TopicShape(NamedTuple):
@@ -180,7 +182,7 @@ def standing_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> Standing:
     return Standing(
         value.member_epoch,
         value.previous_member_epoch,
-        MemberState(value.state),
+        _STATES.get(value.state, MemberState.UNKNOWN),
         partitions_in(value.assigned_partitions),
         partitions_in(value.partitions_pending_revocation),
     )

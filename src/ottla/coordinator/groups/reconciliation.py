@@ -5,13 +5,13 @@
        │                              ▼
        └──all free, and given── something owned by others? ──yes──▶ UNRELEASED_PARTITIONS (what is free is given)
 
-A member gives up before it gets, and gets only what no other owns, so a partition never has two owners; and what it keeps
-is never taken from it in between. While it gives up, it stays in its epoch; after that it has the target's.
+A member gives up before it gets, and gets only what no other owns, so a partition never has two owners; and what it
+keeps is never taken from it in between. While it gives up, it stays in its epoch; after that it has the target's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
@@ -20,15 +20,14 @@ from ottla.coordinator.groups.consumer_member import MemberState, Standing
 
 
 def reconcile(
-    member_id: str,
     now: Standing,
     target_epoch: int,
     target: Partitions,
     owned: Partitions | None,
-    owners: Mapping[Partition, str],
+    is_free: Callable[[Partition], bool],
 ) -> Standing:
-    """The next step; the same object if there is none. `owned` is what the member says it owns, None if it says nothing;
-    `owners` whose a partition is."""
+    """The next step; the same object if there is none. `owned` is what the member says it owns, None if it says
+    nothing; `is_free` whether no other owns a partition."""
     if now.state is MemberState.STABLE and now.epoch == target_epoch:
         return now
     if now.state is MemberState.UNREVOKED_PARTITIONS and _still_has(owned, now.revoking):
@@ -43,8 +42,7 @@ def reconcile(
     if revoking and _still_has(owned, revoking):
         return Standing(now.epoch, now.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     wanted = target - kept
-    # What it has just given up is its own by the book, and can be its own again.
-    free = frozenset(each for each in wanted if owners.get(each, member_id) == member_id)
+    free = frozenset(filter(is_free, wanted))
     state = MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED_PARTITIONS
     previous_epoch = now.previous_epoch if now.epoch == target_epoch else now.epoch
     after = Standing(target_epoch, previous_epoch, state, kept | free if free else kept)

@@ -15,6 +15,9 @@ from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups import offset_fetch
 from ottla.coordinator.groups.classic import ClassicProtocol
 from ottla.coordinator.groups.classic_apis import ClassicApis
+from ottla.coordinator.groups.consumer import ConsumerProtocol
+from ottla.coordinator.groups.consumer_apis import ConsumerApis
+from ottla.coordinator.groups.consumer_classic import ClassicInConsumerGroups
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
 from ottla.coordinator.groups.offset_commit import commit_offsets
 from ottla.coordinator.groups.offsets import OffsetStore
@@ -45,6 +48,8 @@ class ServedShard(GroupShard):
         super().__init__(context, settings, topics)
         self.offsets = OffsetStore(self)
         self.classic = ClassicProtocol(self, self.offsets)
+        self.consumer = ConsumerProtocol(self)
+        self.classic.in_consumer_groups = ClassicInConsumerGroups(self, self.consumer)
 
 
 class GroupCoordinator:
@@ -59,6 +64,7 @@ class GroupCoordinator:
         self.settings = settings
         self.runtime = CoordinatorRuntime("group coordinator", log, clock, timers, make_shard)
         self.classic = ClassicApis(self.runtime)
+        self.consumer = ConsumerApis(self.runtime)
 
     # --- partitions and topics --------------------------------------------------------------------------------------
 
