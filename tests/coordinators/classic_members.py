@@ -140,7 +140,8 @@ class ClassicMembers:
     async def leave(self, *members: Member) -> LeaveGroupResponse:
         leaving = [LeaveGroupMember(member_id=each.member_id, group_instance_id=each.instance_id) for each in members]
         request = LeaveGroupRequest(group_id="g", members=leaving)
-        return await self.coordinator.classic.leave_group(request, FakeCaller(5))
+        left = await self.start(self.coordinator.classic.leave_group(request, FakeCaller(5)))
+        return left.result()
 
     # --- whole walks ------------------------------------------------------------------------------------------------
 
