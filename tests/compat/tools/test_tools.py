@@ -33,7 +33,7 @@ IN_PARTS = {
     "versions of all APIs",
     "client: resources with configs",
 }
-# Two that this broker has other values of: it is told nothing else than where it listens, and is its own ZooKeeper.
+# Ours is told only where it listens, has its own place for logs by default, and is its own ZooKeeper.
 OTHER_CONFIGS = {"advertised.listeners", "log.dir", "zookeeper.connect"}
 
 pytestmark = pytest.mark.compat

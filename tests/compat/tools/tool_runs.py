@@ -15,7 +15,7 @@ from golden.kafka_process import java_command
 
 RUNNER = Path(__file__).parents[1] / "java" / "RunTools.java"
 STEP_TIMEOUT_S = 30
-RUN_TIMEOUT_S = 400
+RUN_TIMEOUT_S = 240
 
 _TOOLS = "org.apache.kafka.tools"
 _MAINS = {
@@ -91,17 +91,21 @@ def run_java(version: str, arguments: Sequence[str], given: str, place: Path) ->
     """Runs a class, or a program of a single file, with Kafka's jars; text in, text out."""
     silence = place / "log4j.properties"
     silence.write_text("log4j.rootLogger=OFF\n", encoding="utf-8")
-    result = subprocess.run(
-        java_command(version, *arguments, logging=silence),
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=RUN_TIMEOUT_S,
-    )
-    if result.returncode != 0:
-        raise RuntimeError(f"{arguments[0]} with Kafka {version} failed:\n{result.stdout}\n{result.stderr}")
-    return result.stdout
+    command = java_command(version, *arguments, logging=silence)
+    with (place / "java.out").open("w+") as out, (place / "java.err").open("w+") as err:
+        try:
+            code = subprocess.run(
+                command, input=given, stdout=out, stderr=err, text=True, check=False, timeout=RUN_TIMEOUT_S
+            ).returncode
+        except subprocess.TimeoutExpired:
+            code = None
+        out.seek(0)
+        err.seek(0)
+        text = out.read()
+        if code != 0:
+            failure = f"did not end in {RUN_TIMEOUT_S} s" if code is None else f"failed with code {code}"
+            raise RuntimeError(f"{arguments[0]} with Kafka {version} {failure}:\n{text}\n{err.read()}")
+    return text
 
 
 def _with_broker(tool: str, arguments: list[str], bootstrap: str) -> list[str]:
