@@ -1,0 +1,80 @@
+"""Groups that grow, lose members, get them back and shrink while producing goes on: nothing lost or out of order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from clients.dialect import wait_until
+from clients.groups.consumers import Membership, Partition
+from clients.groups.flavours import CONFLUENT, OTHERS, Flavour
+from clients.groups.processes import GroupOfProcesses, group_of_processes
+from clients.groups.traffic import traffic
+
+PARTITIONS = 4
+MakeTopic = Callable[[str, int], list[Partition]]
+
+
+def test_a_group_grows_crashes_and_shrinks_while_records_come(
+    membership: Membership, topic: str, make_topic: MakeTopic
+) -> None:
+    partitions = make_topic(topic, PARTITIONS)
+    with group_of_processes(membership) as group, traffic(membership.bootstrap, topic, PARTITIONS) as records:
+        first = group.start()
+        group.wait_until_stable(partitions)
+        second, _ = group.start(), group.start()
+        group.wait_until_stable(partitions)
+        wait_until(lambda: all(member.values for member in group.members), "not every member has consumed")
+        group.kill(second)
+        group.wait_until_stable(partitions)
+        group.start()
+        group.wait_until_stable(partitions)
+        group.leave(first)
+        group.wait_until_stable(partitions)
+        sent = records.stop()
+        group.wait_for(sent)
+    group.check(sent)
+
+
+@pytest.mark.parametrize("flavour", [OTHERS[0]], ids=str)
+def test_clients_of_all_libraries_share_a_group(membership: Membership, topic: str, make_topic: MakeTopic) -> None:
+    """They agree on an assignor by name, and read each other's subscriptions and assignments."""
+    partitions = make_topic(topic, PARTITIONS)
+    with group_of_processes(membership) as group, traffic(membership.bootstrap, topic, PARTITIONS) as records:
+        for library in ("confluent", "kafka_python", "aiokafka"):
+            flavour = Flavour(library, "classic", "range")
+            group.start(replace(membership, flavour=flavour))
+            group.wait_until_stable(partitions)
+        # The leader goes: one of another library assigns now.
+        group.kill(group.members[0])
+        group.wait_until_stable(partitions)
+        sent = records.stop()
+        group.wait_for(sent)
+    group.check(sent)
+
+
+@pytest.mark.parametrize("flavour", [CONFLUENT[3]], ids=str)
+@pytest.mark.parametrize("before", [CONFLUENT[0], CONFLUENT[2]], ids=str)
+def test_a_group_changes_its_protocol_member_by_member_and_back(
+    membership: Membership, before: Flavour, topic: str, make_topic: MakeTopic
+) -> None:
+    partitions = make_topic(topic, PARTITIONS)
+    classic = replace(membership, flavour=before)
+
+    def replace_all(group: GroupOfProcesses, by: Membership) -> None:
+        for member in list(group.members):
+            group.leave(member)
+            group.start(by)
+            group.wait_until_stable(partitions)
+
+    with group_of_processes(membership) as group, traffic(membership.bootstrap, topic, PARTITIONS) as records:
+        group.start(classic)
+        group.start(classic)
+        group.wait_until_stable(partitions)
+        replace_all(group, membership)
+        replace_all(group, classic)
+        sent = records.stop()
+        group.wait_for(sent)
+    group.check(sent)
