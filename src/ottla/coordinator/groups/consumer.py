@@ -28,6 +28,7 @@ from ottla.coordinator.groups.consumer_member import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
+    MemberState,
     Standing,
     Subscription,
 )
@@ -51,6 +52,7 @@ _logger = logging.getLogger(__name__)
 
 _MEMBER_ID_BY_CLIENT: Final = 1
 """From this version on members bring their own ids (KIP-1082)."""
+_INTERVAL_OF_WAITING_MS: Final = 500
 _KAFKA_ASSIGNORS: Final = "org.apache.kafka.coordinator.group.assignor."
 
 
@@ -216,9 +218,15 @@ class ConsumerProtocol:
         return ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=now.epoch,
-            heartbeat_interval_ms=self._settings.consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._interval_ms(now),
             assignment=assignment,
         )
+
+    def _interval_ms(self, standing: Standing) -> int:
+        """One that waits for what others give up asks again soon: nothing else tells it that they did."""
+        interval_ms = self._settings.consumer_heartbeat_interval_ms
+        waits = standing.state is MemberState.UNRELEASED_PARTITIONS
+        return min(interval_ms, _INTERVAL_OF_WAITING_MS) if waits else interval_ms
 
     # --- leaving ----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups import consumer_records as records_of
 from ottla.coordinator.groups.assignors import ASSIGNORS
-from ottla.coordinator.groups.assignors.members import MemberSpec, Partition, Partitions
+from ottla.coordinator.groups.assignors.members import NO_PARTITIONS, MemberSpec, Partition, Partitions
 from ottla.coordinator.groups.consumer_group import ConsumerGroup, SubscriptionKind
 from ottla.coordinator.groups.consumer_member import JOIN_EPOCH, ConsumerMember, Standing, Subscription
 from ottla.coordinator.groups.consumer_pattern import PatternError, topic_matcher
@@ -150,27 +150,22 @@ class GroupChange:
         return assigned[member_id]
 
     def _specs(self, carried: Partitions) -> dict[str, MemberSpec]:
-        group = self._group
-        topic_ids: dict[SubscriptionKind, frozenset[Uuid]] = {}
-
-        def topics_of(subscription: Subscription) -> frozenset[Uuid]:
-            kind = subscription.topics, subscription.pattern
-            ids = topic_ids.get(kind)
-            if ids is None:
-                found = (self._shapes.get(name) for name in self._names(kind))
-                ids = topic_ids[kind] = frozenset(shape.topic_id for shape in found if shape is not None)
-            return ids
-
-        specs = {
-            member_id: MemberSpec(
-                topics_of(member.subscription), group.target_of(member_id), member.subscription.instance_id
-            )
-            for member_id, member in group.members.items()
-            if member_id not in (self._member_id, self.replaces)
-        }
+        targets, gone = self._group.targets, (self._member_id, self.replaces)
+        others = [each for each in self._group.members.items() if each[0] not in gone]
+        ids_of = _TopicIds(self)
+        specs = {}
+        for member_id, member in others:
+            subscription = member.subscription
+            ids = ids_of[subscription.topics, subscription.pattern]
+            specs[member_id] = MemberSpec(ids, targets.get(member_id, NO_PARTITIONS), subscription.instance_id)
         if self._after is not None:
-            specs[self._member_id] = MemberSpec(topics_of(self._after), carried, self._after.instance_id)
+            after = self._after
+            specs[self._member_id] = MemberSpec(ids_of[after.topics, after.pattern], carried, after.instance_id)
         return specs
+
+    def topic_ids(self, kind: SubscriptionKind) -> frozenset[Uuid]:
+        found = (self._shapes.get(name) for name in self._names(kind))
+        return frozenset(shape.topic_id for shape in found if shape is not None)
 
     # --- the member -------------------------------------------------------------------------------------------------
 
@@ -186,3 +181,15 @@ class GroupChange:
         owner = self._group.owners.get(partition)
         # What it has just given up is its own by the book, and can be its own again.
         return owner is None or owner in (self._member_id, self.replaces)
+
+
+class _TopicIds(dict[SubscriptionKind, frozenset[Uuid]]):
+    """Of the topics of each kind of subscription: looked up once, for hundreds of members that share it."""
+
+    def __init__(self, change: GroupChange) -> None:
+        super().__init__()
+        self._change = change
+
+    def __missing__(self, kind: SubscriptionKind) -> frozenset[Uuid]:
+        ids = self[kind] = self._change.topic_ids(kind)
+        return ids

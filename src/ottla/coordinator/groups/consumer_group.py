@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups import consumer_records as records
-from ottla.coordinator.groups.assignors.members import Partition, Partitions
+from ottla.coordinator.groups.assignors.members import NO_PARTITIONS, Partition, Partitions
 from ottla.coordinator.groups.consumer_member import ConsumerMember, Standing, Subscription
 from ottla.coordinator.groups.consumer_records import ResolvedPattern, TopicShape
 from ottla.coordinator.groups.group import Group
@@ -25,7 +25,6 @@ SubscriptionKind = tuple[frozenset[str], str | None]
 """Names and pattern. Most groups have a single one, whatever the number of their members."""
 
 _OFFSET_COMMIT_WITH_EPOCH = 9
-_NO_PARTITIONS: Partitions = frozenset()
 
 
 class ConsumerGroup(Group):
@@ -156,7 +155,7 @@ class ConsumerGroup(Group):
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str) -> Partitions:
-        return self.targets.get(member_id, _NO_PARTITIONS)
+        return self.targets.get(member_id, NO_PARTITIONS)
 
     def kinds_with(self, less: Iterable[Subscription], more: Iterable[Subscription]) -> Counter[SubscriptionKind]:
         """How many members subscribe to what, without some and with others."""

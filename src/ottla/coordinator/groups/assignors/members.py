@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ottla.base.ids import Uuid
 
 Partition: TypeAlias = tuple[Uuid, int]
 Partitions: TypeAlias = frozenset[Partition]
+NO_PARTITIONS: Final[Partitions] = frozenset()
 
 
 class MemberSpec(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups.assignors.members import MemberSpec, Partition, Partitions
@@ -18,12 +19,17 @@ def assign_uniformly(members: Mapping[str, MemberSpec], partition_counts: Mappin
     if not subscriptions:
         return {}
     if len(subscriptions) == 1:
-        return _equal_shares(members, set(_partitions_of(subscriptions.pop(), partition_counts)))
+        return _equal_shares(members, _partitions_of(subscriptions.pop(), partition_counts))
     return _Mixed(members, partition_counts).assign()
 
 
-def _partitions_of(topics: Iterable[Uuid], partition_counts: Mapping[Uuid, int]) -> Iterable[Partition]:
-    return ((topic, index) for topic in topics for index in range(partition_counts.get(topic, 0)))
+def _partitions_of(topics: Iterable[Uuid], partition_counts: Mapping[Uuid, int]) -> set[Partition]:
+    return set().union(*(_partitions(topic, partition_counts.get(topic, 0)) for topic in topics))
+
+
+@lru_cache(maxsize=1_000)
+def _partitions(topic: Uuid, count: int) -> Partitions:
+    return frozenset((topic, index) for index in range(count))
 
 
 def _equal_shares(members: Mapping[str, MemberSpec], free: set[Partition]) -> dict[str, Partitions]:
@@ -70,7 +76,7 @@ class _Mixed:
             for topic in member.topics:
                 if topic in partition_counts:
                     self._subscribers.setdefault(topic, []).append(member_id)
-        self._free = set(_partitions_of(self._subscribers, partition_counts))
+        self._free = _partitions_of(self._subscribers, partition_counts)
         self._loads = dict.fromkeys(members, 0)
         self._owned: dict[Uuid, dict[str, list[int]]] = {topic: {} for topic in self._subscribers}
 
