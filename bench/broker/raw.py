@@ -170,6 +170,10 @@ def _keep_in_flight(
     return answered
 
 
+_DROP: Final = socket.MSG_TRUNC if sys.platform == "linux" else 0
+"""The system drops what has arrived instead of copying it to us: else this process is the limit, not the broker."""
+
+
 def _fetch(connection: socket.socket, frames: Sequence[bytes], in_flight: int, least_bytes: int) -> None:
     """Each answer must be at least of that size: that of the records asked for."""
     scratch, size_field = memoryview(bytearray(_SCRATCH_BYTES)), bytearray(4)
@@ -181,7 +185,7 @@ def _fetch(connection: socket.socket, frames: Sequence[bytes], in_flight: int, l
         if left_bytes < least_bytes:
             raise RuntimeError(f"an answer of {left_bytes} bytes cannot hold the {least_bytes} bytes asked for")
         while left_bytes:
-            got = connection.recv_into(scratch, min(left_bytes, _SCRATCH_BYTES), socket.MSG_WAITALL)
+            got = connection.recv_into(scratch, min(left_bytes, _SCRATCH_BYTES), socket.MSG_WAITALL | _DROP)
             if not got:
                 raise ConnectionError("the broker has closed the connection")
             left_bytes -= got
