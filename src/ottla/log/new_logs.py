@@ -49,29 +49,36 @@ class NewLogs:
 
     def make(self) -> None:
         """Any thread may call it, once."""
-        if len(self._place) <= _FEW:
-            outcomes = [self._make_one(*each) for each in self._place]
+        made = [(path, log) for path, partition in self._place if (log := self._make_one(path, partition)) is not None]
+        # In the threads only what waits: the rest would be slower in many than in one.
+        if len(made) <= _FEW:
+            for each in made:
+                self._name(*each)
         else:
             with ThreadPoolExecutor(_THREADS, "ottla-new-logs") as pool:
-                outcomes = list(pool.map(lambda each: self._make_one(*each), self._place))
+                for _ in pool.map(self._name, *zip(*made, strict=True)):
+                    pass
         for path in {path for path, _ in self._place}:
             try:
                 self._disk.sync_directory(path)
             except OSError as error:
                 self.failures.setdefault(path, error)
-        self.made = [
-            (path, log)
-            for (path, _), log in zip(self._place, outcomes, strict=True)
-            if log is not None and path not in self.failures
-        ]
+        self.made = [(path, log) for path, log in made if path not in self.failures]
 
     def _make_one(self, path: Path, partition: TopicPartition) -> PartitionLog | None:
         if path in self.failures:
             return None
         try:
-            log = load(self._disk, self._clock, path / str(partition), partition, self._config, self._options)
-            log.metadata.assign(self._topic_id)
+            return load(self._disk, self._clock, path / str(partition), partition, self._config, self._options)
         except OSError as error:
             self.failures.setdefault(path, error)
             return None
-        return log
+
+    def _name(self, path: Path, log: PartitionLog) -> None:
+        """Writes down whose log it is, which syncs the folder too."""
+        if path in self.failures:
+            return
+        try:
+            log.metadata.assign(self._topic_id)
+        except OSError as error:
+            self.failures.setdefault(path, error)
