@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
 from typing import Any, TypeVar
 
+from coordinators.classic_members import ClassicMembers, FakeCaller
 from coordinators.fake_log import FakeLog
 from coordinators.simulated_time import SimulatedTime
 from coordinators.topics import FakeTopics
@@ -39,35 +41,51 @@ Offsets = Mapping[tuple[str, int], int]
 """By topic and partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class FakeCaller:
-    version: int
-    client_id: str | None = "client"
-    client_host: str = "127.0.0.1"
-
-
 async def awaited(answer: T | Coroutine[Any, Any, T]) -> T:
     return await answer if isinstance(answer, Coroutine) else answer
 
 
-class Committers:
-    """One partition of `__consumer_offsets`, and topics t and u of four partitions."""
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 30))
 
-    def __init__(self, log: FakeLog | None = None, settings: GroupSettings | None = None) -> None:
+    return run
+
+
+class Committers:
+    """One partition of `__consumer_offsets`, and topics t and u of four partitions; or those of a coordinator that is
+    there already."""
+
+    def __init__(
+        self,
+        log: FakeLog | None = None,
+        settings: GroupSettings | None = None,
+        beside: ClassicMembers | None = None,
+    ) -> None:
+        if beside is not None:
+            self.log, self.time, self.coordinator = beside.log, beside.time, beside.coordinator
+            self.topics = FakeTopics(t=4, u=4)
+            return
         self.log = log or FakeLog()
         self.time = SimulatedTime()
         self.topics = FakeTopics(t=4, u=4)
-        self.settings = settings or GroupSettings()
-        self.coordinator = GroupCoordinator(self.log, self.time, self.time, self.settings, self.topics)
+        self.coordinator = GroupCoordinator(self.log, self.time, self.time, settings or GroupSettings(), self.topics)
         self.coordinator.lead(0, 0)
 
     @property
     def shard(self) -> ServedShard:
         return self.coordinator.runtime.active_shards()[0]
 
-    def loaded_again(self) -> Committers:
-        """Another coordinator, of what the log holds now, in one piece."""
-        return Committers(self.log.copy(), self.settings)
+    def loading_again(self) -> Committers:
+        """Another coordinator, which begins to load what the log holds now."""
+        return Committers(self.log.copy(), self.coordinator.settings)
+
+    async def loaded_again(self) -> Committers:
+        other = self.loading_again()
+        while other.coordinator.runtime.is_loading:
+            await asyncio.sleep(0)
+        return other
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
@@ -137,7 +155,12 @@ class Committers:
             )
             for (name, index), offset in offsets.items()
         ]
-        values = {"group_id": "g", "producer_id": producer_id, "producer_epoch": 0, "topics": topics} | fields
+        values: dict[str, Any] = {
+            "group_id": "g",
+            "producer_id": producer_id,
+            "producer_epoch": 0,
+            "topics": topics,
+        } | fields
         request = TxnOffsetCommitRequest(**values)
         response = await self.coordinator.runtime.write(
             request.group_id, lambda shard: commit_in_transaction(shard, request, 3)

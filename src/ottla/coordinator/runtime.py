@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.base.clock import Clock
@@ -332,6 +333,7 @@ async def _in_steps(steps: Iterator[None]) -> None:
         await asyncio.sleep(0)
 
 
+@lru_cache(16_384)
 def partition_for(key: str, partition_count: int) -> int:
     """Java's hash of a string, which goes over its UTF-16 units, without its sign."""
     value = 0

@@ -1,0 +1,413 @@
+"""What the runtime promises: append, then replay, then answer; over a log whose commits a test holds back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from coordinators.fake_log import FakeLog
+from coordinators.simulated_time import SimulatedTime
+from ottla.base.error_codes import ErrorCode
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.key_values import KeyValue, Producer
+from ottla.coordinator.runtime import CoordinatorRuntime, Outcome, ShardContext, partition_for
+from ottla.records import encode_transaction_marker
+
+
+class Words:
+    """A shard that remembers what was replayed, in order. The value `bad` it takes only while it is loaded."""
+
+    def __init__(self, context: ShardContext) -> None:
+        self.context = context
+        self.words: list[tuple[bytes, bytes | None, int]] = []
+        self.transactions: list[tuple[int, bool]] = []
+        self.is_loaded = False
+        self.waiting: list[asyncio.Future[str]] = []
+
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, timestamp_ms: int, /) -> None:
+        assert timestamp_ms > 0
+        if value == b"bad" and self.is_loaded:
+            raise ValueError("cannot take it")
+        self.words.append((key, value, offset) if producer_id < 0 else (key, value, producer_id))
+
+    def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
+        self.transactions.append((producer_id, committed))
+
+    def loaded(self) -> None:
+        self.is_loaded = True
+
+    def unload(self) -> None:
+        for each in self.waiting:
+            each.set_exception(CoordinatorError(ErrorCode.NOT_COORDINATOR))
+
+    def keys(self) -> list[bytes]:
+        return [key for key, _, _ in self.words]
+
+
+class Setting:
+    def __init__(self, log: FakeLog | None = None) -> None:
+        self.log = log or FakeLog()
+        self.time = SimulatedTime()
+        self.runtime = CoordinatorRuntime("words", self.log, self.time, self.time, Words)
+
+    @property
+    def shard(self) -> Words:
+        return self.runtime.active_shards()[0]
+
+    def write(self, *keys: bytes) -> str | Coroutine[Any, Any, str]:
+        return self.runtime.write_now("k", lambda _: Outcome("done", [KeyValue(key, b"v") for key in keys]))
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 30))
+
+    return run
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def led() -> Setting:
+    setting = Setting()
+    setting.runtime.lead(0, 0)
+    return setting
+
+
+# --- writes ---------------------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_write_is_one_batch_replayed_with_its_offsets_and_answered_at_once() -> None:
+    setting = led()
+    assert setting.write(b"a", b"b") == "done"
+    assert await setting.runtime.write("k", lambda _: Outcome("again", [KeyValue(b"c", None)])) == "again"
+    assert setting.shard.words == [(b"a", b"v", 0), (b"b", b"v", 1), (b"c", None, 2)]
+    assert len(setting.log.batches[0]) == 2
+
+
+@in_loop
+async def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
+    setting = led()
+    setting.write(b"a")
+    setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    called: list[str] = []
+    with pytest.raises(CoordinatorError) as caught:
+        setting.runtime.write_now(
+            "k", lambda _: Outcome("done", [KeyValue(b"b", b"v")], on_appended=lambda: called.append("x"))
+        )
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (setting.shard.keys(), called) == ([b"a"], [])
+    setting.log.refuse_appends = None
+    setting.write(b"c")
+    assert setting.shard.keys() == [b"a", b"c"]
+
+
+@in_loop
+async def test_a_write_that_raises_appends_nothing() -> None:
+    setting = led()
+
+    def refuse(_: Words) -> Outcome[str]:
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    with pytest.raises(CoordinatorError) as caught:
+        await setting.runtime.write("k", refuse)
+    assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert setting.log.batches == [[]]
+
+
+@in_loop
+async def test_soft_state_changes_after_the_replay_and_before_the_answer() -> None:
+    setting = led()
+    seen: list[list[bytes]] = []
+    record = KeyValue(b"a", b"v")
+    outcome = Outcome("done", [record], on_appended=lambda: seen.append(setting.shard.keys()))
+    setting.log.hold_commits()
+    answer = setting.runtime.write_now("k", lambda _: outcome)
+    assert seen == [[b"a"]]
+    setting.log.commit()
+    assert isinstance(answer, Coroutine)
+    assert await answer == "done"
+
+
+@in_loop
+async def test_the_answer_to_a_write_waits_until_it_is_committed() -> None:
+    setting = led()
+    setting.log.hold_commits()
+    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: Outcome("done", [KeyValue(b"a", b"v")])))
+    await turns()
+    assert setting.shard.keys() == [b"a"]
+    assert not answer.done()
+    setting.log.commit()
+    assert await answer == "done"
+
+
+@in_loop
+async def test_a_commit_that_is_unsure_is_told() -> None:
+    setting = led()
+    setting.log.hold_commits()
+    answer = setting.write(b"a")
+    assert isinstance(answer, Coroutine)
+    task = asyncio.ensure_future(answer)
+    await turns()
+    setting.log.fail_commits(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    with pytest.raises(CoordinatorError) as caught:
+        await task
+    assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@in_loop
+async def test_a_write_without_records_waits_for_those_before_it() -> None:
+    setting = led()
+    setting.log.hold_commits()
+    first = setting.write(b"a")
+    answer = asyncio.ensure_future(setting.runtime.write("k", lambda shard: Outcome(len(shard.words))))
+    await turns()
+    assert not answer.done()
+    setting.log.commit()
+    assert await answer == 1
+    assert isinstance(first, Coroutine)
+    await first
+
+
+@in_loop
+async def test_a_response_can_come_later() -> None:
+    setting = led()
+    response: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: Outcome[str](response, [KeyValue(b"a", b"v")])))
+    await turns()
+    assert setting.shard.keys() == [b"a"]
+    assert not answer.done()
+    response.set_result("later")
+    assert await answer == "later"
+
+
+@in_loop
+async def test_a_shard_that_cannot_take_what_it_wrote_is_loaded_again() -> None:
+    setting = led()
+    setting.write(b"a")
+    broken = setting.shard
+    with pytest.raises(CoordinatorError) as caught:
+        setting.runtime.write_now("k", lambda _: Outcome("done", [KeyValue(b"b", b"v"), KeyValue(b"c", b"bad")]))
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    await turns()
+    assert setting.shard is not broken
+    assert setting.shard.keys() == [b"a", b"b", b"c"]
+
+
+# --- reads ----------------------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_read_answers_at_once_where_all_is_committed() -> None:
+    setting = led()
+    setting.write(b"a")
+    assert setting.runtime.read_now("k", lambda shard: shard.keys()) == [b"a"]
+    assert await setting.runtime.read_all(lambda shard: shard.keys()) == [[b"a"]]
+
+
+@in_loop
+async def test_what_a_read_sees_is_told_when_it_is_committed_and_not_what_came_later() -> None:
+    setting = led()
+    setting.log.hold_commits()
+    writes = [setting.write(b"a")]
+    read = asyncio.ensure_future(setting.runtime.read("k", lambda shard: shard.keys()))
+    read_all = asyncio.ensure_future(setting.runtime.read_all(lambda shard: shard.keys()))
+    await turns()
+    writes.append(setting.write(b"b"))
+    assert not read.done()
+    assert not read_all.done()
+    setting.log.commit()
+    assert await read == [b"a"]
+    assert await read_all == [[b"a"]]
+    for write in writes:
+        assert isinstance(write, Coroutine)
+        await write
+
+
+@in_loop
+async def test_a_read_of_what_may_be_lost_fails() -> None:
+    setting = led()
+    setting.log.hold_commits()
+    write = setting.write(b"a")
+    read = asyncio.ensure_future(setting.runtime.read("k", lambda shard: shard.keys()))
+    await turns()
+    setting.log.fail_commits(ErrorCode.NOT_COORDINATOR)
+    with pytest.raises(CoordinatorError):
+        await read
+    setting.log.commit()
+    assert isinstance(write, Coroutine)
+    await write
+
+
+# --- shards come and go ---------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_shard_is_loaded_by_replaying_its_partition() -> None:
+    setting = led()
+    for number in range(3):
+        setting.write(b"%d" % number, b"x")
+    marker = encode_transaction_marker(
+        producer_id=9, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp_ms=1
+    )
+    outcome = Outcome("done", [KeyValue(b"t", b"v")], producer=Producer(9, 0))
+    setting.runtime.write_now("k", lambda _: outcome)
+    setting.runtime.end_transaction(0, setting.log.append(0, marker), 9, committed=True)
+    assert setting.shard.transactions == [(9, True)]
+    other = Setting(setting.log.copy())
+    other.runtime.lead(0, 1)
+    assert other.runtime.is_loading
+    await turns()
+    assert (other.shard.words, other.shard.transactions) == (setting.shard.words, setting.shard.transactions)
+    assert other.shard.words[-1] == (b"t", b"v", 9)
+    assert other.shard.is_loaded
+
+
+@in_loop
+async def test_requests_are_refused_until_the_shard_is_loaded() -> None:
+    setting = led()
+    setting.write(b"a")
+    other = Setting(setting.log.copy())
+    assert refusal(other) is ErrorCode.NOT_COORDINATOR
+    other.runtime.lead(0, 0)
+    assert refusal(other) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await turns()
+    assert other.write(b"b") == "done"
+    assert other.shard.words[-1] == (b"b", b"v", 1)
+    other.runtime.unload(0)
+    assert refusal(other) is ErrorCode.NOT_COORDINATOR
+
+
+def refusal(setting: Setting) -> ErrorCode:
+    with pytest.raises(CoordinatorError) as caught:
+        setting.write(b"x")
+    return caught.value.code
+
+
+@in_loop
+async def test_there_is_no_coordinator_without_its_topic() -> None:
+    setting = Setting(FakeLog(0))
+    assert refusal(setting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@in_loop
+async def test_leading_again_in_the_same_epoch_keeps_the_shard_and_in_another_loads_it() -> None:
+    setting = led()
+    setting.write(b"a")
+    shard = setting.shard
+    setting.runtime.lead(0, 0)
+    assert setting.shard is shard
+    setting.runtime.lead(0, 1)
+    await turns()
+    assert setting.shard is not shard
+    assert setting.shard.keys() == [b"a"]
+
+
+@in_loop
+async def test_a_log_that_cannot_be_read_leaves_the_shard_unserved_until_it_is_led_anew() -> None:
+    setting = led()
+    setting.write(b"a")
+    sound = setting.log.batches[0][0]
+    setting.log.batches[0] = [sound[:-1] + b"?"]
+    setting.runtime.lead(0, 1)
+    assert refusal(setting) is ErrorCode.NOT_COORDINATOR
+    setting.log.batches[0] = [sound[:-1]]  # cut off, and nothing follows
+    setting.runtime.lead(0, 1)
+    assert refusal(setting) is ErrorCode.NOT_COORDINATOR
+    setting.log.batches[0] = [sound]
+    setting.runtime.lead(0, 1)
+    await turns()
+    assert setting.shard.keys() == [b"a"]
+
+
+@in_loop
+async def test_unloading_answers_those_who_wait_and_ends_timers() -> None:
+    setting = led()
+    shard = setting.shard
+    response: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    shard.waiting.append(response)
+    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: Outcome[str](response)))
+    shard.context.schedule("late", 1, lambda: Outcome(None, [KeyValue(b"late", b"v")]))
+    await turns()
+    setting.runtime.close()
+    with pytest.raises(CoordinatorError) as caught:
+        await answer
+    assert caught.value.code is ErrorCode.NOT_COORDINATOR
+    setting.time.advance_ms(5_000)
+    assert setting.log.batches == [[]]
+
+
+@in_loop
+async def test_a_shard_that_is_unloaded_while_it_loads_never_serves() -> None:
+    setting = led()
+    setting.write(b"a")
+    setting.runtime.lead(0, 1)
+    assert setting.runtime.is_loading
+    setting.runtime.unload(0)
+    await turns()
+    assert setting.runtime.active_shards() == []
+
+
+# --- timers ---------------------------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_timer_writes_when_it_is_due_and_one_of_its_name_replaces_it() -> None:
+    setting = led()
+    context = setting.shard.context
+    context.schedule("t", 1, lambda: Outcome(None, [KeyValue(b"first", b"v")]))
+    context.schedule("t", 2, lambda: Outcome(None, [KeyValue(b"second", b"v")]))
+    context.schedule("other", 2, lambda: Outcome(None, [KeyValue(b"other", b"v")]))
+    setting.time.advance_ms(1_999)
+    assert context.is_scheduled("t")
+    context.cancel("other")
+    assert setting.shard.keys() == []
+    setting.time.advance_ms(1)
+    assert setting.shard.keys() == [b"second"]
+    assert not context.is_scheduled("t")
+
+
+@in_loop
+async def test_a_timer_whose_write_fails_leaves_the_shard_as_it_is() -> None:
+    setting = led()
+    context = setting.shard.context
+
+    def broken() -> Outcome[None]:
+        raise ValueError("a bug")
+
+    context.schedule("broken", 1, broken)
+    context.schedule("refused", 2, lambda: Outcome(None, [KeyValue(b"a", b"v")]))
+    setting.time.advance_ms(1_000)
+    setting.log.refuse_appends = ErrorCode.NOT_COORDINATOR
+    setting.time.advance_ms(1_000)
+    setting.log.refuse_appends = None
+    assert setting.shard.keys() == []
+    assert setting.write(b"b") == "done"
+
+
+# --- where things are -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("group", 98_629_247),
+        ("polygenelubricants", 0),  # the one number without a positive counterpart
+        ("ü🐸", 2_014_615),
+        ("console-consumer-12345", 158_455_506),
+    ],
+)
+def test_partitions_are_those_of_kafka(key: str, hashed: int) -> None:
+    """Made by Java: Utils.abs(key.hashCode())."""
+    assert partition_for(key, 2**31) == hashed
+    assert partition_for(key, 50) == hashed % 50
