@@ -47,8 +47,10 @@ format: setup  ## rewrite the code as ruff wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-compat: setup  ## against Apache Kafka's own artifacts, from Maven Central
+compat: setup  ## against Apache Kafka's own artifacts, from Maven Central, and kcat, from Debian
 	$(BIN)/python tools/kafka_artifacts.py
+	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
+	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
 	$(PYTEST) -n $(WORKERS) -m compat
 
 bench: setup  ## ours beside its peers, in one run
@@ -72,6 +74,7 @@ crash: setup  ## kill a process that appends or compacts hundreds of times (KILL
 golden: setup  ## capture the golden bytes anew from real clients and brokers
 	$(BIN)/python tools/kafka_artifacts.py
 	$(BIN)/python tests/golden/capture.py
+	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.tools.record
 
 clean:  ## forget what was built
 	rm -rf $(VENV) .build
