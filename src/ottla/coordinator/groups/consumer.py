@@ -77,13 +77,17 @@ class ConsumerProtocol:
     def _take_up(self, group: ConsumerGroup) -> None:
         """The group was made from records: its members' sessions begin."""
         for member_id, member in group.members.items():
-            self.watch(group, member_id, member.subscription, member.standing)
+            self._watch(group, member_id, member.subscription, Standing(), member.standing)
 
-    def watch(self, group: ConsumerGroup, member_id: str, subscription: Subscription, standing: Standing) -> None:
+    def _watch(
+        self, group: ConsumerGroup, member_id: str, subscription: Subscription, before: Standing, standing: Standing
+    ) -> None:
         """The member was heard of, and stands like that now."""
         if subscription.classic is None:
             self.timers.keep_alive(group, member_id, self._settings.consumer_session_timeout_ms)
-            self.timers.follow(group.group_id, member_id, standing, subscription.rebalance_timeout_ms)
+            self.timers.excuse(group.group_id, member_id)
+            if standing is not before:
+                self.timers.follow(group.group_id, member_id, standing, subscription.rebalance_timeout_ms)
         else:
             self.timers.keep_alive(group, member_id, subscription.classic.session_timeout_ms)
 
@@ -179,11 +183,11 @@ class ConsumerProtocol:
     ) -> Outcome[ConsumerGroupHeartbeatResponse]:
         owned = _partitions(request.topic_partitions)
         standing = change.step(before, change.target(self.assignors[0]), owned)
-        appended = self.when_appended(change, member_id, subscription, standing)
+        appended = self.when_appended(change, member_id, subscription, before, standing)
         return Outcome(self._response(request, member_id, before, standing), change.records, appended)
 
     def when_appended(
-        self, change: GroupChange, member_id: str, subscription: Subscription, standing: Standing
+        self, change: GroupChange, member_id: str, subscription: Subscription, before: Standing, standing: Standing
     ) -> Callable[[], None]:
         """The soft state that goes with a change by which a member came or stayed."""
 
@@ -194,7 +198,7 @@ class ConsumerProtocol:
             if change.replaces is not None and change.replaces != member_id:
                 self.timers.forget(change.group_id, change.replaces)
             group.topics_version = change.topics_version
-            self.watch(group, member_id, subscription, standing)
+            self._watch(group, member_id, subscription, before, standing)
 
         return appended
 

@@ -89,14 +89,14 @@ class ClassicInConsumerGroups:
             return self._join_classic_group(group, replaced, member_id, after)
         change.come(member_id, before, after, None if replaced is None else replaced.member_id)
         owned = partitions_named(said.owned_partitions, self._shard.topics)
-        standing = change.step(standing, change.target(self._protocol.assignors[0]), owned)
-        watch = self._protocol.when_appended(change, member_id, after, standing)
+        reached = change.step(standing, change.target(self._protocol.assignors[0]), owned)
+        watch = self._protocol.when_appended(change, member_id, after, standing, reached)
 
         def appended() -> None:
             watch()
             self._timers.expect_sync(group.group_id, member_id, request.rebalance_timeout_ms)
 
-        return Outcome(_joined(member_id, standing.epoch, after), change.records, appended)
+        return Outcome(_joined(member_id, reached.epoch, after), change.records, appended)
 
     def _join_classic_group(
         self, group: ConsumerGroup, replaced: ConsumerMember, member_id: str, subscription: Subscription

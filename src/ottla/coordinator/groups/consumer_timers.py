@@ -83,6 +83,11 @@ class ConsumerTimers:
     def synced(self, group_id: str, member_id: str) -> None:
         self._context.cancel(_name("sync", group_id, member_id))
 
+    def excuse(self, group_id: str, member_id: str) -> None:
+        """The member speaks the consumer protocol now: it need neither join again nor sync."""
+        self._context.cancel(_name("join", group_id, member_id))
+        self._context.cancel(_name("sync", group_id, member_id))
+
     # --- the end ---
 
     def forget(self, group_id: str, member_id: str) -> None:
