@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from clients.confluent_client import ConfluentClient
 from clients.dialect import wait_until
-from clients.groups.consumers import Membership, Partition
+from clients.groups.consumers import MakeTopic, Membership, Partition
 from clients.groups.flavours import FLAVOURS, Flavour
 from clients.peers import Peer, running_peer
 
@@ -52,8 +52,7 @@ def membership(broker: Peer, flavour: Flavour, group_id: str, topic: str) -> Mem
 
 
 @pytest.fixture
-def make_topic(broker: Peer) -> Callable[[str, int], list[Partition]]:
-    """Makes a topic; its partitions."""
+def make_topic(broker: Peer) -> MakeTopic:
 
     def make(name: str, partitions: int) -> list[Partition]:
         with ConfluentClient(broker.bootstrap).admin() as admin:

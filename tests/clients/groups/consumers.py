@@ -9,7 +9,7 @@ import asyncio
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +17,9 @@ from clients.groups.flavours import Flavour
 
 Partition = tuple[str, int]
 """Topic and index."""
+
+MakeTopic = Callable[[str, int], list[Partition]]
+"""Makes a topic of so many partitions, which are returned."""
 
 WAIT_S = 30.0
 _EVENTS_AT_ONCE = 500
@@ -242,9 +245,11 @@ class KafkaPythonMember(GroupConsumer):
                 outer._revoked(revoked)
 
         self.library.subscribe(list(membership.topics), membership.pattern, Listener())
+        # With a pattern it looks for topics within each poll until it has joined: it needs time for both.
+        self._least_poll_s = 0.0 if membership.pattern is None else 1.0
 
     def _poll(self, timeout_s: float) -> None:
-        for place, records in self.library.poll(int(timeout_s * 1000)).items():
+        for place, records in self.library.poll(int(max(timeout_s, self._least_poll_s) * 1000)).items():
             partition = (place.topic, place.partition)
             self._events += [Consumed(partition, record.offset, record.value.decode()) for record in records]
 
