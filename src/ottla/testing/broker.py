@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -24,10 +26,27 @@ from typing import Final
 
 _START_TIMEOUT_S: Final = 60.0
 _STOP_TIMEOUT_S: Final = 60.0
+_PORTS: Final = (10_000, 32_000)
+_PORT_TRIES: Final = 200
 
 
 class BrokerFailedError(RuntimeError):
     """The broker did not start, or not in time; what it said is in the message."""
+
+
+def _unused_port() -> int:
+    """One that no client's side of a connection is ever given by the system, so that nobody takes it while the broker
+    is stopped."""
+    for _ in range(_PORT_TRIES):
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise BrokerFailedError(f"none of {_PORT_TRIES} ports between {_PORTS[0]} and {_PORTS[1]} is free")
 
 
 class Broker:
@@ -58,6 +77,8 @@ class Broker:
         """Returns when the broker serves; after a stop, on the same port and data."""
         if self._process is not None:
             raise RuntimeError("the broker runs already")
+        if not self._port:
+            self._port = _unused_port()
         if self._directory is None:
             self._directory = self._given_directory or Path(tempfile.mkdtemp(prefix="ottla-"))
             self._directory.mkdir(parents=True, exist_ok=True)
