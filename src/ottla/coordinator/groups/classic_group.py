@@ -373,7 +373,7 @@ class ClassicGroup(Group):
             member = ClassicMember.loaded(stored, protocol)
         else:
             member = known
-            member.assignment = stored.assignment
+            member.load(stored, protocol)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id

@@ -61,19 +61,27 @@ class ClassicMember:
 
     @classmethod
     def loaded(cls, stored: GroupMetadataMember, protocol: str) -> ClassicMember:
-        """Records of before v1 have no rebalance timeout: the session's serves."""
-        return cls(
+        member = cls(
             member_id=stored.member_id,
             instance_id=stored.group_instance_id,
             client_id=stored.client_id,
             client_host=stored.client_host,
-            rebalance_timeout_ms=(
-                stored.session_timeout if stored.rebalance_timeout == -1 else stored.rebalance_timeout
-            ),
-            session_timeout_ms=stored.session_timeout,
-            protocols={protocol: stored.subscription},
-            assignment=stored.assignment,
+            rebalance_timeout_ms=0,
+            session_timeout_ms=0,
+            protocols={},
         )
+        member.load(stored, protocol)
+        return member
+
+    def load(self, stored: GroupMetadataMember, protocol: str) -> None:
+        """What a record says that may change. What it tells for other protocols stays known if it still tells the same
+        for this one. Records of before v1 have no rebalance timeout: the session's serves."""
+        if self.protocols.get(protocol) != stored.subscription:
+            self.protocols = {protocol: stored.subscription}
+        self.session_timeout_ms = stored.session_timeout
+        has_timeout = stored.rebalance_timeout != -1
+        self.rebalance_timeout_ms = stored.rebalance_timeout if has_timeout else stored.session_timeout
+        self.assignment = stored.assignment
 
 
 def protocols_of(told: list[JoinGroupProtocol]) -> dict[str, bytes]:

@@ -1,0 +1,14 @@
+"""Classic groups against their promises, by seed. More of them: `python -m models.classic_groups 1000` (in tests/)."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinators import in_loop
+from models.classic_groups import ClassicGroupModel
+
+
+@pytest.mark.parametrize("seed", range(40))
+@in_loop
+async def test_whatever_clients_do_the_group_keeps_its_promises(seed: int) -> None:
+    await ClassicGroupModel(seed).run(80)
