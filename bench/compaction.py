@@ -36,11 +36,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla.base.clock import SystemClock
+from ottla.base.ids import TopicPartition
 from ottla.log.compaction import Cleaner, CleanerOptions
 from ottla.log.config import LogConfig
 from ottla.log.loader import LoadOptions, load
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.records.batch import BatchView
 from ottla.records.columns import encode_batches
 from ottla.records.layout import Compression

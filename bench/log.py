@@ -33,11 +33,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla.base.clock import SystemClock
+from ottla.base.ids import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.group_commit import GroupCommit
 from ottla.log.loader import LoadOptions, load
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.records.batch import BatchView
 from ottla.records.layout import ATTRIBUTES_AT

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.api import RequestContext
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.controller.state import PartitionState, TopicState
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.testing.manual_clock import ManualClock

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
+from ottla.base.ids import TopicPartition
 from ottla.client.admin import Admin, TopicSpec
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
-from ottla.client.metadata import TopicPartition
 from ottla.client.offsets import EARLIEST
 from ottla.client.producer import Producer, ProducerOptions
 from ottla.testing.broker import Broker

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from compat.log_writing import Appended, Producer, Writer
 from ottla.base.clock import Clock
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.config import LogConfig
 from ottla.log.directories import LogDirectories
-from ottla.log.names import TopicPartition
 from ottla.records import Compression
 
 SETTINGS = {"segment.bytes": "9000", "index.interval.bytes": "300"}

@@ -13,10 +13,10 @@ from compat.log_files import read_epochs
 from compat.log_reading import read_all
 from compat.once import Once
 from ottla.base.clock import SystemClock
+from ottla.base.ids import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_entry import ProducerEntry
 

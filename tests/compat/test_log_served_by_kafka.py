@@ -15,9 +15,9 @@ from compat.log_writing import Appended, committed
 from compat.once import Once
 from compat.served_logs import TOPICS, TORN, ServedLogs, serve_logs
 from ottla.base.clock import SystemClock
+from ottla.base.ids import TopicPartition
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.records import Record
 

@@ -11,11 +11,11 @@ from crash.appender import OPTIONS
 from crash.children import let_die, say, serve
 from crash.killing_disk import Fate, KillingDisk
 from ottla.base.clock import SystemClock
+from ottla.base.ids import TopicPartition
 from ottla.log.compaction import Cleaner, CleanerOptions
 from ottla.log.compaction import kernels as _kernels
 from ottla.log.config import LogConfig
 from ottla.log.directories import LogDirectories
-from ottla.log.names import TopicPartition
 from ottla.records import Record, encode_batch
 
 PARTITION = TopicPartition("by-key", 0)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ottla.base.disk import Disk
+from ottla.base.ids import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.loader import LoadOptions, load
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.manual_clock import ManualClock
 

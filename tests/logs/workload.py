@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from logs.batches import batch, marker
 from logs.checker import Scanned, check
+from ottla.base.ids import TopicPartition
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.directories import LogDirectories
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 
 PARTITION = TopicPartition("topic", 0)

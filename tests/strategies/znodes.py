@@ -9,8 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ottla.base.ids import Uuid
-from ottla.log.names import TopicPartition
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.zookeeper import znodes
 from ottla.zookeeper.znodes import (
     BrokerRegistration,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.base.clock import Clock
 from ottla.base.coordination import Coordination, CoordinationError
 from ottla.base.disk import Disk
+from ottla.base.ids import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_store import ConfigStore
 from ottla.broker.coordinator_log import CoordinatorLog
@@ -39,7 +40,6 @@ from ottla.controller.state import TopicState
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.groups.service import GroupCoordinator
 from ottla.log.directories import DirectoryOptions, LogDirectories
-from ottla.log.names import TopicPartition
 from ottla.net.limits import Limits
 from ottla.net.server import Server
 from ottla.replication.replicas import Replicas

@@ -11,10 +11,9 @@ import errno
 import logging
 from typing import Final
 
-from ottla.base.ids import random_uuid
+from ottla.base.ids import TopicPartition, random_uuid
 from ottla.log.directories import LogDirectories, LogDirectory
 from ottla.log.errors import LogDirectoryError, LogError
-from ottla.log.names import TopicPartition
 from ottla.log.replica_move import ReplicaMove
 from ottla.records.errors import RecordError
 from ottla.replication.partition import Partition

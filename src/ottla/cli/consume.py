@@ -13,10 +13,11 @@ from ottla.cli.output import silence_stdout
 from ottla.cli.session import Bootstrap, CommandError, with_cluster
 
 if TYPE_CHECKING:
+    from ottla.base.ids import TopicPartition
     from ottla.cli.record_formats import Formatter
     from ottla.client.cluster import Cluster
     from ottla.client.consumer import Consumer
-    from ottla.client.metadata import TopicInfo, TopicPartition
+    from ottla.client.metadata import TopicInfo
     from ottla.client.offsets import Place
 
 
@@ -105,8 +106,8 @@ async def _places(
     offset: int | None,
     since: datetime | None,
 ) -> Mapping[TopicPartition, Place | int]:
+    from ottla.base.ids import TopicPartition
     from ottla.cli.times import milliseconds
-    from ottla.client.metadata import TopicPartition
     from ottla.client.offsets import EARLIEST, LATEST, Place, offsets_at
 
     for index in wanted:

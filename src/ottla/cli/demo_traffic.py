@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from ottla.base.ids import TopicPartition
 from ottla.cli.demo_events import Event, Shop, event_of
 from ottla.cli.session import CommandError
 from ottla.cli.start import READY
@@ -20,7 +21,6 @@ from ottla.client.admin import Admin, TopicSpec
 from ottla.client.cluster import Cluster
 from ottla.client.consumer import Consumer
 from ottla.client.errors import RefusedError
-from ottla.client.metadata import TopicPartition
 from ottla.client.offsets import EARLIEST
 from ottla.client.producer import Producer, ProducerOptions
 from ottla.records.layout import Compression

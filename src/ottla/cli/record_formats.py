@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.client.metadata import TopicPartition
+from ottla.base.ids import TopicPartition
 from ottla.records.record import Header, Record
 
 Formatter = Callable[[TopicPartition, Record], bytes]

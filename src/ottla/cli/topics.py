@@ -13,9 +13,10 @@ from ottla.cli.output import is_terminal, json_rows, note, show_json, show_rows,
 from ottla.cli.session import Bootstrap, CommandError, Json, with_cluster
 
 if TYPE_CHECKING:
+    from ottla.base.ids import TopicPartition
     from ottla.client.cluster import Cluster
     from ottla.client.errors import RefusedError
-    from ottla.client.metadata import TopicInfo, TopicPartition
+from ottla.client.metadata import TopicInfo
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
 
@@ -210,9 +211,9 @@ def raise_all(failures: Iterable[RefusedError]) -> None:
 
 
 async def _describe(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
+    from ottla.base.ids import TopicPartition
     from ottla.client.admin import Admin, ConfigSource, Resource, ResourceType
     from ottla.client.errors import RefusedError
-    from ottla.client.metadata import TopicPartition
     from ottla.client.offsets import EARLIEST, LATEST, offsets_at
     from ottla.net.client_connection import UnsupportedApiError
 
@@ -249,7 +250,7 @@ def _topic_row(
     end: Mapping[TopicPartition, int],
     sizes: Mapping[TopicPartition, int],
 ) -> dict[str, Any]:
-    from ottla.client.metadata import TopicPartition
+    from ottla.base.ids import TopicPartition
 
     partitions = []
     for one in topic.partitions:

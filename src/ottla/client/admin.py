@@ -12,9 +12,10 @@ from enum import IntEnum
 from typing import NamedTuple, TypeVar
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, RefusedError, raise_if_refused
-from ottla.client.metadata import TopicInfo, TopicPartition
+from ottla.client.metadata import TopicInfo
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

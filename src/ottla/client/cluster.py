@@ -19,8 +19,9 @@ from types import MappingProxyType, TracebackType
 from typing import Final, Self, TypeVar
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.client.errors import ClientError, ClosedError, RefusedError, UnknownTopicError
-from ottla.client.metadata import NO_LEADER, TopicInfo, TopicPartition
+from ottla.client.metadata import NO_LEADER, TopicInfo
 from ottla.net.client_connection import (
     Address,
     BrokerConnectionError,

@@ -17,10 +17,9 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import ZERO_UUID, Uuid
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.client.cluster import Backoff, Cluster, Deadline, may_pass
 from ottla.client.errors import ClientError, OffsetOutOfRangeError, RefusedError, UnknownTopicError
-from ottla.client.metadata import TopicPartition
 from ottla.client.offsets import EARLIEST, LATEST, Place, offsets_at
 from ottla.net.client_connection import BrokerConnectionError, ClientConnection
 from ottla.records import BatchView, Record, decode_batch, iter_entries

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ClientError, RefusedError, raise_if_refused
-from ottla.client.metadata import TopicPartition
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

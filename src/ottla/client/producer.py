@@ -20,10 +20,10 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import ZERO_UUID
+from ottla.base.ids import ZERO_UUID, TopicPartition
 from ottla.client.cluster import Cluster, Deadline, may_pass
 from ottla.client.errors import ClientError, ClosedError, RefusedError, raise_if_refused
-from ottla.client.metadata import NO_LEADER, TopicInfo, TopicPartition
+from ottla.client.metadata import NO_LEADER, TopicInfo
 from ottla.client.partitioner import StickyPartitions, partition_of_key
 from ottla.records import BatchOptions, Compression, Header, Record, encode_batch, sequence_after
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

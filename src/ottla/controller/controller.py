@@ -18,7 +18,7 @@ from typing import Final
 from ottla.base.config import ConfigError
 from ottla.base.coordination import Coordination
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import ZERO_UUID, random_uuid
+from ottla.base.ids import ZERO_UUID, TopicPartition, random_uuid
 from ottla.controller import assignment
 from ottla.controller.changes import ChangeQueue, change
 from ottla.controller.election import (
@@ -35,7 +35,6 @@ from ottla.controller.topic_names import METADATA_TOPIC, collision_key, fault_of
 from ottla.controller.topic_nodes import TopicNodes
 from ottla.log.broker_config import topic_defaults
 from ottla.log.config import LogConfig
-from ottla.log.names import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

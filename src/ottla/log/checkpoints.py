@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.base.disk import Disk
-from ottla.base.ids import Uuid, format_uuid, parse_uuid
+from ottla.base.ids import TopicPartition, Uuid, format_uuid, parse_uuid
 from ottla.log import names
 from ottla.log.errors import CorruptCheckpointError
-from ottla.log.names import TopicPartition
 
 _Entry = TypeVar("_Entry")
 

@@ -22,13 +22,12 @@ from typing import Final
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Disk, Lock
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.log import names
 from ottla.log.checkpoints import CleanShutdownFile, MetaProperties, OffsetCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileError, LogDirectoryError
 from ottla.log.loader import LoadOptions, load
-from ottla.log.names import TopicPartition
 from ottla.log.new_logs import NewLogs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import ReplicaMove, abandon, relocate

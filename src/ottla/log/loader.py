@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Disk
+from ottla.base.ids import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.errors import CorruptIndexError
 from ottla.log.leader_epochs import LeaderEpochs
@@ -34,7 +35,6 @@ from ottla.log.names import (
     SWAP,
     TIME_INDEX,
     SegmentFile,
-    TopicPartition,
     parse_segment_file,
     segment_name,
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from ottla.base.ids import TopicPartition
+
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
@@ -35,16 +37,6 @@ FUTURE_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-future")
 """A copy on its way into this directory: worthless after a crash."""
 _PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9]\d*)")
 _SEGMENT_FILE = re.compile(r"(?P<offset>\d{20})(?P<suffix>\.[a-z]+)(?P<state>\.(?:deleted|cleaned|swap))?")
-
-
-class TopicPartition(NamedTuple):
-    """A partition by the name of its topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class SegmentFile(NamedTuple):

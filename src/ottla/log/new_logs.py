@@ -14,10 +14,9 @@ from typing import Final
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Disk
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.config import LogConfig
 from ottla.log.loader import LoadOptions, load
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 
 _THREADS: Final = 8

@@ -26,12 +26,12 @@ from zlib import crc32
 from ottla.base.clock import Clock
 from ottla.base.disk import Buffer, Disk
 from ottla.base.file_slice import FileSlice
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.errors import OffsetOutOfRangeError, RecordListTooLargeError, UnexpectedOffsetError
 from ottla.log.leader_epochs import LeaderEpochs
-from ottla.log.names import DELETED, TopicPartition
+from ottla.log.names import DELETED
 from ottla.log.partition_metadata import PartitionMetadata
 from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions

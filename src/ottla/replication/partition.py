@@ -16,9 +16,8 @@ from typing import Final
 
 from ottla.base.disk import Buffer
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.log.validation import AppendInfo
 from ottla.replication.delayed import Purgatory

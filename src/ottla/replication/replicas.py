@@ -12,12 +12,11 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.base.ids import Uuid, random_uuid
+from ottla.base.ids import TopicPartition, Uuid, random_uuid
 from ottla.log.config import LogConfig
 from ottla.log.directories import LogDirectories, LogDirectory
 from ottla.log.errors import LogError
 from ottla.log.group_commit import GroupCommit
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.replication.delayed import Purgatory
 from ottla.replication.partition import Partition

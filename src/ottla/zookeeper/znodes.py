@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.base.ids import Uuid, format_uuid, parse_uuid
-from ottla.log.names import TopicPartition
+from ottla.base.ids import TopicPartition, Uuid, format_uuid, parse_uuid
 from ottla.zookeeper.node_json import (
     Fields,
     ZnodeError,

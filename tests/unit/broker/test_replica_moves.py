@@ -11,13 +11,12 @@ import pytest
 
 from logs.batches import batch
 from logs.checker import check, records_in
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.replica_moves import ReplicaMoves, moving_to
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories, LogDirectory
 from ottla.log.errors import LogDirectoryError
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import ReplicaMove
 from ottla.replication.partition import Partition

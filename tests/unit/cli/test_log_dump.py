@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from ottla.base.ids import format_uuid, random_uuid
+from ottla.base.ids import TopicPartition, format_uuid, random_uuid
 from ottla.cli.main import run
 from ottla.log.checkpoints import EpochEntry, LeaderEpochCheckpoint, MetaProperties, OffsetCheckpoint
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.partition_metadata import PartitionMetadata
 from ottla.log.producer_snapshot import ProducerRow, encode_snapshot

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ottla.base.ids import TopicPartition
 from ottla.cli.record_formats import (
     LineError,
     json_formatter,
@@ -14,7 +15,6 @@ from ottla.cli.record_formats import (
     read_plain_line,
     template_formatter,
 )
-from ottla.client.metadata import TopicPartition
 from ottla.records import Record
 
 PLACE = TopicPartition("events", 3)

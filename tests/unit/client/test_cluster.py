@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.client.admin import Admin, CreatedTopic, Resource, ResourceType, TopicSpec
 from ottla.client.cluster import Cluster, ClusterOptions
 from ottla.client.errors import ClosedError, RefusedError, UnknownTopicError
-from ottla.client.metadata import TopicPartition
 from ottla.net.client_connection import BrokerUnreachableError
 from ottla.wire.messages.create_topics import CreatedTopic as CreatedTopicResponse
 from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

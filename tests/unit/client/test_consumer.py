@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster, ClusterOptions
 from ottla.client.consumer import Consumer, Fetched
 from ottla.client.errors import OffsetOutOfRangeError, RefusedError
-from ottla.client.metadata import TopicPartition
 from ottla.client.offsets import EARLIEST, LATEST, Place, offsets_at
 from ottla.records import BatchOptions, Record, encode_batch, encode_transaction_marker
 from ottla.wire.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse, FetchTopicResponse

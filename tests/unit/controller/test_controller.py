@@ -11,11 +11,10 @@ import pytest
 from brokers.lone_broker import BROKER_ID, CountingTree, LoneBroker, on_tree
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import ZERO_UUID, format_uuid
+from ottla.base.ids import ZERO_UUID, TopicPartition, format_uuid
 from ottla.controller.controller import PARTITIONS_AT_ONCE_MAX, NewTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import NO_LEADER, PartitionState, TopicState
-from ottla.log.names import TopicPartition
 from ottla.zookeeper.node_json import ZnodeError
 
 HERE = (BROKER_ID,)

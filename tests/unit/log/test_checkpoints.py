@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.disk import Buffer
-from ottla.base.ids import parse_uuid
+from ottla.base.ids import TopicPartition, parse_uuid
 from ottla.log.checkpoints import (
     CleanShutdownFile,
     EpochEntry,
@@ -18,7 +18,6 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.errors import CorruptCheckpointError
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 
 # All of these bytes were written by the classes of Apache Kafka 3.9.1: OffsetCheckpointFile, LeaderEpochFileCache,
 # CleanShutdownFileHandler, and PropertiesUtils with MetaProperties.

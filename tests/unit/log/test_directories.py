@@ -14,14 +14,13 @@ import pytest
 from logs.batches import batch, values_of
 from logs.checker import check, records_in
 from ottla.base.disk import Disk
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.log import names
 from ottla.log.checkpoints import CleanShutdownFile, MetaProperties, OffsetCheckpoint
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories, LogDirectory
 from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileError, LogDirectoryError
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.log.partition_metadata import InconsistentTopicIdError
 from ottla.testing.manual_clock import ManualClock

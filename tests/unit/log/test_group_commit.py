@@ -11,9 +11,9 @@ import pytest
 from logs.batches import batch
 from logs.checker import check
 from logs.home import ROOT, Home
+from ottla.base.ids import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.group_commit import GroupCommit
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import CrashedError, Operation, SimulatedDisk

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.log import names
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
-from ottla.log.names import TopicPartition
 from ottla.testing.simulated_disk import Operation, SimulatedDisk, Survival
 
 CONFIG = LogConfig()

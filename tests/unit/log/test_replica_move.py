@@ -11,13 +11,12 @@ import pytest
 from logs.batches import batch, marker, values_of
 from logs.checker import check, records_in
 from ottla.base.disk import Disk
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories, LogDirectory
 from ottla.log.errors import LogDirectoryError
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import MoveError, ReplicaMove
 from ottla.testing.manual_clock import ManualClock

@@ -12,12 +12,11 @@ import pytest
 
 from ottla.base.clock import SystemClock
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import random_uuid
+from ottla.base.ids import TopicPartition, random_uuid
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.errors import OffsetOutOfRangeError
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.records import Record, encode_batch
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.base.ids import parse_uuid
-from ottla.log.names import TopicPartition
+from ottla.base.ids import TopicPartition, parse_uuid
 from ottla.zookeeper import znodes
 from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.znodes import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
 from ottla.controller.errors import ControllerError
-from ottla.log.names import TopicPartition
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

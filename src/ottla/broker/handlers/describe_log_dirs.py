@@ -6,11 +6,11 @@ import shutil
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
 from ottla.broker.replica_moves import moving_to
 from ottla.log.directories import LogDirectories, LogDirectory
-from ottla.log.names import TopicPartition
 from ottla.wire.messages.describe_log_dirs import (
     DescribedLogDir,
     DescribeLogDirsPartitionResponse,

@@ -6,8 +6,9 @@ import threading
 from pathlib import Path
 
 from ottla.base.disk import Disk
+from ottla.base.ids import TopicPartition
 from ottla.log.checkpoints import OffsetCheckpoint
-from ottla.log.names import CLEANER_OFFSETS, TopicPartition
+from ottla.log.names import CLEANER_OFFSETS
 
 
 class CleanedOffsets:

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Disk
+from ottla.base.ids import TopicPartition
 from ottla.log.compaction.cleaned_offsets import CleanedOffsets
 from ottla.log.compaction.compaction import Compaction, CompactionCancelledError
 from ottla.log.compaction.options import CleanerOptions
 from ottla.log.compaction.selection import filthiest, find_cleanable
 from ottla.log.compaction.throttle import Throttle
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)

@@ -9,12 +9,11 @@ import pytest
 from brokers.small_broker import SmallBroker, context, small_broker
 from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import Uuid
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
 from ottla.broker.replica_moves import ReplicaMoves
 from ottla.controller.state import PartitionState, TopicState
-from ottla.log.names import TopicPartition
 from ottla.wire.codec import encode
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,

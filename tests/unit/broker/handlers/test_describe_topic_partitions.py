@@ -5,8 +5,8 @@ import pytest
 from brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
 from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.broker.handlers.describe_topic_partitions import describe_topic_partitions
-from ottla.log.names import TopicPartition
 from ottla.wire.codec import encode
 from ottla.wire.messages.describe_topic_partitions import (
     DescribedPartition,

@@ -10,13 +10,12 @@ from brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
 from brokers.small_broker import context
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import ZERO_UUID, Uuid
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.broker.api import RequestContext
 from ottla.broker.handlers import metadata as module
 from ottla.broker.handlers.metadata import metadata
 from ottla.broker.metadata_cache import BrokerEndpoint
 from ottla.controller.errors import ControllerError
-from ottla.log.names import TopicPartition
 from ottla.wire.codec import encode
 from ottla.wire.messages.metadata import (
     MetadataBroker,

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import ConfigError
+from ottla.base.ids import TopicPartition
 from ottla.log.compaction import Cleaner, CleanerOptions, CompactionCancelledError, CompactionUnavailableError, chunks
 from ottla.log.compaction.cleaned_offsets import CleanedOffsets
 from ottla.log.compaction.throttle import Throttle
 from ottla.log.errors import CorruptCheckpointError, CorruptRecordsError
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import CLEANER_OFFSETS, TopicPartition
+from ottla.log.names import CLEANER_OFFSETS
 from ottla.records import Compression
 from ottla.testing.manual_clock import ManualClock
 from unit.log.compaction.written_log import PARTITION, RETENTION_MS, WrittenLog, take_apart

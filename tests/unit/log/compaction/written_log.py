@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from ottla.base.disk import Disk
+from ottla.base.ids import TopicPartition
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.compaction import Cleaner, CleanerOptions
 from ottla.log.config import LogConfig
 from ottla.log.loader import LoadOptions, load
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.records import Compression, Record, TimestampType
 from ottla.records.batch import BatchHeader, iter_batches
