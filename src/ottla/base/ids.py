@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import secrets
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 _UUID_FORM = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -16,6 +16,16 @@ ZERO_UUID: Final = Uuid(bytes(16))
 """No id."""
 METADATA_TOPIC_UUID: Final = Uuid(bytes(15) + b"\x01")
 """Reserved by Kafka for its metadata topic, so never given to another."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition by the name of its topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 def random_uuid() -> Uuid:
