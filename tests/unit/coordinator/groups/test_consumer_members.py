@@ -177,7 +177,7 @@ def test_who_leaves_frees_its_partitions() -> None:
     assert first.indexes == [0, 1, 2, 3]
     first.leave()
     assert coordinated.group().state_name == "Empty"
-    assert coordinated.group().owners == {}
+    assert (coordinated.group().owners, coordinated.group().targets) == ({}, {})
 
 
 def test_a_session_ends_without_heartbeats_and_not_with_them() -> None:
