@@ -108,6 +108,10 @@ class GroupConsumer(ABC):
         """Commits these, or the position of everything that was consumed, and waits until that is done."""
 
     @abstractmethod
+    def commit_later(self, offsets: Mapping[Partition, int]) -> None:
+        """Begins to commit these, and does not wait."""
+
+    @abstractmethod
     def committed(self, partition: Partition) -> int | None: ...
 
     @abstractmethod
@@ -185,6 +189,9 @@ class ConfluentMember(GroupConsumer):
             if place.error is not None:
                 raise GroupRefusedError(place.error.code(), place.error)
 
+    def commit_later(self, offsets: Mapping[Partition, int]) -> None:
+        self.library.commit(offsets=self._places(offsets), asynchronous=True)
+
     def _places(self, offsets: Mapping[Partition, int]) -> list[Any]:
         return [self._kafka.TopicPartition(topic, index, offset) for (topic, index), offset in offsets.items()]
 
@@ -200,6 +207,10 @@ class ConfluentMember(GroupConsumer):
     def offset_for_time(self, partition: Partition, timestamp_ms: int) -> int:
         (found,) = self.library.offsets_for_times([self._kafka.TopicPartition(*partition, timestamp_ms)], WAIT_S)
         return int(found.offset)
+
+
+_LEAST_POLL_S = 1.0
+"""kafka-python begins to join anew with each poll, from looking for topics on: that has to fit into one."""
 
 
 class KafkaPythonMember(GroupConsumer):
@@ -245,11 +256,9 @@ class KafkaPythonMember(GroupConsumer):
                 outer._revoked(revoked)
 
         self.library.subscribe(list(membership.topics), membership.pattern, Listener())
-        # With a pattern it looks for topics within each poll until it has joined: it needs time for both.
-        self._least_poll_s = 0.0 if membership.pattern is None else 1.0
 
     def _poll(self, timeout_s: float) -> None:
-        for place, records in self.library.poll(int(max(timeout_s, self._least_poll_s) * 1000)).items():
+        for place, records in self.library.poll(int(max(timeout_s, _LEAST_POLL_S) * 1000)).items():
             partition = (place.topic, place.partition)
             self._events += [Consumed(partition, record.offset, record.value.decode()) for record in records]
 
@@ -263,6 +272,9 @@ class KafkaPythonMember(GroupConsumer):
             self.library.commit(None if offsets is None else self._places(offsets), int(WAIT_S * 1000))
         except BrokerResponseError as error:
             raise GroupRefusedError(error.errno, error) from error
+
+    def commit_later(self, offsets: Mapping[Partition, int]) -> None:
+        self.library.commit_async(self._places(offsets))
 
     def _places(self, offsets: Mapping[Partition, int]) -> dict[Any, Any]:
         metadata = self._kafka.OffsetAndMetadata
@@ -347,6 +359,10 @@ class AiokafkaMember(GroupConsumer):
             raise GroupRefusedError(getattr(error, "errno", -1), error) from error
         except IllegalStateError as error:  # partitions went while it was polled last
             raise GroupRefusedError(-1, error) from error
+
+    def commit_later(self, offsets: Mapping[Partition, int]) -> None:
+        wanted = {self._kafka.TopicPartition(*each): at for each, at in offsets.items()}
+        self._begun = self._runner.get_loop().create_task(self.library.commit(wanted))
 
     def committed(self, partition: Partition) -> int | None:
         found: int | None = self._runner.run(self.library.committed(self._kafka.TopicPartition(*partition)))
