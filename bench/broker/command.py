@@ -69,7 +69,9 @@ def run(
         for line in wanted:
             results.append(measure(line, session, effort, options.rounds))
             elapsed_s = time.monotonic() - begun_s
-            summary = "; ".join(f"{row.metric.unit} {row.ratio:.2f}x" for row in results[-1].rows())
+            summary = "; ".join(
+                f"{row.metric.unit} {row.ratio:.2f}x" for row in results[-1].rows() if row.metric.target
+            )
             console.print(f"{elapsed_s:5.0f} s  {line.key}: {summary}", highlight=False, markup=False)
     command = " ".join([program, *sys.argv[1:]])
     report = Report(subject, results, command, date, options.rounds, facts, versions())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import isfinite
 from statistics import median
 from typing import Any, Final
 
@@ -72,7 +73,7 @@ class Row:
         if metric.limit is not None:
             wanted = f"≤ {metric.limit:g} {metric.unit}"
         elif metric.target is not None:
-            wanted = f"{'≥' if metric.more_is_better else '≤'} {metric.target:.2g}x"
+            wanted = f"{'≥' if metric.more_is_better else '≤'} {metric.target:.3g}x"
         else:
             return ""
         if metric.met(self.ours, self.ratio):
@@ -87,7 +88,7 @@ class Row:
             _number(self.ours),
             _number(self.beside),
             self.names[1],
-            f"{self.ratio:.2f}x",
+            f"{self.ratio:.2f}x" if isfinite(self.ratio) else "",
             self.verdict,
         ]
 
@@ -97,7 +98,7 @@ class Row:
             "unit": self.metric.unit,
             self.names[0]: self.ours,
             self.names[1]: self.beside,
-            "ratio": self.ratio,
+            "ratio": self.ratio if isfinite(self.ratio) else None,
             "target": self.verdict,
         }
 

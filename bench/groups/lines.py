@@ -21,6 +21,8 @@ from bench.groups.session import DEFAULT_SIDES, PARTITIONS, PROMPT_SIDES, SESSIO
 HEARTBEAT_S: Final = 0.5
 """Shorter than by default, so that less of the time is spent before members hear what there is to do."""
 _EQUAL: Final = 1.0
+_EQUAL_WAITS: Final = 1.05
+"""Where most of the time is a wait that is equally long on both sides: of timers, and until members are heard."""
 _COMMITTERS: Final = 50
 
 
@@ -85,14 +87,13 @@ def rebalances(protocol: str, amounts: Amounts) -> Line:
         return found
 
     def metrics(size: int) -> Iterator[Metric]:
-        whose = f"{size} member{'s' if size > 1 else ''}"
-        yield Metric(f"form_s_{size}", f"s, {whose} come", False, _EQUAL)
-        yield Metric(f"join_s_{size}", f"s, 1 joins {whose}", False, _EQUAL)
-        yield Metric(f"join_late_{size}", f"records late, 1 joins {whose}", False)
-        yield Metric(f"death_s_{size}", f"s after its session, 1 dies beside {whose}", False, _EQUAL)
-        yield Metric(f"death_late_{size}", f"records late, 1 dies beside {whose}", False)
-        limit = 0 if protocol == "consumer" else None
-        yield Metric(f"kept_paused_{size}", f"partitions kept but paused, {whose}", False, limit=limit)
+        yield Metric(f"form_s_{size}", f"s to form, {size}", False, _EQUAL_WAITS)
+        yield Metric(f"join_s_{size}", f"s after a join, {size}", False, _EQUAL_WAITS)
+        yield Metric(f"join_late_{size}", f"records late by it, {size}", False)
+        yield Metric(f"death_s_{size}", f"s after a session, {size}", False, _EQUAL_WAITS)
+        yield Metric(f"death_late_{size}", f"records late by it, {size}", False)
+        if protocol == "consumer":
+            yield Metric(f"kept_paused_{size}", f"kept but paused, {size}", False, limit=0)
 
     return Line(
         f"rebalance-{protocol}",
@@ -111,7 +112,7 @@ def formations(amounts: Amounts) -> Line:
     return Line(
         "form",
         "classic groups form, with the delay that is the default",
-        tuple(Metric(f"form_s_{size}", f"s, {size} come", False, _EQUAL) for size in amounts.sizes),
+        tuple(Metric(f"form_s_{size}", f"s to form, {size}", False, _EQUAL_WAITS) for size in amounts.sizes),
         on_both(DEFAULT_SIDES, turn),
         warms_up=False,
     )
