@@ -272,7 +272,9 @@ class ClassicGroupModel:
             if client.lives and client.is_settled and group.state is State.STABLE:
                 self._check_place(client, group)
         if group.state in (State.STABLE, State.EMPTY):
-            loaded = await self.members.loaded_again()
+            # Static members that are away can make a group too large; without a limit it is not rebalanced for that.
+            loaded = ClassicMembers(GroupSettings(), self.log.copy())
+            await loaded.settle()
             assert _image(loaded.group()) == _image(group)
 
     def _check_place(self, client: Client, group: ClassicGroup) -> None:
