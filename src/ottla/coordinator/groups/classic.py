@@ -112,16 +112,16 @@ class ClassicProtocol:
         if group.state is State.PREPARING:
             return Outcome(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         if group.state is State.STABLE:
-            self._rebalance.note_sync(group, member.member_id)
+            group.pending_syncs.discard(member.member_id)
             return Outcome(assignment_of(group, member))
         answer: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
         if group.leader_id != member.member_id:
-            self._rebalance.note_sync(group, member.member_id)
+            group.pending_syncs.discard(member.member_id)
             group.await_sync(member, answer)
             return Outcome(answer)
 
         def assigned() -> None:
-            self._rebalance.note_sync(group, member.member_id)
+            group.pending_syncs.discard(member.member_id)
             group.await_sync(member, answer)
             self._rebalance.hand_out(group)
 

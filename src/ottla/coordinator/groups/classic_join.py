@@ -150,7 +150,7 @@ class ClassicJoin:
 
             def back() -> None:
                 self._rebalance.fence(group, old)
-                self._rebalance.note_sync(group, old.member_id)
+                group.pending_syncs.discard(old.member_id)
                 member = group.members[new.member_id]
                 group.change(member, new.protocols)
                 self._rebalance.keep_alive(group, member)

@@ -123,20 +123,12 @@ class ClassicRebalance:
             self.keep_alive(group, member)
             member.is_new = False
         group.pending_syncs.update(group.members)
-        group_id, generation = group.group_id, group.generation
+        group_id = group.group_id
         self._context.schedule(
-            _sync_timer(group_id),
-            group.rebalance_timeout_ms / 1000,
-            lambda: self._sync_timed_out(group_id, generation),
+            _sync_timer(group_id), group.rebalance_timeout_ms / 1000, lambda: self._sync_timed_out(group_id)
         )
 
     # --- the sync phase ---------------------------------------------------------------------------------------------
-
-    def note_sync(self, group: ClassicGroup, member_id: str) -> None:
-        """That member has asked for its assignment."""
-        group.pending_syncs.discard(member_id)
-        if not group.pending_syncs:
-            self._context.cancel(_sync_timer(group.group_id))
 
     def hand_out(self, group: ClassicGroup) -> None:
         """The group is stable: everybody who waits gets its assignment."""
@@ -145,9 +137,9 @@ class ClassicRebalance:
             if group.answer_sync(member, assignment_of(group, member)):
                 self.keep_alive(group, member)
 
-    def _sync_timed_out(self, group_id: str, generation: int) -> Outcome[None]:
+    def _sync_timed_out(self, group_id: str) -> Outcome[None]:
         group = self._group(group_id)
-        if group is None or group.generation != generation or not group.pending_syncs:
+        if group is None or not group.pending_syncs:
             return Outcome(None)
         absent = list(group.pending_syncs)
         for member_id in absent:

@@ -301,6 +301,22 @@ async def test_an_id_given_out_before_the_group_was_deleted_does_not_count_any_m
 
 
 @in_loop
+async def test_who_waits_in_a_group_that_goes_is_to_join_again() -> None:
+    """As when the group begins to speak the other protocol."""
+    group = ClassicMembers()
+    leader, follower = await group.stable(2)
+    join = await group.join(leader.member_id)
+    (tombstone,) = group.group().deletion_records()
+    shard = group.coordinator.runtime.active_shards()[0]
+    shard.replay(tombstone.key, None, 9, -1, 0)
+    await group.settle()
+    assert join.result().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert await group.heartbeat(follower) is ErrorCode.UNKNOWN_MEMBER_ID
+    await group.pass_ms(100_000)
+    assert not shard.groups
+
+
+@in_loop
 async def test_a_group_that_has_offsets_before_its_record_keeps_both() -> None:
     """Compaction may leave an offset commit before the record of its group."""
     group = ClassicMembers()
