@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from coordinators.classic_members import FakeCaller
+from coordinators.classic_members import ClassicMembers, FakeCaller
 from coordinators.fake_log import FakeLog
 from coordinators.simulated_time import SimulatedTime
 from coordinators.topics import FakeTopics
@@ -35,8 +35,22 @@ class Coordinated:
     """A coordinator of one partition, whose commits are done at once, so that every answer is there at once."""
 
     def __init__(
-        self, settings: GroupSettings | None = None, log: FakeLog | None = None, topics: FakeTopics | None = None
+        self,
+        settings: GroupSettings | None = None,
+        log: FakeLog | None = None,
+        topics: FakeTopics | None = None,
+        *,
+        beside: ClassicMembers | None = None,
     ) -> None:
+        """`beside` members of the classic protocol: the same coordinator."""
+        if beside is not None:
+            self.time, self.log, self.topics, self.coordinator = (
+                beside.time,
+                beside.log,
+                FakeTopics(t=4, u=4),
+                beside.coordinator,
+            )
+            return
         self.time = SimulatedTime()
         self.log = log or FakeLog()
         self.topics = topics or FakeTopics(t=4, u=4)
