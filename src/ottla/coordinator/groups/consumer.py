@@ -53,7 +53,6 @@ _logger = logging.getLogger(__name__)
 _MEMBER_ID_BY_CLIENT: Final = 1
 """From this version on members bring their own ids (KIP-1082)."""
 _INTERVAL_OF_WAITING_MS: Final = 500
-_KAFKA_ASSIGNORS: Final = "org.apache.kafka.coordinator.group.assignor."
 
 
 class ConsumerProtocol:
@@ -64,8 +63,8 @@ class ConsumerProtocol:
         self._settings = shard.settings
         self.timers = ConsumerTimers(shard, self.fence)
         self.conversion = Conversion(shard)
-        self.assignors = _assignor_names(shard.settings.consumer_assignors)
-        """Those that may be asked for; the first is for groups in which nobody asks."""
+        self.assignors = tuple(filter(ASSIGNORS.__contains__, shard.settings.consumer_assignors)) or tuple(ASSIGNORS)
+        """That may be asked for; the first is for groups in which nobody asks. All, if none of the chosen is known."""
         shard.replayers.update(ConsumerReplay(shard.groups).replayers)
         shard.on_loaded.append(self._loaded)
 
@@ -385,15 +384,6 @@ def _partitions(topics: Sequence[HeartbeatTopicPartitions] | None) -> Partitions
     if topics is None:
         return None
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
-
-
-def _assignor_names(configured: Iterable[str]) -> tuple[str, ...]:
-    """Kafka's keys name assignors or their classes; of those that are not known here none is left, or all are."""
-    names = (
-        name.removeprefix(_KAFKA_ASSIGNORS).removesuffix("Assignor").lower() if "." in name else name
-        for name in configured
-    )
-    return tuple(name for name in names if name in ASSIGNORS) or tuple(ASSIGNORS)
 
 
 def _invalid(reason: str) -> CoordinatorError:
