@@ -210,11 +210,17 @@ class Broker:
     def _start_metrics(self) -> int | None:
         if self.config["ottla.metrics.port"] < 0:
             return None
+        from ottla.broker.group_metrics import GroupCollector
         from ottla.broker.metrics import MetricsServer
+
+        def end_of(topic: str, index: int) -> int | None:
+            partition = self.replicas.get(topic, index)
+            return None if partition is None or partition.log is None else partition.high_watermark
 
         self._metrics = MetricsServer(
             self.request_stats,
             self.directories,
+            GroupCollector(self.groups, end_of),
             host=self.config["ottla.metrics.host"],
             port=self.config["ottla.metrics.port"],
         )

@@ -30,7 +30,7 @@ _PAUSE_S: Final = 0.001
 
 
 class BrokerCollector(Collector):
-    """Every metric of ours. `collect` may run in any thread."""
+    """Every metric of ours but those of groups. `collect` may run in any thread."""
 
     def __init__(self, stats: RequestStats, directories: LogDirectories) -> None:
         self._stats = stats
@@ -130,10 +130,13 @@ def _cumulated(api: ApiStats) -> list[tuple[str, float]]:
 class MetricsServer:
     """Answers scrapes until it is closed."""
 
-    def __init__(self, stats: RequestStats, directories: LogDirectories, *, host: str, port: int) -> None:
+    def __init__(
+        self, stats: RequestStats, directories: LogDirectories, groups: Collector, *, host: str, port: int
+    ) -> None:
         """Port 0 takes a free one."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(BrokerCollector(stats, directories))
+        registry.register(groups)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         try:

@@ -147,7 +147,7 @@ class CoordinatorRuntime(Generic[S]):
         return partition_for(key, count)
 
     def active_shards(self) -> list[S]:
-        return [loaded.shard for loaded in self._shards.values() if loaded.state is _State.ACTIVE]
+        return [loaded.shard for loaded in list(self._shards.values()) if loaded.state is _State.ACTIVE]
 
     @property
     def is_loading(self) -> bool:

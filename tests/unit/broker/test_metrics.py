@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import errno
 import re
 import socket
@@ -12,7 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from brokers.small_broker import SmallBroker, small_broker
+from coordinators.committers import Committers
 from logs.batches import batch
+from ottla.broker.group_metrics import GroupCollector
 from ottla.broker.metrics import MetricsServer
 from ottla.broker.request_stats import RequestStats
 
@@ -47,8 +50,19 @@ def stats() -> RequestStats:
 
 
 @pytest.fixture
-def server(broker: SmallBroker, stats: RequestStats) -> Iterator[MetricsServer]:
-    server = MetricsServer(stats, broker.directories, host="127.0.0.1", port=0)
+def groups() -> Committers:
+    return Committers()
+
+
+@pytest.fixture
+def collector(groups: Committers) -> GroupCollector:
+    """Every partition of topic t ends at 100; those of u are elsewhere."""
+    return GroupCollector(groups.coordinator, lambda topic, _: 100 if topic == "t" else None)
+
+
+@pytest.fixture
+def server(broker: SmallBroker, stats: RequestStats, collector: GroupCollector) -> Iterator[MetricsServer]:
+    server = MetricsServer(stats, broker.directories, collector, host="127.0.0.1", port=0)
     yield server
     server.close()
 
@@ -117,6 +131,17 @@ def test_log_directories(server: MetricsServer, broker: SmallBroker, tmp_path: P
     assert ("ottla_log_directory_size_bytes", (second,)) not in samples
 
 
+def test_groups_and_how_far_they_are_behind(server: MetricsServer, groups: Committers) -> None:
+    asyncio.run(groups.commit({("t", 0): 90, ("t", 1): 40, ("u", 0): 7}))
+    asyncio.run(groups.commit({("t", 0): 130}, group_id="ahead"))
+    samples, _ = scrape(server)
+    assert samples["ottla_groups", ("Empty", "classic")] == 2
+    assert samples["ottla_group_offsets", ("g", "t")] == 2
+    assert samples["ottla_group_lag", ("g", "t")] == 70
+    assert samples["ottla_group_lag", ("ahead", "t")] == 0
+    assert ("ottla_group_lag", ("g", "u")) not in samples
+
+
 def test_the_process(server: MetricsServer) -> None:
     samples, _ = scrape(server)
     assert samples["process_resident_memory_bytes", ()] > 1_000_000
@@ -151,8 +176,8 @@ def test_topics_may_come_while_it_looks(server: MetricsServer, broker: SmallBrok
     assert not failures
 
 
-def test_closing_gives_the_port_back(broker: SmallBroker, stats: RequestStats) -> None:
-    server = MetricsServer(stats, broker.directories, host="127.0.0.1", port=0)
+def test_closing_gives_the_port_back(broker: SmallBroker, stats: RequestStats, collector: GroupCollector) -> None:
+    server = MetricsServer(stats, broker.directories, collector, host="127.0.0.1", port=0)
     threads = threading.active_count()
     server.close()
     assert threading.active_count() == threads - 1
@@ -160,7 +185,9 @@ def test_closing_gives_the_port_back(broker: SmallBroker, stats: RequestStats) -
         pass
 
 
-def test_a_port_in_use_is_named(server: MetricsServer, broker: SmallBroker, stats: RequestStats) -> None:
+def test_a_port_in_use_is_named(
+    server: MetricsServer, broker: SmallBroker, stats: RequestStats, collector: GroupCollector
+) -> None:
     with pytest.raises(OSError, match=rf"127\.0\.0\.1:{server.port}.*ottla\.metrics") as caught:
-        MetricsServer(stats, broker.directories, host="127.0.0.1", port=server.port)
+        MetricsServer(stats, broker.directories, collector, host="127.0.0.1", port=server.port)
     assert caught.value.errno == errno.EADDRINUSE

@@ -13,8 +13,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.errors import CoordinatorError
 from ottla.wire.codec import decode_versioned
 from ottla.wire.errors import TruncatedError
 from ottla.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
@@ -25,7 +23,6 @@ NO_EXPIRY: Final = -1
 _KIND: Final = b"\x00\x01"
 _KIND_SIZE: Final = 2
 _LENGTH = Struct(">h")
-_LONGEST: Final = 2**15 - 1
 _PARTITION = Struct(">i")
 _PARTITION_SIZE: Final = 4
 _VALUE_START = Struct(">hqih")
@@ -49,9 +46,6 @@ class CommittedOffset(NamedTuple):
 
 def head_of(group_id: str, topic: str) -> bytes:
     group, name = group_id.encode(), topic.encode()
-    if len(group) > _LONGEST:
-        reason = f"the name of a group has at most {_LONGEST} bytes, not {len(group)}"
-        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, reason)
     return b"".join((_LENGTH.pack(len(group)), group, _LENGTH.pack(len(name)), name))
 
 

@@ -85,9 +85,9 @@ class OffsetStore:
         """By topic; nothing is pending in it."""
         return self._by_group.get(group_id, {})
 
-    def group_ids(self) -> list[str]:
-        """The groups that have committed anything."""
-        return list(self._by_group)
+    def all_topics(self) -> list[TopicOffsets]:
+        """Of all groups."""
+        return list(self._by_head.values())
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether a transaction that is not over committed an offset there."""

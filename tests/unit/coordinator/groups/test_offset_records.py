@@ -6,8 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.offset_records import (
     CommittedOffset,
     decode_value,
@@ -96,10 +94,3 @@ def test_what_is_no_value_is_an_error(value: bytes) -> None:
 def test_what_is_no_key_is_an_error(key: bytes) -> None:
     with pytest.raises(ProtocolError):
         names_of(split_key(key)[0])
-
-
-def test_a_name_too_long_for_a_record_is_refused() -> None:
-    assert names_of(head_of("g" * 32_767, "t")) == ("g" * 32_767, "t")
-    with pytest.raises(CoordinatorError) as caught:
-        head_of("ü" * 16_384, "t")
-    assert caught.value.code is ErrorCode.INVALID_GROUP_ID

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from brokers import Client, with_client
+from ottla.base.error_codes import ErrorCode
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+TOPIC = "__consumer_offsets"
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_older_versions_ask_for_one_key(tmp_path: Path, version: int) -> None:
+    async def work(client: Client) -> None:
+        assert client.broker.metadata.topic(TOPIC) is None
+        answer = await client.ask(FindCoordinatorRequest(key="g"), FindCoordinatorResponse, version)
+        port = client.broker.metadata.brokers[1].port
+        assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "127.0.0.1", port)
+
+    with_client(tmp_path, work, offsets_topic_num_partitions="3")
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_newer_versions_ask_for_several(tmp_path: Path, version: int) -> None:
+    async def work(client: Client) -> None:
+        request = FindCoordinatorRequest(coordinator_keys=["g", "h"])
+        answer = await client.ask(request, FindCoordinatorResponse, version)
+        assert [(each.key, each.node_id, each.error_code) for each in answer.coordinators] == [("g", 1, 0), ("h", 1, 0)]
+
+    with_client(tmp_path, work, offsets_topic_num_partitions="3")
+
+
+def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        # At once, as many consumers do that start together.
+        for _ in range(5):
+            client.send(FindCoordinatorRequest(key="g"), 3)
+        for _ in range(5):
+            assert (await client.answer(FindCoordinatorResponse, 3)).error_code == ErrorCode.NONE
+        topic = client.broker.metadata.topic(TOPIC)
+        assert topic is not None
+        assert len(topic.partitions) == 50
+        assert topic.partitions[0].replicas == (1,)
+        assert topic.configs == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+        }
+        assert len(client.broker.groups.runtime.active_shards()) == 50
+
+    with_client(tmp_path, work)
+
+
+def test_more_replicas_than_brokers_are_not_made_where_somebody_wants_them(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        answer = await client.ask(FindCoordinatorRequest(key="g"), FindCoordinatorResponse, 3)
+        assert (answer.error_code, answer.node_id, answer.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
+        assert client.broker.metadata.topic(TOPIC) is None
+
+    with_client(tmp_path, work, offsets_topic_replication_factor="2")
+
+
+def test_what_is_no_group_has_no_coordinator(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        for key_type, error in (
+            (TRANSACTION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (SHARE, ErrorCode.INVALID_REQUEST),
+            (9, ErrorCode.INVALID_REQUEST),
+        ):
+            request = FindCoordinatorRequest(key="g", key_type=key_type, coordinator_keys=["g"])
+            older = await client.ask(FindCoordinatorRequest(key="g", key_type=key_type), FindCoordinatorResponse, 3)
+            assert (older.error_code, older.error_message) == (error, error.description)
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
+            (newer,) = (await client.ask(request, FindCoordinatorResponse, 6)).coordinators
+            assert (newer.error_code, newer.node_id) == (error, -1)
+        assert client.broker.metadata.topic(TOPIC) is None
+
+    with_client(tmp_path, work)
