@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
 WORKERS ?= 2
 
-.PHONY: help setup demo test check format compat bench fuzz crash golden clean
+.PHONY: help setup bytecode demo test check format compat bench fuzz crash golden clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -31,10 +31,14 @@ $(OLD_KIO): tests/oracles/kio-0.6.2.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) --requirement $<
 	@touch $@
 
-demo: setup  ## a broker at work: made-up events of a shop, streamed through it live
+# What pip does with what it installs: else every process of a test compiles the sources anew where nothing may write.
+bytecode: setup
+	@$(BIN)/python -m compileall -q src tests bench tools
+
+demo: bytecode  ## a broker at work: made-up events of a shop, streamed through it live
 	@$(BIN)/ottla demo
 
-test: setup  ## the whole suite, but for what needs Java
+test: bytecode  ## the whole suite, but for what needs Java
 	$(PYTEST) -n $(WORKERS) -m "not compat"
 
 check: setup  ## ruff, mypy (strict), import-linter
@@ -47,13 +51,13 @@ format: setup  ## rewrite the code as ruff wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-compat: setup  ## against Apache Kafka's own artifacts, from Maven Central, and kcat, from Debian
+compat: bytecode  ## against Apache Kafka's own artifacts, from Maven Central, and kcat, from Debian
 	$(BIN)/python tools/kafka_artifacts.py
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
 	$(PYTEST) -n $(WORKERS) -m compat
 
-bench: setup  ## ours beside its peers, in one run
+bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python bench/wire.py
 	$(BIN)/python bench/records.py
 	$(BIN)/python bench/compression.py
@@ -63,15 +67,15 @@ bench: setup  ## ours beside its peers, in one run
 	$(BIN)/python -m bench.broker --save
 
 COUNT ?= 1000000
-fuzz: setup  ## a million mutated frames, and as many mutated batches (COUNT=…)
+fuzz: bytecode  ## a million mutated frames, and as many mutated batches (COUNT=…)
 	cd tests && ../$(BIN)/python -m fuzz.wire --count $(COUNT)
 	cd tests && ../$(BIN)/python -m fuzz.records --count $(COUNT)
 
 KILLS ?= 600
-crash: setup  ## kill a process that appends or compacts hundreds of times (KILLS=…, OTTLA_SEED=…)
+crash: bytecode  ## kill a process that appends or compacts hundreds of times (KILLS=…, OTTLA_SEED=…)
 	OTTLA_KILLS=$(KILLS) $(PYTEST) -n $(WORKERS) -rP tests/crash
 
-golden: setup  ## capture the golden bytes anew from real clients and brokers
+golden: bytecode  ## capture the golden bytes anew from real clients and brokers
 	$(BIN)/python tools/kafka_artifacts.py
 	$(BIN)/python tests/golden/capture.py
 	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.tools.record
