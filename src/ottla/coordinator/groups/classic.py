@@ -14,9 +14,8 @@ from typing import Final, Protocol
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.classic_group import ClassicGroup, State
-from ottla.coordinator.groups.classic_join import ClassicJoin, refused
+from ottla.coordinator.groups.classic_join import ClassicJoin
 from ottla.coordinator.groups.classic_rebalance import ClassicRebalance, assignment_of
-from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.records import key_of, value_of
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.coordinator.runtime import KeyValue, Outcome
@@ -70,8 +69,8 @@ class ClassicProtocol:
         self._offsets = offsets
         self._rebalance = ClassicRebalance(shard)
         self._join = ClassicJoin(shard, self._rebalance)
-        self.in_consumer_groups: ClassicMembers | None = None
-        """Without it a consumer group that has members is no place for classic ones."""
+        self.in_consumer_groups: ClassicMembers
+        """Set by whoever makes the shard."""
         shard.make_simple_group = lambda group_id: ClassicGroup(group_id, shard.context.clock)
         shard.replayers[_GROUP_METADATA] = self._replay
         shard.on_loaded.append(self._loaded)
@@ -82,8 +81,6 @@ class ClassicProtocol:
     def join(self, request: JoinGroupRequest, caller: Caller) -> Outcome[JoinGroupResponse]:
         group = self._shard.groups.get(request.group_id)
         if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty:
-            if self.in_consumer_groups is None:
-                return Outcome(refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
             return self.in_consumer_groups.join(request, caller)
         return self._join.join(request, caller)
 
@@ -98,8 +95,6 @@ class ClassicProtocol:
         if group is None or group.is_empty:
             return Outcome(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         if not isinstance(group, ClassicGroup):
-            if self.in_consumer_groups is None:
-                return Outcome(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             return self.in_consumer_groups.sync(request, caller)
         try:
             _check_sync(group, request)
@@ -133,7 +128,7 @@ class ClassicProtocol:
         if not isinstance(group, ClassicGroup):
             if not request.group_id:
                 return Outcome(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
-            if group is None or self.in_consumer_groups is None:
+            if group is None:
                 return Outcome(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             return self.in_consumer_groups.heartbeat(request, caller)
         try:
@@ -150,14 +145,14 @@ class ClassicProtocol:
         if not request.group_id:
             return Outcome(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         group = self._shard.groups.get(request.group_id)
-        if group is not None and not isinstance(group, ClassicGroup) and self.in_consumer_groups is not None:
+        if group is not None and not isinstance(group, ClassicGroup):
             return self.in_consumer_groups.leave(request, caller)
         leaving = request.members
         if caller.version < _SEVERAL_LEAVE_SINCE:
             leaving = [LeaveGroupMember(member_id=request.member_id)]
         errors = [self._leave(group, each) for each in leaving]
         records: list[KeyValue] = []
-        if isinstance(group, ClassicGroup) and not all(errors) and not group.is_empty:
+        if group is not None and not all(errors) and not group.is_empty:
             records = self._rebalance.begin_or_go_on(group, "members leave")
         if caller.version < _SEVERAL_LEAVE_SINCE:
             return Outcome(LeaveGroupResponse(error_code=errors[0]), records)
@@ -169,9 +164,9 @@ class ClassicProtocol:
         ]
         return Outcome(LeaveGroupResponse(members=members), records)
 
-    def _leave(self, group: Group | None, leaving: LeaveGroupMember) -> ErrorCode:
+    def _leave(self, group: ClassicGroup | None, leaving: LeaveGroupMember) -> ErrorCode:
         """A static member may be sent away by its instance id alone."""
-        if not isinstance(group, ClassicGroup):
+        if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id, instance_id = leaving.member_id, leaving.group_instance_id
         if not member_id:
@@ -264,13 +259,6 @@ class ClassicProtocol:
                 if len(group.members) > self._shard.settings.max_size:
                     # Nobody waits yet, so there is nothing to write.
                     self._rebalance.begin(group, "loaded with more members than a group may have now")
-
-    def take_over(self, group_id: str, reason: str) -> None:
-        """A group of the other protocol was written as a classic one, with its members: they have to join anew."""
-        group = self._shard.groups.get(group_id)
-        if isinstance(group, ClassicGroup):
-            self._rebalance.take_up(group)
-            self._rebalance.begin(group, reason)
 
     def _unload(self) -> None:
         for group in self._shard.groups.values():
