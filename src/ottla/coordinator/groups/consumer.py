@@ -32,7 +32,7 @@ from ottla.coordinator.groups.consumer_member import (
     Standing,
     Subscription,
 )
-from ottla.coordinator.groups.consumer_pattern import PatternError
+from ottla.coordinator.groups.consumer_pattern_syntax import PatternError
 from ottla.coordinator.groups.consumer_records import by_topic
 from ottla.coordinator.groups.consumer_replay import ConsumerReplay
 from ottla.coordinator.groups.consumer_timers import ConsumerTimers

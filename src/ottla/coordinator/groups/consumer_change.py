@@ -17,7 +17,8 @@ from ottla.coordinator.groups.assignors import ASSIGNORS
 from ottla.coordinator.groups.assignors.members import NO_PARTITIONS, MemberSpec, Partition, Partitions
 from ottla.coordinator.groups.consumer_group import ConsumerGroup, SubscriptionKind
 from ottla.coordinator.groups.consumer_member import JOIN_EPOCH, ConsumerMember, Standing, Subscription
-from ottla.coordinator.groups.consumer_pattern import PatternError, topic_matcher
+from ottla.coordinator.groups.consumer_pattern import topic_matcher
+from ottla.coordinator.groups.consumer_pattern_syntax import PatternError
 from ottla.coordinator.groups.consumer_records import ResolvedPattern, TopicShape
 from ottla.coordinator.groups.group import TopicImage
 from ottla.coordinator.groups.reconciliation import reconcile

@@ -111,7 +111,7 @@ def member_record(group_id: str, member_id: str, subscription: Subscription | No
             client_id=subscription.client_id,
             client_host=subscription.client_host,
             subscribed_topic_names=sorted(subscription.topics),
-            subscribed_topic_regex=subscription.pattern,
+            subscribed_topic_regex=subscription.pattern or "",
             rebalance_timeout_ms=subscription.rebalance_timeout_ms,
             server_assignor=subscription.server_assignor,
             classic_member_metadata=None

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from ottla.coordinator.groups.consumer_pattern import PatternError, TopicPattern, topic_matcher
+from ottla.coordinator.groups.consumer_pattern import TopicPattern, topic_matcher
+from ottla.coordinator.groups.consumer_pattern_syntax import PatternError
 
 _ATOMS = [
     *(r"a", r"b", r".", r"\.", r"[ab]", r"[^a]", r"\d", r"\w", r"(a|b)", r"(?:ab)", r"[a-c]", r"^", r"$", r"\b"),
