@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 from ottla.testing.manual_clock import ManualClock
 
+MOST_CALLS = 5_000
+"""Of timers, in one turn."""
+
 
 class SimulatedTimer:
     """One that was called for."""
@@ -38,11 +41,14 @@ class SimulatedTime(ManualClock):
     def advance_ms(self, duration_ms: int) -> None:
         """Each timer has its turn when it is due, and what it calls for as well."""
         end_ms = self._turned_ms + duration_ms
+        called = 0
         while self._timers and self._timers[0][0] <= end_ms:
             due_ms, _, timer = heapq.heappop(self._timers)
             if not timer.is_cancelled:
                 self._turn_to(due_ms)
                 timer.callback()
+                called += 1
+                assert called < MOST_CALLS, "timers call for each other without end"
         self._turn_to(end_ms)
 
     def _turn_to(self, ms: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.classic_group import ClassicGroup, State
@@ -25,6 +26,9 @@ from ottla.wire.messages.sync_group import SyncGroupResponse
 _logger = logging.getLogger(__name__)
 
 Records = list[KeyValue]
+
+_NOBODY_JOINED_MS: Final = 1_000
+"""How long to wait, at least, if nobody joined: members may have asked for no time at all."""
 
 
 class ClassicRebalance:
@@ -89,11 +93,10 @@ class ClassicRebalance:
             return Outcome(None)
         return Outcome(None, self._end_join(group))
 
-    def _limit_join(self, group: ClassicGroup) -> None:
+    def _limit_join(self, group: ClassicGroup, at_least_ms: int = 0) -> None:
         group_id = group.group_id
-        self._context.schedule(
-            _join_timer(group_id), group.rebalance_timeout_ms / 1000, lambda: self._join_timed_out(group_id)
-        )
+        limit_ms = max(group.rebalance_timeout_ms, at_least_ms)
+        self._context.schedule(_join_timer(group_id), limit_ms / 1000, lambda: self._join_timed_out(group_id))
 
     def _join_timed_out(self, group_id: str) -> Outcome[None]:
         group = self._group(group_id)
@@ -108,7 +111,7 @@ class ClassicRebalance:
             _logger.info("group %s: %d members did not join in time, and are dropped", group.group_id, len(absent))
         if group.members and not group.elect_joined_leader():
             # Static members, all of them away: until they come, or their sessions end.
-            self._limit_join(group)
+            self._limit_join(group, _NOBODY_JOINED_MS)
             return []
         group.next_generation()
         if group.state is State.EMPTY:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from coordinators import in_loop
-from coordinators.classic_members import ClassicMembers, Member, subscription
+from coordinators.classic_members import ClassicMembers, FakeCaller, Member, subscription
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.classic_group import State
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.wire.codec import decode, encode
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupResponse
 
 
@@ -250,3 +252,24 @@ async def test_unloading_answers_who_waits() -> None:
     group.coordinator.resign(0)
     await group.settle()
     assert error_of(join) is ErrorCode.NOT_COORDINATOR
+
+
+@in_loop
+async def test_an_empty_group_of_the_other_protocol_becomes_a_classic_one() -> None:
+    group = ClassicMembers()
+    heartbeat = group.coordinator.consumer.heartbeat
+    for epoch in (0, -1):
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=epoch,
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        answer = heartbeat(request, FakeCaller(1))
+        assert (await answer if isinstance(answer, Coroutine) else answer).error_code == ErrorCode.NONE
+    await group.given_id()
+    assert group.group().type_name == "classic"
+    loaded = await group.loaded_again()
+    assert loaded.group().state is State.EMPTY

@@ -162,6 +162,17 @@ async def test_a_join_phase_in_which_all_static_members_are_away_goes_on_until_t
 
 
 @in_loop
+async def test_members_that_ask_for_hardly_any_time_to_join_do_not_make_the_coordinator_spin() -> None:
+    group = ClassicMembers()
+    leader, follower = await group.stable(2, static=True, rebalance_timeout_ms=1)
+    await group.leave(leader)
+    await group.pass_ms(9_000)
+    assert list(group.group().members) == [follower.member_id]
+    back = await group.join(follower.member_id, group_instance_id="i1", rebalance_timeout_ms=-1)
+    assert back.result().generation_id == 2
+
+
+@in_loop
 async def test_it_can_be_sent_away_by_its_instance_alone() -> None:
     group = ClassicMembers()
     leader, follower = await group.stable(2, static=True)
