@@ -22,7 +22,7 @@ NOTES: Final = (
     f"{SESSION_TIMEOUT_MS // 1000} s, which is the shortest that the classic protocol has by default. CPU is that of "
     "the broker's process, user and system, from /proc.",
     "Members are light: one process speaks for all, with a connection for each. They say that they are alive every "
-    f"{HEARTBEAT_S:g} s, at moments spread evenly and the same in every round, and so hear of a rebalance up to that "
+    f"{HEARTBEAT_S:g} s, at moments that are the same in every round, and so hear of a rebalance up to that "
     "much after it has begun, on both sides. Classic groups rebalance eagerly, by ranges; in the consumer protocol the "
     "broker assigns (`uniform`). A member that loses a partition commits its offset, one that gets a partition fetches "
     "it first; only then the partition counts as consumed. An event is over when every partition is consumed and every "

@@ -34,6 +34,8 @@ FETCH_VERSION: Final = 9
 REBALANCE_TIMEOUT_MS: Final = 60_000
 _ANSWER_TIMEOUT_S: Final = 90.0
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
+_PHASES: Final = 0.8
+_LATE_PHASE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,12 @@ class GroupPlan:
 class Member(ABC):
     """One that joins when it is started, and stays until it is told to die or to leave.
 
-    Members say that they are alive at moments that are spread evenly over the interval, however many there are, and
-    always the same: so equal events take equally long.
+    Members say that they are alive at moments that are spread evenly over most of the interval, however many there are,
+    and always the same: so equal events take equally long. One that comes later speaks at the end of the interval, when
+    all others have heard of it.
     """
 
-    def __init__(self, plan: GroupPlan, number: int, ownership: Ownership) -> None:
+    def __init__(self, plan: GroupPlan, number: int, ownership: Ownership, *, is_late: bool) -> None:
         self.plan = plan
         self.name = f"{plan.group}/{number}"
         self.ownership = ownership
@@ -62,7 +65,8 @@ class Member(ABC):
         self.member_id = ""
         self.epoch = -1
         """Or the generation, where the protocol has such."""
-        self._phase_s = (number + 0.5) * _GOLDEN % 1 * plan.heartbeat_s
+        phase = _LATE_PHASE if is_late else (number + 0.5) * _GOLDEN % 1 * _PHASES
+        self._phase_s = phase * plan.heartbeat_s
         self._connection: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_words: asyncio.Future[None] | None = None

@@ -45,14 +45,14 @@ class Group:
 
     async def form(self) -> Change:
         """All members join in the same moment."""
-        members = [await self._new_member() for _ in range(self.size)]
+        members = [await self._new_member(is_late=False) for _ in range(self.size)]
         self._ownership.begin()
         for member in members:
             member.start(self._failed)
         return await self._or_failure(self._ownership.settled(_DEADLINE_S))
 
     async def grow(self) -> Change:
-        member = await self._new_member()
+        member = await self._new_member(is_late=True)
         await until(self._plan.heartbeat_s)
         self._ownership.begin()
         member.start(self._failed)
@@ -66,8 +66,8 @@ class Group:
     async def end(self) -> None:
         await asyncio.gather(*(member.go() for member in self._members))
 
-    async def _new_member(self) -> Member:
-        member = self._make(self._plan, next(self._numbers), self._ownership)
+    async def _new_member(self, *, is_late: bool) -> Member:
+        member = self._make(self._plan, next(self._numbers), self._ownership, is_late=is_late)
         await member.connect()
         self._members.append(member)
         return member
