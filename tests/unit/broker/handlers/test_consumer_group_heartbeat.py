@@ -1,0 +1,64 @@
+"""ConsumerGroupHeartbeat, through a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from brokers import Client, with_client
+from brokers.classic_group import QUICK, coordinator_is_there
+from ottla.base.error_codes import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+
+
+async def _ask(client: Client, request: ConsumerGroupHeartbeatRequest, version: int) -> ConsumerGroupHeartbeatResponse:
+    return await client.ask(request, ConsumerGroupHeartbeatResponse, version)
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_a_member_joins_stays_and_leaves_in_every_version(tmp_path: Path, version: int) -> None:
+    async def run(client: Client) -> None:
+        await coordinator_is_there(client)
+        await client.create_topic("t", 2)
+        join = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m" if version else "",
+            rebalance_timeout_ms=1_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        joined = await _ask(client, join, version)
+        assert (joined.error_code, joined.member_epoch, joined.heartbeat_interval_ms) == (0, 1, 5_000)
+        assert joined.assignment is not None
+        assert [each.partitions for each in joined.assignment.topic_partitions] == [[0, 1]]
+        member_id = joined.member_id or ""
+        assert (member_id == "m") == bool(version)
+        stay = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=1)
+        assert (await _ask(client, stay, version)).assignment is None
+        grow = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="t", count=3, assignments=None)], timeout_ms=10_000
+        )
+        assert not (await client.ask(grow, CreatePartitionsResponse, 3)).results[0].error_code
+        told = await _ask(client, stay, version)
+        assert told.member_epoch == 2
+        assert told.assignment is not None
+        assert [each.partitions for each in told.assignment.topic_partitions] == [[0, 1, 2]]
+        leave = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=-1)
+        assert (await _ask(client, leave, version)).error_code == ErrorCode.NONE
+        assert (await _ask(client, leave, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    with_client(tmp_path, run, **QUICK)
+
+
+def test_without_a_coordinator(tmp_path: Path) -> None:
+    async def run(client: Client) -> None:
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+        assert (await _ask(client, request, 1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    with_client(tmp_path, run)
