@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
@@ -51,7 +51,7 @@ def await_coordinators(control: Control, topic: str, *, deadline_s: float = 60.0
     """Until groups can be served, wherever they belong; who first asks where that is makes the topic of groups."""
     give_up_s = time.monotonic() + deadline_s
     waiting = _one_on_each_partition(group_names("any", 100 * OFFSETS_PARTITIONS))
-    while waiting := waiting - _offsets(control, topic, 0, waiting).keys():
+    while waiting := waiting - _offsets(control, topic, range(1), waiting).keys():
         if time.monotonic() > give_up_s:
             raise RuntimeError(f"{len(waiting)} coordinators have not answered within {deadline_s} s")
         time.sleep(_RETRY_PAUSE_S)
@@ -63,24 +63,30 @@ def await_offsets(
     """Asks, like clients that come back to their broker, for the offsets of a group on each partition of the topic of
     groups, until all have answered. What they answer must be what `write_offsets` wrote."""
     give_up_s = time.monotonic() + deadline_s
-    waiting = _one_on_each_partition(group_names(PREFIX, groups))
-    listening_s: float | None = None
-    while waiting:
+    names = _one_on_each_partition(group_names(PREFIX, groups))
+    listening_s, waiting = 0.0, set(names)
+    while True:
         alive()
         if time.monotonic() > give_up_s:
             raise RuntimeError(f"groups on {len(waiting)} partitions have not answered within {deadline_s} s")
         try:
             with Control(address) as control:
                 listening_s = listening_s or time.perf_counter()
-                while waiting:
-                    offsets = _offsets(control, topic, partitions - 1, waiting)
-                    if any(offset != partitions for offset in offsets.values()):
-                        raise RuntimeError(f"offsets of {partitions} were committed, and these are known: {offsets}")
-                    waiting -= offsets.keys()
-                    time.sleep(_RETRY_PAUSE_S if waiting else 0)
+                while waiting := waiting - _offsets(control, topic, range(1), waiting).keys():
+                    time.sleep(_RETRY_PAUSE_S)
+                loaded = Loaded(listening_s, time.perf_counter())
+                _check(_offsets(control, topic, range(partitions), names), names, partitions)
+                return loaded
         except ConnectionError:
             time.sleep(_RETRY_PAUSE_S)
-    return Loaded(listening_s or 0.0, time.perf_counter())
+
+
+def _check(found: Mapping[str, list[int]], names: set[str], partitions: int) -> None:
+    """All offsets must be what `commit_frames` made them."""
+    expected = list(range(1, partitions + 1))
+    wrong = {name: found.get(name) for name in names if found.get(name) != expected}
+    if wrong:
+        raise RuntimeError(f"offsets from 1 to {partitions} were committed, and these are known: {wrong}")
 
 
 def _one_on_each_partition(names: Iterable[str]) -> set[str]:
@@ -88,18 +94,18 @@ def _one_on_each_partition(names: Iterable[str]) -> set[str]:
     return set({partition_for(name, OFFSETS_PARTITIONS): name for name in names}.values())
 
 
-def _offsets(control: Control, topic: str, partition: int, names: Iterable[str]) -> dict[str, int]:
-    """The offsets of that partition, of those groups that have a coordinator which tells them."""
+def _offsets(control: Control, topic: str, partitions: range, names: Iterable[str]) -> dict[str, list[int]]:
+    """The offsets of those partitions, of those groups that have a coordinator which tells them."""
     find = FindCoordinatorRequest(coordinator_keys=list(names))
     found = control.ask(find, _FIND_VERSION, FindCoordinatorResponse).coordinators
     known = [each.key for each in found if each.error_code == ErrorCode.NONE]
     if not known:
         return {}
-    wanted = [OffsetFetchGroupTopic(name=topic, partition_indexes=[partition])]
+    wanted = [OffsetFetchGroupTopic(name=topic, partition_indexes=list(partitions))]
     request = OffsetFetchRequest(groups=[OffsetFetchGroup(group_id=name, topics=wanted) for name in known])
     answer = control.ask(request, _FETCH_VERSION, OffsetFetchResponse)
     return {
-        group.group_id: group.topics[0].partitions[0].committed_offset
+        group.group_id: [partition.committed_offset for partition in group.topics[0].partitions]
         for group in answer.groups
         if group.error_code == ErrorCode.NONE
     }
