@@ -64,7 +64,7 @@ Event = Consumed | Assigned | Revoked
 
 
 class GroupRefusedError(Exception):
-    """The coordinator refused what the consumer asked for."""
+    """The coordinator refused what the consumer asked for; without a code of Kafka's, it was the client that did."""
 
     def __init__(self, code: int, reason: object) -> None:
         super().__init__(f"error {code}: {reason}")
@@ -266,12 +266,12 @@ class KafkaPythonMember(GroupConsumer):
         self.library.close()
 
     def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
-        from kafka.errors import BrokerResponseError
+        from kafka.errors import KafkaError
 
         try:
             self.library.commit(None if offsets is None else self._places(offsets), int(WAIT_S * 1000))
-        except BrokerResponseError as error:
-            raise GroupRefusedError(error.errno, error) from error
+        except KafkaError as error:
+            raise GroupRefusedError(getattr(error, "errno", -1), error) from error
 
     def commit_later(self, offsets: Mapping[Partition, int]) -> None:
         self.library.commit_async(self._places(offsets))
@@ -350,15 +350,13 @@ class AiokafkaMember(GroupConsumer):
         self._runner.close()
 
     def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
-        from aiokafka.errors import BrokerResponseError, CommitFailedError, IllegalStateError
+        from aiokafka.errors import KafkaError
 
         wanted = None if offsets is None else {self._kafka.TopicPartition(*each): at for each, at in offsets.items()}
         try:
             self._runner.run(self.library.commit(wanted))
-        except (BrokerResponseError, CommitFailedError) as error:
+        except KafkaError as error:
             raise GroupRefusedError(getattr(error, "errno", -1), error) from error
-        except IllegalStateError as error:  # partitions went while it was polled last
-            raise GroupRefusedError(-1, error) from error
 
     def commit_later(self, offsets: Mapping[Partition, int]) -> None:
         wanted = {self._kafka.TopicPartition(*each): at for each, at in offsets.items()}
