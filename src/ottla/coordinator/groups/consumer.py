@@ -257,26 +257,29 @@ class ConsumerProtocol:
     ) -> tuple[list[KeyValue], Callable[[], None]]:
         """Records by which members go, and what to do then. Where that leaves only members of the classic protocol, the
         group goes back to it."""
-        group_id, member_ids = group.group_id, [member.member_id for member in members]
         if self.conversion.goes_back_without(group, members):
-            return self.conversion.downgrade(group, members, lambda: self._forget(group_id, group.members))
+            return self.conversion.downgrade(group, members, self._forgetting(group, group.members))
         change = self.change(group)
         change.leave(members)
-        return change.records, lambda: self._forget(group_id, member_ids)
+        return change.records, self._forgetting(group, [member.member_id for member in members])
 
     def go_back_by_replacement(
         self, group: ConsumerGroup, old: ConsumerMember, member_id: str, subscription: Subscription
     ) -> tuple[int, list[KeyValue], Callable[[], None]]:
         """The last member of the consumer protocol, a static one, comes back by the classic one: so does the group.
         Gives its generation, records, and what to do then."""
-        group_id = group.group_id
-        return self.conversion.downgrade_by_replacement(
-            group, old, member_id, subscription, lambda: self._forget(group_id, group.members)
-        )
+        forget = self._forgetting(group, group.members)
+        return self.conversion.downgrade_by_replacement(group, old, member_id, subscription, forget)
 
-    def _forget(self, group_id: str, member_ids: Iterable[str]) -> None:
-        for member_id in list(member_ids):
-            self.timers.forget(group_id, member_id)
+    def _forgetting(self, group: ConsumerGroup, member_ids: Iterable[str]) -> Callable[[], None]:
+        """Ends the timers of those members, for when they are gone: of those who are members now."""
+        group_id, gone = group.group_id, list(member_ids)
+
+        def forget() -> None:
+            for member_id in gone:
+                self.timers.forget(group_id, member_id)
+
+        return forget
 
     # --- what is told -----------------------------------------------------------------------------------------------
 

@@ -193,13 +193,10 @@ def _place_of(
 
 
 def _must_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Something is new for it, it has something to give up, or what it waited for is free."""
+    """Something is new for it, which it is also while it gives something up; or what it waited for is free."""
     standing = member.standing
-    return (
-        standing.epoch < group.epoch
-        or standing.state is MemberState.UNREVOKED_PARTITIONS
-        or (standing.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
-    )
+    waits = standing.state is MemberState.UNRELEASED_PARTITIONS
+    return standing.epoch < group.epoch or (waits and not group.waits_for_others(member))
 
 
 def _classic_member(

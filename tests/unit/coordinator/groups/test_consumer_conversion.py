@@ -114,7 +114,13 @@ async def test_a_member_of_the_new_protocol_joins_a_classic_group() -> None:
     assert set(first.owned) <= {0, 1}
     assert set(second.owned) <= {2, 3}
     assert group.state_name == "Stable"
-    assert await members.heartbeat(first.member) == ErrorCode.NONE
+    # Who did its part is not given up for it later.
+    for _ in range(14):
+        await members.pass_ms(5_000)
+        await first.beat()
+        await second.beat()
+        consumer.idle_beat()
+    assert len(group.members) == 3
     group.check_commit(first.member.member_id, None, first.member.generation, in_transaction=False, version=5)
     with pytest.raises(CoordinatorError) as refused:
         group.check_commit(first.member.member_id, None, generation, in_transaction=False, version=5)
@@ -160,6 +166,52 @@ async def test_a_session_that_ends_takes_the_group_back_as_well() -> None:
         await members.heartbeat(classic.member)
     assert isinstance(_group(members), ClassicGroup)
     assert list(_group(members).members) == [classic.member.member_id]
+    context = members.coordinator.runtime.active_shards()[0].context
+    timers = [f"consumer {kind} 1 g {classic.member.member_id}" for kind in ("session", "join", "sync")]
+    assert not any(map(context.is_scheduled, timers))
+    # Its session goes on in the classic group.
+    await members.pass_ms(10_000)
+    assert _group(members).is_empty
+
+
+@in_loop
+async def test_a_classic_member_that_falls_silent_is_given_up() -> None:
+    members = ClassicMembers()
+    await _classic_group(members, [(0, 1, 2, 3)])
+    consumer = Consumer(Coordinated(beside=members), "new")
+    consumer.join()
+    await members.pass_ms(10_000)
+    settle(consumer)
+    assert consumer.indexes == [0, 1, 2, 3]
+
+
+@in_loop
+async def test_a_group_stays_while_somebody_speaks_the_new_protocol() -> None:
+    members = ClassicMembers()
+    (classic,) = await _classic_group(members, [(0, 1, 2, 3)])
+    coordinated = Coordinated(beside=members)
+    first, second = Consumer(coordinated, "first"), Consumer(coordinated, "second")
+    first.join()
+    second.join()
+    first.leave()
+    for _ in range(4):
+        await classic.beat()
+        second.beat()
+    assert (len(classic.owned), len(second.owned)) == (2, 2)
+    assert sorted(coordinated.group().members) == sorted(["second", classic.member.member_id])
+
+
+@in_loop
+async def test_what_a_member_says_of_itself_survives_there_and_back() -> None:
+    members = ClassicMembers()
+    protocols = _subscription() | {"roundrobin": _subscription()["range"]}
+    consumer = Consumer(Coordinated(beside=members), "new")
+    consumer.join()
+    member_id = await members.given_id(protocols=protocols)
+    joined = (await members.join(member_id, protocols=protocols, group_instance_id=None)).result()
+    assert joined.protocol_name == "range"
+    consumer.leave()
+    assert _group(members).members[member_id].protocols == protocols
 
 
 @in_loop
@@ -246,13 +298,19 @@ async def test_a_classic_member_that_does_not_sync_is_given_up() -> None:
 async def test_a_member_comes_back_by_the_other_protocol_under_the_same_id() -> None:
     members = ClassicMembers()
     (classic,) = await _classic_group(members, [(0, 1, 2, 3)])
-    consumer = Consumer(Coordinated(beside=members), classic.member.member_id)
+    coordinated = Coordinated(beside=members)
+    other = Consumer(coordinated, "new")
+    other.join()
+    assert await members.heartbeat(classic.member) == ErrorCode.REBALANCE_IN_PROGRESS
+    consumer = Consumer(coordinated, classic.member.member_id)
     assert consumer.join().error_code == ErrorCode.NONE
-    assert consumer.indexes == [0, 1, 2, 3]
+    settle(consumer, other)
+    assert (len(consumer.owned), len(other.owned)) == (2, 2)
     assert _group(members).classic_member_count == 0
-    for _ in range(20):
+    # It need not join as it was told to before.
+    for _ in range(14):
         await members.pass_ms(5_000)
-        assert consumer.idle_beat().error_code == ErrorCode.NONE
+        settle(consumer, other)
 
 
 @in_loop
