@@ -6,7 +6,7 @@ Every method takes the request and gives the response, errors included.
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
@@ -20,6 +20,8 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_PROTOCOL_MAY_BE_NULL_SINCE: Final = 7
 
 
 class ClassicShard(Shard, Protocol):
@@ -39,9 +41,12 @@ class ClassicApis(Generic[S]):
 
     async def join_group(self, request: JoinGroupRequest, caller: Caller) -> JoinGroupResponse:
         try:
-            return await self._runtime.write(request.group_id, lambda shard: shard.classic.join(request, caller))
+            answer = await self._runtime.write(request.group_id, lambda shard: shard.classic.join(request, caller))
         except CoordinatorError as error:
-            return JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+            answer = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
+        if answer.error_code and caller.version >= _PROTOCOL_MAY_BE_NULL_SINCE:
+            answer.protocol_name = None
+        return answer
 
     async def sync_group(self, request: SyncGroupRequest, caller: Caller) -> SyncGroupResponse:
         try:
