@@ -100,22 +100,24 @@ def test_offsets_that_were_written_are_awaited(broker: Broker) -> None:
 
 class TestOwnership:
     def test_an_event_ends_when_all_have_their_share(self) -> None:
-        ownership = Ownership(5)
-        ownership.enter("first")
-        ownership.take("first", range(5))
-        ownership.enter("second")
-        ownership.begin()
-        ownership.release("first", range(4))
-        ownership.take("first", (0, 1))  # back where they were, after a pause
-        ownership.take("second", (2,))
-        with pytest.raises(RuntimeError, match="1 of 5 partitions have no consumer.*shares from 1 to 3"):
-            asyncio.run(ownership.settled(0.01))
-        ownership.release("first", (1,))
-        ownership.take("second", (1,))  # two each, but not all partitions
-        with pytest.raises(RuntimeError, match="1 of 5 partitions have no consumer.*shares from 2 to 2"):
-            asyncio.run(ownership.settled(0.01))
-        ownership.take("second", (3,))
-        change: Change = asyncio.run(ownership.settled(1))
+        async def event() -> Change:
+            ownership = Ownership(5)
+            ownership.enter("first")
+            ownership.take("first", range(5))
+            ownership.enter("second")
+            ownership.begin()
+            ownership.release("first", range(4))
+            ownership.take("first", (0,))  # back where it was, after a pause
+            ownership.take("second", (2,))
+            with pytest.raises(RuntimeError, match="2 members have shares from 1 to 2"):
+                await ownership.settled(0.01)
+            ownership.take("second", (1,))
+            with pytest.raises(RuntimeError, match="1 of 5 partitions have no consumer"):
+                await ownership.settled(0.01)
+            ownership.take("second", (3,))
+            return await ownership.settled(1)
+
+        change = asyncio.run(event())
         assert change.kept_but_paused == 1
         assert 0 < change.paused_partition_s <= 5 * change.seconds
 
