@@ -3,7 +3,7 @@
     with Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-Several can run at once. `stop` and `restart` keep the data; leaving the block removes it.
+Groups of consumers form at once: `group.initial.rebalance.delay.ms` is 0. Several can run at once. `stop` and `restart` keep the data; leaving the block removes it.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class Broker:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",  # a test's few members come when they come
             **self.overrides,
         }
         ready_end, child_end = os.pipe()
