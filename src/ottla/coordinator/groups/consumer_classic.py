@@ -150,6 +150,7 @@ class ClassicInConsumerGroups:
     # --- LeaveGroup -------------------------------------------------------------------------------------------------
 
     def leave(self, request: LeaveGroupRequest, caller: Caller) -> Outcome[LeaveGroupResponse]:
+        """Of members of either protocol: tools remove them so."""
         group = self._group(request.group_id)
         several = caller.version >= _SEVERAL_LEAVE_SINCE
         leaving = request.members if several else [LeaveGroupMember(member_id=request.member_id)]
@@ -158,9 +159,8 @@ class ClassicInConsumerGroups:
         for each in leaving:
             answer = LeaveGroupMemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id)
             try:
-                member, _ = _classic_member(group, each.member_id, each.group_instance_id)
+                member = _member(group, each.member_id, each.group_instance_id)
                 found[member.member_id] = member
-                answer.member_id = member.member_id
                 _logger.info("group %s: member %s leaves (%s)", group.group_id, member.member_id, each.reason or "")
             except CoordinatorError as error:
                 answer.error_code = error.code
@@ -199,11 +199,15 @@ def _must_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
     return standing.epoch < group.epoch or (waits and not group.waits_for_others(member))
 
 
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """A static member may be meant by its instance id alone."""
+    return group.member(member_id) if instance_id is None else static_member(group, instance_id, member_id or None)
+
+
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
 ) -> tuple[ConsumerMember, ClassicFace]:
-    """A static member may be meant by its instance id alone."""
-    member = group.member(member_id) if instance_id is None else static_member(group, instance_id, member_id or None)
+    member = _member(group, member_id, instance_id)
     face = member.subscription.classic
     if face is None:
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, "the member does not use the classic protocol")
