@@ -262,12 +262,21 @@ class OffsetStore:
         del topics[topic.topic]
         if not topics:
             del self._by_group[topic.group_id]
+            self._drop_simple_group(topic.group_id)
+
+    def _drop_simple_group(self, group_id: str) -> None:
+        """A group that only had offsets is nothing without them: no record of its own tells that it is gone."""
+        group = self._shard.groups.get(group_id)
+        is_simple = group is not None and not group.protocol_type and group.is_empty
+        if is_simple and group_id not in self._by_group and group_id not in self._transactions:
+            del self._shard.groups[group_id]
 
     def _end_transaction(self, producer_id: int, committed: bool) -> None:
         places = self._pending.pop(producer_id, None)
         if places is None:
             return
-        for group_id in [group_id for group_id, open_ in self._transactions.items() if producer_id in open_]:
+        ended = [group_id for group_id, open_ in self._transactions.items() if producer_id in open_]
+        for group_id in ended:
             self._transactions[group_id].discard(producer_id)
             if not self._transactions[group_id]:
                 del self._transactions[group_id]
@@ -276,6 +285,8 @@ class OffsetStore:
                 if not pending.is_overtaken:
                     key = offset_records.key_of(head_of(group_id, name), partition)
                     self._replay(key, pending.value, pending.record_offset, -1, 0)
+        for group_id in ended:
+            self._drop_simple_group(group_id)
 
 
 def _tombstone(head: bytes, partition: int) -> KeyValue:
