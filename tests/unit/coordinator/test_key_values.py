@@ -23,7 +23,9 @@ from ottla.records import (
 NOW_MS = 1_700_000_000_000
 sizes = st.sampled_from([0, 1, 5, 63, 64, 200, 8191, 8192])
 values = st.one_of(st.none(), sizes.map(lambda size: b"v" * size))
-pairs = st.lists(st.builds(KeyValue, sizes.map(lambda size: b"k" * size), values), min_size=1, max_size=100)
+few = st.lists(st.builds(KeyValue, sizes.map(lambda size: b"k" * size), values), min_size=1, max_size=4)
+many = st.integers(1, 200).map(lambda count: [KeyValue(b"%d" % number, b"v") for number in range(count)])
+pairs = few | many
 
 
 @given(pairs, st.one_of(st.none(), st.just(Producer(2**40, 7))))
@@ -37,7 +39,12 @@ def test_the_bytes_are_those_of_the_plain_codec(records: list[KeyValue], produce
     assert encode_key_values(records, NOW_MS, producer) == plain
 
 
-@given(pairs, st.sampled_from(Compression), st.sampled_from(TimestampType), st.lists(st.integers(-70_000, 70_000)))
+@given(
+    pairs,
+    st.sampled_from(Compression),
+    st.sampled_from(TimestampType),
+    st.lists(st.integers(-70_000, 70_000), max_size=4),
+)
 def test_records_are_read_as_they_were_written(
     records: list[KeyValue], compression: Compression, timestamp_type: TimestampType, delays: list[int]
 ) -> None:

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from ottla.broker.config import BrokerConfig
+from ottla.broker.group_settings import group_settings
+from ottla.coordinator.groups.group import GroupSettings
+
+
+def test_without_settings_it_is_kafkas_defaults() -> None:
+    assert group_settings(BrokerConfig({})) == GroupSettings()
+
+
+def test_keys_are_read() -> None:
+    settings = group_settings(
+        BrokerConfig(
+            {
+                "group.consumer.assignors": "range, org.apache.kafka.coordinator.group.assignor.UniformAssignor",
+                "group.consumer.migration.policy": "Upgrade",
+                "group.initial.rebalance.delay.ms": "0",
+                "offsets.retention.minutes": "2",
+            }
+        )
+    )
+    assert settings.consumer_assignors == ("range", "uniform")
+    assert settings.consumer_migration_policy == "upgrade"
+    assert settings.initial_rebalance_delay_ms == 0
+    assert settings.offsets_retention_ms == 120_000
