@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
 
 from clients.confluent_client import ConfluentClient
 from clients.dialect import Record, wait_until
@@ -37,6 +35,7 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "200",
 }
+LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 each_client = pytest.mark.parametrize("flavour", A_CLIENT_EACH, ids=str)
 
 
@@ -57,10 +56,18 @@ def produce(broker: Peer, count: int) -> None:
     ConfluentClient(broker.bootstrap).produce(TOPIC, records)
 
 
-def committed(broker: Peer) -> dict[Partition, int]:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    (answer,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
-    return {(each.topic, each.partition): each.offset for each in answer.result(WAIT_S).topic_partitions}
+def committed(broker: Peer) -> dict[int, int]:
+    """What the coordinator says of the partitions once it is loaded."""
+
+    async def ask() -> dict[int, int]:
+        async with speaking(broker.bootstrap, GROUP, TOPIC) as say, asyncio.timeout(WAIT_S):
+            while True:
+                code, offsets = await say.fetch(partitions=PARTITIONS)
+                if code == ErrorCode.NONE:
+                    return offsets
+                assert code in LOADING
+
+    return asyncio.run(ask())
 
 
 def consume(consumer: GroupConsumer, count: int) -> dict[Partition, list[int]]:
@@ -84,7 +91,7 @@ def test_what_was_committed_survives_a_kill_and_is_gone_on_from(
     settings = membership(broker, flavour)
     with group_of_processes(replace(settings, auto_commit_ms=100) if by_itself else settings) as group:
         group.start()
-        everything = dict.fromkeys([(TOPIC, index) for index in range(PARTITIONS)], 10)
+        everything = dict.fromkeys(range(PARTITIONS), 10)
         until(lambda: committed(broker) == everything, "the commits")
         broker.kill()
     broker.start()
@@ -92,7 +99,7 @@ def test_what_was_committed_survives_a_kill_and_is_gone_on_from(
     produce(broker, 5)
     successor = join(settings)
     try:
-        expected = {partition: list(range(10, 15)) for partition in everything}
+        expected = {(TOPIC, index): list(range(10, 15)) for index in everything}
         assert consume(successor, 5 * PARTITIONS) == expected
     finally:
         successor.close()
@@ -133,7 +140,6 @@ def test_a_coordinator_that_loads_says_so_or_knows_everything(broker: Peer) -> N
                     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.NONE}
 
     async def ask(group: str) -> None:
-        wait = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         async with speaking(broker.bootstrap, group, TOPIC) as say:
             async with asyncio.timeout(WAIT_S):
                 while True:
@@ -141,8 +147,8 @@ def test_a_coordinator_that_loads_says_so_or_knows_everything(broker: Peer) -> N
                     if code == ErrorCode.NONE:
                         assert offsets == {0: 19, 1: 20}
                         return
-                    assert code in wait
-                    assert await say.heartbeat("stranger", 1) in (*wait, ErrorCode.UNKNOWN_MEMBER_ID)
+                    assert code in LOADING
+                    assert await say.heartbeat("stranger", 1) in (*LOADING, ErrorCode.UNKNOWN_MEMBER_ID)
 
     async def ask_all() -> None:
         await asyncio.gather(*map(ask, groups))

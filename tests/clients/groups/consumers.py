@@ -258,7 +258,13 @@ class KafkaPythonMember(GroupConsumer):
         self.library.subscribe(list(membership.topics), membership.pattern, Listener())
 
     def _poll(self, timeout_s: float) -> None:
-        for place, records in self.library.poll(int(max(timeout_s, _LEAST_POLL_S) * 1000)).items():
+        from kafka.errors import KafkaConnectionError
+
+        try:
+            polled = self.library.poll(int(max(timeout_s, _LEAST_POLL_S) * 1000))
+        except KafkaConnectionError:  # the broker is away: it is for the application to try again
+            return
+        for place, records in polled.items():
             partition = (place.topic, place.partition)
             self._events += [Consumed(partition, record.offset, record.value.decode()) for record in records]
 

@@ -118,13 +118,15 @@ class Speaker:
         answer = await self.connection.send(request, OffsetCommitResponse, version=version)
         return {each.partition_index: each.error_code for each in answer.topics[0].partitions}
 
-    async def fetch(self, member: str | None = None, epoch: int = -1) -> tuple[int, dict[int, int]]:
-        """The error code, and the offsets of the topic's first two partitions."""
+    async def fetch(
+        self, member: str | None = None, epoch: int = -1, partitions: int = 2
+    ) -> tuple[int, dict[int, int]]:
+        """The error code, and the offsets of so many partitions of the topic."""
         wanted = OffsetFetchGroup(
             group_id=self.group,
             member_id=member,
             member_epoch=epoch,
-            topics=[OffsetFetchGroupTopic(name=self.topic, partition_indexes=[0, 1])],
+            topics=[OffsetFetchGroupTopic(name=self.topic, partition_indexes=list(range(partitions)))],
         )
         answer = await self.connection.send(OffsetFetchRequest(groups=[wanted]), OffsetFetchResponse, version=NAMES)
         (group,) = answer.groups
