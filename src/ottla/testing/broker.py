@@ -3,7 +3,8 @@
     with Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-Groups of consumers form at once: `group.initial.rebalance.delay.ms` is 0. Several can run at once. `stop` and `restart` keep the data; leaving the block removes it.
+Groups of consumers form at once: `group.initial.rebalance.delay.ms` is 0. Several can run at once. `stop` and `restart`
+keep the data; leaving the block removes it.
 """
 
 from __future__ import annotations
