@@ -13,6 +13,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.broker.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
+from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LogError
 from ottla.log.validation import AppendInfo
 from ottla.replication.delayed import DelayedOperation
@@ -36,6 +37,8 @@ _NONE: Final = ErrorCode.NONE
 _ALL: Final = -1
 _TOPIC_IDS_SINCE: Final = 13
 _NEW_LEADER_SINCE: Final = 10
+_ADMIN_CLIENT: Final = "__admin_client"
+"""Who calls itself so may write to the topics of coordinators, as in Kafka: for repairs."""
 _HIDDEN: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
 
 Waiting = dict[Partition, tuple[int, ProducePartitionResponse]]
@@ -56,12 +59,15 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext) ->
     has_failed = False
     for topic in request.topic_data:
         name = topic.name if not by_id else broker.metadata.name_of(topic.topic_id) or ""
+        is_closed = name[:2] == "__" and is_internal(name) and context.client_id != _ADMIN_CLIENT
         answers = []
         for asked in topic.partition_data:
             partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
             error = _refusal(partition, asked.records, by_id=by_id, known=bool(name))
             if not is_allowed:
                 error = ErrorCode.INVALID_REQUIRED_ACKS if acks not in (-1, 0, 1) else ErrorCode.INVALID_TXN_STATE
+            elif is_closed:
+                error = ErrorCode.INVALID_TOPIC_EXCEPTION
             if error or partition is None:
                 answer = _refused(partition, asked.index, error, context.version)
             else:

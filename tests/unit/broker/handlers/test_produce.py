@@ -97,6 +97,17 @@ def test_what_cannot_be_appended_is_refused(tmp_path: Path, what: dict[str, obje
     with_client(tmp_path, work)
 
 
+def test_the_topics_of_coordinators_are_not_for_clients(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("__consumer_offsets")
+        answer = await produce(client, request(client, batch_of(b"a"), topic="__consumer_offsets"))
+        assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_TOPIC_EXCEPTION
+        await client.create_topic("__mine")
+        assert (await produce(client, request(client, batch_of(b"a"), topic="__mine"))).error_code == 0
+
+    with_client(tmp_path, work)
+
+
 def test_an_unknown_topic_id_is_told(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         answer = await produce(client, request(client, batch_of(b"a"), topic="nothing"), 13)
