@@ -13,7 +13,5 @@ if TYPE_CHECKING:
 
 
 @handles(DeleteGroupsRequest)
-async def delete_groups(
-    broker: Broker, request: DeleteGroupsRequest, _context: RequestContext
-) -> DeleteGroupsResponse:
+async def delete_groups(broker: Broker, request: DeleteGroupsRequest, _context: RequestContext) -> DeleteGroupsResponse:
     return await broker.groups.classic.delete_groups(request)
