@@ -5,6 +5,7 @@ Everything listens on 127.0.0.1 and lives in a directory the caller owns.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import time
@@ -84,11 +85,15 @@ def free_port() -> int:
         return port
 
 
-def java_command(version: str, *arguments: str, heap_mb: int = 512, logging: Path | None = None) -> list[str]:
+def java_command(
+    version: str, *arguments: str, heap_mb: int = 512, logging: Path | None = None, classes: Path | None = None
+) -> list[str]:
+    """With Kafka's jars, and classes of one's own if told where."""
     options = [f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1"]
     if logging is not None:
         options.append(f"-Dlog4j.configuration=file:{logging}")
-    return ["java", *options, "-cp", classpath(version), *arguments]
+    own = [] if classes is None else [str(classes)]
+    return ["java", *options, "-cp", os.pathsep.join([*own, classpath(version)]), *arguments]
 
 
 def run_java(version: str, source: str, given: str) -> str:

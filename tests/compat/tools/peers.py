@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,11 +43,13 @@ def is_kafka() -> bool:
 
 
 @contextmanager
-def peer(version: str, place: Path) -> Iterator[Peer]:
+def peer(version: str, place: Path, more: Mapping[str, str] | None = None) -> Iterator[Peer]:
+    """With more settings, if told."""
     place.mkdir(parents=True, exist_ok=True)
     settings = {
         "log.dirs": ",".join(str(place / name) for name in DIRECTORIES),
         **_SETTINGS,
+        **(more or {}),
     }
     if is_kafka():
         with _kafka(version, place, settings) as bootstrap:

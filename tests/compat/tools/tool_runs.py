@@ -25,15 +25,19 @@ _MAINS = {
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": f"{_TOOLS}.consumer.ConsoleConsumer",
     "kafka-console-producer": f"{_TOOLS}.ConsoleProducer",
+    "kafka-consumer-groups": f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": f"{_TOOLS}.ConsumerPerformance",
     "kafka-delete-records": f"{_TOOLS}.DeleteRecordsCommand",
     "kafka-features": f"{_TOOLS}.FeatureCommand",
     "kafka-get-offsets": f"{_TOOLS}.GetOffsetShell",
+    "kafka-groups": f"{_TOOLS}.GroupsCommand",
     "kafka-leader-election": f"{_TOOLS}.LeaderElectionCommand",
     "kafka-log-dirs": f"{_TOOLS}.LogDirsCommand",
     "kafka-producer-perf-test": f"{_TOOLS}.ProducerPerformance",
     "kafka-reassign-partitions": f"{_TOOLS}.reassign.ReassignPartitionsCommand",
     "kafka-topics": f"{_TOOLS}.TopicCommand",
     "kafka-transactions": f"{_TOOLS}.TransactionsCommand",
+    "kafka-verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
     "kafka-verifiable-producer": f"{_TOOLS}.VerifiableProducer",
 }
 _MAINS_39 = _MAINS | {
@@ -44,6 +48,7 @@ _MAINS_39 = _MAINS | {
 _OPTIONS_39 = {
     "kafka-console-consumer": {"--formatter-property": "--property", "--command-property": "--consumer-property"},
     "kafka-console-producer": {"--reader-property": "--property", "--command-property": "--producer-property"},
+    "kafka-consumer-perf-test": {"--num-records": "--messages"},
     "kafka-producer-perf-test": {"--command-property": "--producer-props"},
 }
 
@@ -87,11 +92,11 @@ def _call(version: str, step: Step, peer: Peer) -> tuple[str, list[str]]:
     return _MAINS[tool], _with_broker(tool, arguments, peer.bootstrap)
 
 
-def run_java(version: str, arguments: Sequence[str], given: str, place: Path) -> str:
-    """Runs a class, or a program of a single file, with Kafka's jars; text in, text out."""
+def run_java(version: str, arguments: Sequence[str], given: str, place: Path, classes: Path | None = None) -> str:
+    """Runs a class of Kafka's jars or of `classes`, or a program of a single file; text in, text out."""
     silence = place / "log4j.properties"
     silence.write_text("log4j.rootLogger=OFF\n", encoding="utf-8")
-    command = java_command(version, *arguments, logging=silence)
+    command = java_command(version, *arguments, logging=silence, classes=classes)
     with (place / "java.out").open("w+") as out, (place / "java.err").open("w+") as err:
         try:
             code = subprocess.run(
