@@ -249,7 +249,11 @@ def test_acks(ottla: Ottla, broker: Broker, topic: str) -> None:
 def test_records_are_shown_as_they_come_until_interrupted(broker: Broker, ottla: Ottla, topic: str) -> None:
     ottla("topics", "create", topic)
     following = subprocess.Popen(
-        [*OTTLA, "-b", broker.bootstrap, "consume", topic, "--from-beginning"], stdout=subprocess.PIPE, text=True
+        [*OTTLA, "-b", broker.bootstrap, "consume", topic, "--from-beginning"],
+        stdout=subprocess.PIPE,
+        text=True,
+        # A test run in the background hands on that Ctrl-C is to be ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert following.stdout is not None

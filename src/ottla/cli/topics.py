@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
     from ottla.client.cluster import Cluster
     from ottla.client.errors import RefusedError
-from ottla.client.metadata import TopicInfo
+    from ottla.client.metadata import TopicInfo
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
 

@@ -203,11 +203,13 @@ class SegmentFiles:
         if self.suffix != old:
             raise ValueError(f"{self.path} does not have suffix {old!r}")
         source = self.path
+        # Before the suffix changes: one that nobody asked for yet would be given the new name, its file the old one.
+        offset_index, time_index, transaction_index = self.offset_index, self.time_index, self.transaction_index
         self.suffix = new
         self._disk.replace(source, self.path)
-        self.offset_index.rename(self._path(OFFSET_INDEX))
-        self.time_index.rename(self._path(TIME_INDEX))
-        self.transaction_index.rename(self._path(TRANSACTION_INDEX))
+        offset_index.rename(self._path(OFFSET_INDEX))
+        time_index.rename(self._path(TIME_INDEX))
+        transaction_index.rename(self._path(TRANSACTION_INDEX))
 
     def relocate(self, directory: Path) -> None:
         """The folder was renamed, with everything in it."""

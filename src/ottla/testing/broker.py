@@ -116,10 +116,12 @@ class Broker:
 
     def _wait_until_ready(self, descriptor: int) -> tuple[str, int]:
         deadline_s = time.monotonic() + _START_TIMEOUT_S
+        poll = select.poll()  # `select` cannot wait for a descriptor beyond 1023
+        poll.register(descriptor, select.POLLIN)
         told = b""
         while not told.endswith(b"\n"):
             left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
+            if left_s <= 0 or not poll.poll(left_s * 1000):
                 self.kill()
                 raise BrokerFailedError(f"the broker did not start in {_START_TIMEOUT_S:.0f} s:\n{self.output}")
             piece = os.read(descriptor, 4096)
