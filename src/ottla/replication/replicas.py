@@ -65,7 +65,10 @@ class Replicas:
             log = self.directories.create(name, config, topic_id=topic_id, is_new=is_new)
             self._adopt(log)
         except LogError as error:
-            _logger.error("%s is offline: %s", name, error)
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
+                self._tell_full(str(self.directories.directories[0].path), error.__cause__)
+            else:
+                _logger.error("%s is offline: %s", name, error)
         if partition is None or partition.topic_id != topic_id:
             partition = Partition(
                 name,
@@ -99,7 +102,7 @@ class Replicas:
             try:
                 await asyncio.to_thread(settle)
             except OSError as error:
-                self.directories.take_offline(directory, str(error))
+                _logger.error("%s: %s", directory.path, self.directories.failed(directory, error))
 
     def delete(self, name: TopicPartition) -> None:
         """The same, at once."""
@@ -146,14 +149,18 @@ class Replicas:
         directory = self.directories.directory_of(log.partition)
         path = str(log.directory.parent)
         if error.errno in _FULL:
-            if path not in self._full:
-                self._full.add(path)
-                self._loop.call_later(30, self._full.discard, path)
-                _logger.error("%s: the disk is full (%s); appends are refused until there is space", path, error)
+            self._tell_full(path, error)
             return f"the disk of {path} is full"
         if directory is not None:
             self.directories.take_offline(directory, str(error))
         return f"the log directory {path} is offline: {error}"
+
+    def _tell_full(self, path: str, error: OSError) -> None:
+        """Once in a while: everybody who appends runs into it."""
+        if path not in self._full:
+            self._full.add(path)
+            self._loop.call_later(30, self._full.discard, path)
+            _logger.error("%s: the disk is full (%s); appends are refused until there is space", path, error)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         _logger.error(
