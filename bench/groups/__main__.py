@@ -16,8 +16,9 @@ from bench.groups.rebalances import RECORDS_PER_S
 from bench.groups.session import SESSION_TIMEOUT_MS, GroupSession
 
 NOTES: Final = (
-    "Both brokers are up all the time and take turns; medians of the rounds, ratios of medians. Kafka runs with its "
-    "own default config and the JVM options of its start script; for the first two lines both brokers have "
+    "Both brokers are up all the time and take turns; medians of the rounds, ratios of medians. Commits, and groups "
+    "that form and grow, come first and do not count, so that Kafka's compiler has seen them. Kafka runs with its own "
+    "default config and the JVM options of its start script; for the first two lines both brokers have "
     "`group.initial.rebalance.delay.ms=0`, and notice dead members of groups of the consumer protocol after "
     f"{SESSION_TIMEOUT_MS // 1000} s, which is the shortest that the classic protocol has by default. CPU is that of "
     "the broker's process, user and system, from /proc.",

@@ -33,7 +33,7 @@ _COMMITTERS: Final = 50
 @dataclass(frozen=True, slots=True)
 class Amounts:
     sizes: tuple[int, ...] = (1, 20, 100, 500)
-    warm_up_sizes: tuple[int, ...] = (20, 100)
+    warm_up_sizes: tuple[int, ...] = (100, 500)
     groups: int = 1000
     """That commit in turn."""
     loaded_groups: int = 10_000

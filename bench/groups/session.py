@@ -7,6 +7,7 @@ from typing import Final
 from bench.broker.control import Control
 from bench.broker.session import Session
 from bench.broker.sides import Kafka, Ottla, Running, Side
+from bench.groups import driver
 from bench.groups.load import await_coordinators
 
 TOPIC: Final = "consumed"
@@ -34,3 +35,7 @@ class GroupSession(Session):
         with Control(running.address) as control:
             control.create_topic(TOPIC, PARTITIONS)
             await_coordinators(control, TOPIC)
+        # For Kafka's compiler: cold, it takes several times as long for each commit, and would lose where it need not.
+        which = {"address": running.address, "pid": running.pid, "topic": TOPIC, "connections": 50}
+        driver.run("commits", **which, groups=1000, partitions=1, seconds=3)
+        driver.run("commits", **which, groups=50, partitions=100, seconds=2)
