@@ -251,10 +251,12 @@ class Broker:
                 await asyncio.to_thread(partition.log.flush)
             if state.leader == self.broker_id:
                 partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
-            if topic.name == OFFSETS_TOPIC:
-                self.groups.lead(index, state.leader_epoch)
+                if topic.name == OFFSETS_TOPIC and partition.log is not None:
+                    self.groups.lead(index, state.leader_epoch)
             else:
                 partition.follow(state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+                if topic.name == OFFSETS_TOPIC:
+                    self.groups.resign(index)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)
         self.metadata.put_topic(topic)

@@ -290,6 +290,9 @@ class CoordinatorRuntime(Generic[S]):
             loaded.written_offset = offset
             loaded.shard.loaded()
             loaded.state = _State.ACTIVE
+        except CoordinatorError as error:
+            loaded.state = _State.FAILED
+            _logger.error("%s %d could not be loaded; its groups are not served: %s", self.name, index, error)
         except Exception:
             loaded.state = _State.FAILED
             _logger.exception("%s %d could not be loaded; its groups are not served", self.name, index)
