@@ -65,6 +65,7 @@ bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python tools/kafka_artifacts.py
 	$(BIN)/python bench/compaction.py --kafka
 	$(BIN)/python -m bench.broker --save
+	$(BIN)/python -m bench.groups --save
 
 COUNT ?= 1000000
 fuzz: bytecode  ## a million mutated frames, and as many mutated batches (COUNT=…)
