@@ -251,7 +251,7 @@ class LogDirectories:
         if offline is not None and not is_new:
             raise LogDirectoryError(offline.path, f"{partition} may lie here, and the directory is offline")
         directory = min(self.online(), key=lambda each: len(each.logs))
-        with self.guard(directory):
+        with self._making(directory):
             folder = directory.path / str(partition)
             options = LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
             log = load(self.disk, self.clock, folder, partition, config, options)
@@ -485,8 +485,16 @@ class LogDirectories:
 
     @contextmanager
     def guard(self, directory: LogDirectory) -> Iterator[None]:
-        """Around what touches a directory's files: an `OSError` becomes a `LogDirectoryError`, and takes it offline
-        where `failed` says so."""
+        """Around what touches a directory's files: an `OSError` takes it offline and becomes a `LogDirectoryError`."""
+        try:
+            yield
+        except OSError as error:
+            self.take_offline(directory, str(error))
+            raise LogDirectoryError(directory.path, f"the directory is offline: {error}") from error
+
+    @contextmanager
+    def _making(self, directory: LogDirectory) -> Iterator[None]:
+        """The same around what leaves all that was there as it was, whatever fails."""
         try:
             yield
         except OSError as error:
@@ -502,8 +510,8 @@ class LogDirectories:
             _logger.error("%s", error)
 
     def failed(self, directory: LogDirectory, error: OSError) -> str:
-        """Takes the directory offline, unless its disk is only full: then what is there is as good as before, and there
-        may be space again. What to tell of it."""
+        """For what adds something and leaves the rest as it was (an append, a checkpoint, a log): takes the directory
+        offline, unless its disk is only full, and there may be space again. What to tell of it."""
         if error.errno in _FULL:
             return f"the disk is full: {error}"
         self.take_offline(directory, str(error))
