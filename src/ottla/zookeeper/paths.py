@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import quote, unquote
 
-from ottla.base.coordination import Coordination, Create, NodeExistsError
+from ottla.base.coordination import Coordination, NodeExistsError
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER: Final = "/controller"
@@ -112,14 +112,10 @@ def persistent_paths() -> tuple[str, ...]:
 
 
 async def ensure_persistent_paths(tree: Coordination) -> None:
-    """Makes those that are missing, at once. Others may do the same at the same time."""
-    wanted = list(dict.fromkeys(part for path in persistent_paths() for part in _with_parents(path)))
-    while missing := [path for path, node in zip(wanted, await tree.get_many(wanted), strict=True) if node is None]:
-        with suppress(NodeExistsError):  # another broker was quicker with one of them
-            await tree.transact([Create(path) for path in missing])
-
-
-def _with_parents(path: str) -> list[str]:
-    """The path and all above it, the uppermost first."""
-    parts = path.split("/")
-    return ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
+    """Makes those that are missing. Others may do the same at the same time. One by one: in a transaction an ensemble
+    would be given empty data, which Kafka takes for a broken block of producer ids, instead of none."""
+    paths = persistent_paths()
+    for path, node in zip(paths, await tree.get_many(paths), strict=True):
+        if node is None:
+            with suppress(NodeExistsError):
+                await tree.create(path, parents=True)

@@ -84,7 +84,7 @@ public class Groups {
         System.out.println("one: " + one.changes());
         System.out.println("two: " + two.changes());
         System.out.println("three: " + three.changes());
-        System.out.println(records.count() + " records, " + records.verdict());
+        System.out.println(records.count() + " records, each in order and once: " + records.inOrder());
         System.out.println("committed: " + use.committed(topic));
     }
 
@@ -99,7 +99,7 @@ public class Groups {
             GroupsUse.untilOwned(List.of(one, two), 2, 2);
             use.produce(topic, 4, 3);
             GroupsUse.until(() -> records.count() == 12);
-            System.out.println(records.verdict());
+            System.out.println("each in order and once: " + records.inOrder());
         }
     }
 
@@ -280,7 +280,7 @@ public class Groups {
         for (GroupsMember member : members) {
             member.close();
         }
-        System.out.println(records.count() + " records, " + records.verdict());
+        System.out.println(records.count() + " records, each in order and once: " + records.inOrder());
         System.out.println("committed: " + use.committed("change"));
     }
 }

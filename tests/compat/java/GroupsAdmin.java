@@ -173,7 +173,7 @@ final class GroupsAdmin {
         GroupsRecords anew = new GroupsRecords();
         try (GroupsMember one = new GroupsMember(use.settings(protocol, topic, "one"), topic, anew)) {
             GroupsUse.until(() -> anew.count() == 3);
-            System.out.println("from the beginning again: " + anew.verdict());
+            System.out.println("from the beginning again: " + anew.inOrder());
         }
     }
 }

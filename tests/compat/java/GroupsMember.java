@@ -17,7 +17,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** A consumer that subscribes and polls in a thread of its own, and remembers what it was given and what was taken. */
 final class GroupsMember implements ConsumerRebalanceListener, AutoCloseable {
-    private static final Duration POLL = Duration.ofMillis(250);
+    private static final Duration POLL = Duration.ofMillis(50);
 
     interface Task<T> {
         T run(KafkaConsumer<String, String> consumer) throws Exception;
