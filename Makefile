@@ -80,6 +80,7 @@ golden: bytecode  ## capture the golden bytes anew from real clients and brokers
 	$(BIN)/python tools/kafka_artifacts.py
 	$(BIN)/python tests/golden/capture.py
 	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.tools.record
+	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.groups.record
 
 clean:  ## forget what was built
 	rm -rf $(VENV) .build

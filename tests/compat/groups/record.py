@@ -18,7 +18,11 @@ def main() -> None:
     os.environ["OTTLA_TEST_PEER"] = "kafka"
     for name in sys.argv[1:] or RUNS:
         with tempfile.TemporaryDirectory(prefix="ottla-record-") as place:
-            save(name, run(name, Path(place)))
+            transcript = run(name, Path(place))
+        for step, said in transcript.items():
+            if "\nthrew " in f"\n{said.text}" or said.exit == -1:
+                raise RuntimeError(f"{name}: {step!r} went wrong, and is not to be compared with:\n{said}")
+        save(name, transcript)
         sys.stdout.write(f"{name}: recorded\n")
 
 

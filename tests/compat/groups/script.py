@@ -127,6 +127,9 @@ ANEW = (
         "reset a newer group", f"{_GROUPS} --reset-offsets --group at-work-anew --topic orders --to-earliest --execute"
     ),
     Step("delete a newer group", f"{_GROUPS} --delete --group at-work-anew"),
+)
+
+CONSUMING_ANEW = (
     Step(
         "consume in a newer group",
         f"{_CONSUME} --topic orders --group anew --from-beginning --max-messages 30"
@@ -155,4 +158,4 @@ ALL_TYPES = (
 )
 
 OLDER = (*CONSUMING, *SEEING, *RESETTING, *DELETING)
-EVERYTHING = (*CONSUMING, *SEEING, *ALL_TYPES, *RESETTING, *ANEW, *DELETING)
+EVERYTHING = (*CONSUMING, *SEEING, *ALL_TYPES, *RESETTING, *ANEW, *CONSUMING_ANEW, *DELETING)

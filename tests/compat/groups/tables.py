@@ -10,11 +10,14 @@ from compat.tools.transcripts import Said
 # Ids of members: of the broker, or of clients that choose their own.
 _MEMBER_ID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|(?<=\s)[\w+/-]{22}(?=\s)")
 _MEASURED = re.compile(r"^\d{4}-\d\d-\d\d [\d:]+, \S+ \S+, (\S+), \S+, (\d+), .*$", re.MULTILINE)
+# A member may be told that it is one before it is told what it owns.
+_NOTHING_YET = re.compile(r'^.*"partitions_assigned","partitions":\[\]\}\n', re.MULTILINE)
 
 
 def settled(said: Said) -> Said:
     text = _MEMBER_ID.sub("MEMBER", said.text)
     text = _MEASURED.sub(r"MB \1, records \2", text)
+    text = _NOTHING_YET.sub("", text)
     lines = [re.sub(r" {2,}|(?<=\S)\t", " ", line).rstrip() for line in text.splitlines()]
     return Said(said.command, "".join(f"{line}\n" for line in _sorted_rows(said.command, lines)), said.exit)
 

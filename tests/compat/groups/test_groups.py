@@ -14,19 +14,11 @@ from compat.tools.peers import is_kafka
 from compat.tools.transcripts import Said, load
 
 SEEN = {name: load(name) for name in RUNS}
-LEFT_OUT = {
-    # The recording is of a run that Kafka was too slow for.
-    ("groups-3.9.1-anew", "client: consumer: offsets are committed"),
-    # Kafka tells a member of no partitions before it gives it some; ours gives them at once.
-    ("groups-4.3.1", "verified, in a newer group"),
-}
-"""Steps that are not compared."""
-STEPS = [(name, step) for name, seen in SEEN.items() for step in seen if (name, step) not in LEFT_OUT]
 
 pytestmark = pytest.mark.compat
 
 
-@pytest.mark.parametrize(("name", "step"), STEPS)
+@pytest.mark.parametrize(("name", "step"), [(name, step) for name, seen in SEEN.items() for step in seen])
 def test_they_print_what_they_print_beside_kafka(once: Once, name: str, step: str) -> None:
     said: dict[str, Said] = once(name, lambda place: run(name, place / "run"))
     assert str(said[step]) == str(expected(name, step))

@@ -44,11 +44,14 @@ public class Groups {
             if (protocol.equals("cooperative")) {
                 continue; // to the broker the rest is as with range
             }
-            GroupsUse.step(protocol + ": offsets are committed", () -> groups.commit(protocol));
             GroupsUse.step(protocol + ": a group is described", () -> admin.describe(protocol));
             GroupsUse.step(protocol + ": rights", () -> admin.rights(protocol));
-            GroupsUse.step(protocol + ": offsets are altered", () -> admin.alterOffsets(protocol));
             GroupsUse.step(protocol + ": members are removed", () -> admin.removeMembers(protocol));
+            if (!GroupsUse.readsFaithfully(protocol)) {
+                continue;
+            }
+            GroupsUse.step(protocol + ": offsets are committed", () -> groups.commit(protocol));
+            GroupsUse.step(protocol + ": offsets are altered", () -> admin.alterOffsets(protocol));
             GroupsUse.step(protocol + ": groups are deleted", () -> admin.deleteGroups(protocol));
         }
         if (protocols.contains("consumer")) {
@@ -64,11 +67,11 @@ public class Groups {
         GroupsRecords records = new GroupsRecords();
         GroupsMember one = new GroupsMember(use.settings(protocol, topic, "one"), topic, records);
         GroupsUse.untilOwned(List.of(one), 6);
-        GroupsUse.until(() -> records.count() == 60);
+        GroupsUse.untilRead(records, 60, protocol);
         GroupsMember two = new GroupsMember(use.settings(protocol, topic, "two"), topic, records);
         GroupsUse.untilOwned(List.of(one, two), 3, 3);
         use.produce(topic, 6, 10);
-        GroupsUse.until(() -> records.count() == 120);
+        GroupsUse.untilRead(records, 120, protocol);
         GroupsMember three = new GroupsMember(use.settings(protocol, topic, "three"), topic, records);
         GroupsUse.untilOwned(List.of(one, two, three), 2, 2, 2);
         if (protocol.equals("range")) {
@@ -77,15 +80,16 @@ public class Groups {
         two.close();
         GroupsUse.untilOwned(List.of(one, three), 3, 3);
         use.produce(topic, 6, 10);
-        GroupsUse.until(() -> records.count() == 180);
+        GroupsUse.untilRead(records, 180, protocol);
         one.close();
         GroupsUse.untilOwned(List.of(three), 6);
         three.close();
         System.out.println("one: " + one.changes());
         System.out.println("two: " + two.changes());
         System.out.println("three: " + three.changes());
-        System.out.println(records.count() + " records, each in order and once: " + records.inOrder());
-        System.out.println("committed: " + use.committed(topic));
+        if (GroupsUse.readsFaithfully(protocol)) {
+            System.out.println("committed: " + use.committed(topic));
+        }
     }
 
     private void addPartitions(String protocol) throws Exception {
@@ -98,8 +102,7 @@ public class Groups {
             use.admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(4))).all().get();
             GroupsUse.untilOwned(List.of(one, two), 2, 2);
             use.produce(topic, 4, 3);
-            GroupsUse.until(() -> records.count() == 12);
-            System.out.println("each in order and once: " + records.inOrder());
+            GroupsUse.untilRead(records, 12, protocol);
         }
     }
 
@@ -116,7 +119,7 @@ public class Groups {
             use.create(prefix + "-three", 1);
             use.produce(prefix + "-2", 1, 5);
             GroupsUse.untilOwned(List.of(member), 3);
-            GroupsUse.until(() -> records.count() == 5);
+            GroupsUse.untilRead(records, 5, protocol);
             System.out.println(member.ownedNames());
             if (protocol.equals("consumer")) { // others go on committing for a topic that is gone, until they give up
                 use.admin.deleteTopics(List.of(prefix + "-2")).all().get();
@@ -272,15 +275,15 @@ public class Groups {
                 GroupsUse.untilOwned(List.of(members), 2, 2);
                 use.produce("change", 4, 5);
                 produced += 20;
-                int wanted = produced;
-                GroupsUse.until(() -> records.count() == wanted, records::toString);
+                GroupsUse.untilRead(records, produced, "range", "consumer");
                 System.out.println(names[index] + " by " + protocol + ": " + use.described("change").type() + ", 2 and 2");
             }
         }
         for (GroupsMember member : members) {
             member.close();
         }
-        System.out.println(records.count() + " records, each in order and once: " + records.inOrder());
-        System.out.println("committed: " + use.committed("change"));
+        if (GroupsUse.readsFaithfully("consumer")) {
+            System.out.println("committed: " + use.committed("change"));
+        }
     }
 }

@@ -18,8 +18,12 @@ final class GroupsRecords {
         return offsets.values().stream().mapToInt(each -> new HashSet<>(each).size()).sum();
     }
 
-    /** Whether each partition's came in order, without a gap and none twice. */
-    synchronized boolean inOrder() {
+    /** Says whether each partition's came in order, without a gap and none twice; if not, what came. */
+    synchronized String verdict() {
+        return inOrder() ? "each in order and once" : "not in order, or not once: " + offsets;
+    }
+
+    private boolean inOrder() {
         for (List<Long> each : offsets.values()) {
             for (int index = 0; index < each.size(); index++) {
                 if (each.get(index) != index) {
