@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
@@ -36,6 +36,22 @@ class Place:
 
 EARLIEST: Final = Place(-2)
 LATEST: Final = Place(-1)
+
+
+class OffsetAndMetadata(NamedTuple):
+    """What a group commits for a partition: the next offset to read, a note, and the leader epoch of what was read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record that is not older than a time that was asked for."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None = None
 
 
 async def offsets_at(cluster: Cluster, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:

@@ -1,0 +1,1 @@
+"""Reading records: what is subscribed to, fetching ahead, decoding, and the two faces of a consumer."""

@@ -1,0 +1,226 @@
+"""What a consumer reads, and how far it is with each partition.
+
+Topics (by name or pattern) are handed out as partitions by a group; partitions can be assigned by hand instead, never
+both. A `PartitionState` lives as long as its partition stays assigned. Three places in a partition move along:
+
+    consumed ≤ position ≤ fetched
+       │          │          └─ where the next fetch begins; what lies before it was fetched and waits to be handed out
+       │          └─ the next record that is handed out: what `position()` and `commit()` mean
+       └─ what the user is done with, because it polled again: what is committed in the background, so that a crash
+          repeats records and never skips one
+
+Changed in the loop. Positions alone are also moved by the thread that polls a blocking consumer: each is one tuple, put
+in place at once, so that a reader in another thread never sees half of one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, NamedTuple
+
+from ottla.base.ids import TopicPartition
+from ottla.client.consume.listeners import RebalanceListener
+from ottla.client.errors import ClientError
+from ottla.client.offsets import OffsetAndMetadata, Place
+
+NO_EPOCH: Final = -1
+
+
+class Position(NamedTuple):
+    """The next offset, and the leader epoch of the record before it where that is known (KIP-320)."""
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+
+
+class PartitionState:
+    """How far a consumer is with one partition. Without a position it has to be found before anything is fetched: at
+    the place that `reset` names, or, where there is none, at what the group committed."""
+
+    __slots__ = (
+        "consumed",
+        "fetched",
+        "generation",
+        "high_watermark",
+        "is_paused",
+        "is_to_validate",
+        "last_stable_offset",
+        "log_start_offset",
+        "partition",
+        "position",
+        "reset",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.position: Position | None = None
+        self.consumed: Position | None = None
+        self.fetched: Position | None = None
+        self.reset: Place | None = None
+        self.is_paused = False
+        self.is_to_validate = False
+        """Whether a leader has to be asked if it still has what the position follows."""
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.log_start_offset: int | None = None
+        self.generation = 0
+        """Moves with every seek: data that was fetched for an older one is worth nothing."""
+
+    def __repr__(self) -> str:
+        return f"PartitionState({self.partition}, {self.position}, reset={self.reset}, paused={self.is_paused})"
+
+    def seek(self, position: Position) -> None:
+        """Goes on there; what was fetched is dropped."""
+        self.position = self.consumed = self.fetched = position
+        self.reset = None
+        self.is_to_validate = position.leader_epoch != NO_EPOCH
+        self.generation += 1
+
+    def seek_to(self, place: Place | None) -> None:
+        """Goes on at a place, or at what the group committed, which have to be looked up first."""
+        self.position = self.consumed = self.fetched = None
+        self.reset = place
+        self.is_to_validate = False
+        self.generation += 1
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the committed position is to be asked for."""
+        return self.position is None and self.reset is None
+
+
+class Subscription:
+    """See the module. `on_change` is called after each change that fetching has to know of."""
+
+    def __init__(self) -> None:
+        self.topics: frozenset[str] = frozenset()
+        """Those subscribed to by name, or found by the pattern at the last look."""
+        self.pattern: re.Pattern[str] | None = None
+        self.server_pattern: str | None = None
+        """One that the coordinator matches (KIP-848), in RE2's syntax."""
+        self.listener: RebalanceListener | None = None
+        self.partitions: dict[TopicPartition, PartitionState] = {}
+        """Replaced as a whole, never changed in place."""
+        self.is_manual = False
+        """Whether partitions are assigned by hand."""
+        self.on_change: Callable[[], None] = lambda: None
+        self._handed_out: list[PartitionState] = []
+
+    # What to read.
+
+    @property
+    def is_by_group(self) -> bool:
+        """Whether a group hands out the partitions."""
+        return bool(self.topics) or self.pattern is not None or self.server_pattern is not None
+
+    def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None = None) -> None:
+        """Topics by their names, in place of those of before. Partitions stay until the group decides."""
+        self._begin_group(listener)
+        self.topics = frozenset(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str], listener: RebalanceListener | None = None) -> None:
+        """All topics whose whole name matches, those to come included."""
+        self._begin_group(listener)
+        self.pattern = pattern
+
+    def subscribe_server_pattern(self, pattern: str, listener: RebalanceListener | None = None) -> None:
+        """All topics that the coordinator finds to match."""
+        self._begin_group(listener)
+        self.server_pattern = pattern
+
+    def matched(self, topics: Iterable[str]) -> bool:
+        """What the pattern finds now; whether that is news."""
+        found = frozenset(topics)
+        if found == self.topics:
+            return False
+        self.topics = found
+        return True
+
+    def _begin_group(self, listener: RebalanceListener | None) -> None:
+        if self.is_manual:
+            raise ClientError("partitions are assigned by hand; unsubscribe() first, or read with another consumer")
+        self.topics, self.pattern, self.server_pattern = frozenset(), None, None
+        self.listener = listener
+
+    def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
+        """These partitions and no others; those that are assigned already keep their state."""
+        if self.is_by_group:
+            raise ClientError("topics are subscribed to; unsubscribe() first, or read with another consumer")
+        self._assign(partitions)
+        self.is_manual = bool(self.partitions)
+
+    def assigned_by_group(self, partitions: Collection[TopicPartition]) -> None:
+        """What the group handed out, all of it; those that stay keep their state."""
+        self._assign(partitions)
+
+    def unsubscribe(self) -> None:
+        """Reads nothing."""
+        self.topics, self.pattern, self.server_pattern, self.listener = frozenset(), None, None, None
+        self.is_manual = False
+        self._assign(())
+
+    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+        known = self.partitions
+        self.partitions = {one: known.get(one) or PartitionState(one) for one in partitions}
+        self._handed_out = [state for state in self._handed_out if state.partition in self.partitions]
+        self.on_change()
+
+    # How far.
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        """That of an assigned partition."""
+        state = self.partitions.get(partition)
+        if state is None:
+            assigned = ", ".join(map(str, sorted(self.partitions))) or "none"
+            raise ClientError(f"partition {partition} is not assigned to this consumer; assigned: {assigned}")
+        return state
+
+    def seek(self, partition: TopicPartition, position: Position) -> None:
+        """The next record of the partition is the one there."""
+        self.state(partition).seek(position)
+        self.on_change()
+
+    def seek_to(self, partitions: Iterable[TopicPartition], place: Place | None) -> None:
+        """The next record of each is the one at the place; None stands for what the group committed."""
+        for state in [self.state(partition) for partition in partitions]:
+            state.seek_to(place)
+        self.on_change()
+
+    def pause(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
+        """Nothing is handed out of paused ones; what was fetched of them is kept."""
+        for state in [self.state(partition) for partition in partitions]:
+            state.is_paused = is_paused
+        self.on_change()
+
+    def hand_out(self, state: PartitionState, position: Position) -> None:
+        """Records up to there are given to the user, which is at work on them until it polls again."""
+        state.position = position
+        self._handed_out.append(state)
+
+    def settle(self) -> None:
+        """All that was handed out is done with: called when the user polls again, or closes."""
+        if self._handed_out:
+            for state in self._handed_out:
+                state.consumed = state.position
+            self._handed_out.clear()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What can be committed without the user: where it goes on after the records that it is done with."""
+        return _offsets((partition, state.consumed) for partition, state in self.partitions.items())
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a commit without offsets commits: where it goes on after all records that were handed out."""
+        return _offsets((partition, state.position) for partition, state in self.partitions.items())
+
+
+def _offsets(
+    positions: Iterable[tuple[TopicPartition, Position | None]],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {
+        partition: OffsetAndMetadata(
+            position.offset, "", None if position.leader_epoch == NO_EPOCH else position.leader_epoch
+        )
+        for partition, position in positions
+        if position is not None
+    }
