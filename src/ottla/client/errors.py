@@ -35,6 +35,17 @@ class OffsetOutOfRangeError(ClientError):
     """A consumer asked for an offset that the partition does not have."""
 
 
+class SerializationError(ClientError):
+    """A key or value that its serializer does not take, or bytes that its deserializer cannot read."""
+
+    def __init__(self, topic: str, part: str, reason: str) -> None:
+        self.topic = topic
+        self.part = part
+        """Which of the record's two: "key" or "value"."""
+        self.reason = reason
+        super().__init__(f"the {part} of a record of topic {topic!r}: {reason}")
+
+
 class ClosedError(ClientError):
     """A client that was used after it was closed."""
 
