@@ -1,12 +1,74 @@
-"""What a client raises, beside the `BrokerConnectionError`s of `ottla.net.client_connection`."""
+"""What a client raises. All of it is an `OttlaError`: either a `ClientError`, or a `BrokerConnectionError` where a broker
+could not be asked or did not answer."""
 
 from __future__ import annotations
 
+from ottla.base import config
 from ottla.base.error_codes import ErrorCode
+from ottla.base.errors import OttlaError
+from ottla.net.client_connection import (
+    BrokerConnectionError,
+    BrokerUnreachableError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    UnsupportedApiError,
+)
+
+__all__ = [
+    "AuthenticationError",
+    "BrokerConnectionError",
+    "BrokerUnreachableError",
+    "BufferFullError",
+    "ClientError",
+    "ClosedError",
+    "CommitFailedError",
+    "ConfigError",
+    "ConnectionLostError",
+    "DeliveryTimeoutError",
+    "ForkedError",
+    "MemberFencedError",
+    "NoBrokerError",
+    "NoOffsetError",
+    "OffsetOutOfRangeError",
+    "OttlaError",
+    "RecordTooLargeError",
+    "RefusedError",
+    "RequestTimeoutError",
+    "SerializationError",
+    "UnknownTopicError",
+    "UnsupportedApiError",
+    "raise_if_refused",
+]
 
 
-class ClientError(Exception):
+class ClientError(OttlaError):
     """Something that was asked of the cluster and is not done."""
+
+
+# How a client is set up and used.
+
+
+class ConfigError(config.ConfigError, ClientError):
+    """A key that a client does not have, or a value that the key cannot have. Also a `ValueError`."""
+
+
+class ClosedError(ClientError):
+    """A client that was used after it was closed."""
+
+
+class ForkedError(ClientError):
+    """A client that was made before `os.fork` and is used in the child, where its thread and connections are not."""
+
+
+# What brokers say.
+
+
+class NoBrokerError(BrokerUnreachableError):
+    """None of the brokers can be reached: the message tells of each what happened."""
+
+
+class AuthenticationError(ClientError):
+    """A broker does not believe that we are who we say, or wants to know and we do not say."""
 
 
 class RefusedError(ClientError):
@@ -31,23 +93,42 @@ class UnknownTopicError(ClientError):
         super().__init__(f"there is no topic {topic!r}")
 
 
+# Producing.
+
+
+class SerializationError(ClientError):
+    """A key or value that its serializer does not take, or bytes that the deserializer cannot read."""
+
+
+class RecordTooLargeError(ClientError):
+    """A record above what the producer (max.request.size) or the broker (message.max.bytes) takes."""
+
+
+class BufferFullError(ClientError, TimeoutError):
+    """No room came free in the producer's buffer (buffer.memory) within max.block.ms."""
+
+
+class DeliveryTimeoutError(ClientError, TimeoutError):
+    """A record was not acknowledged within delivery.timeout.ms: whether a broker has it is not known."""
+
+
+# Consuming.
+
+
 class OffsetOutOfRangeError(ClientError):
     """A consumer asked for an offset that the partition does not have."""
 
 
-class SerializationError(ClientError):
-    """A key or value that its serializer does not take, or bytes that its deserializer cannot read."""
-
-    def __init__(self, topic: str, part: str, reason: str) -> None:
-        self.topic = topic
-        self.part = part
-        """Which of the record's two: "key" or "value"."""
-        self.reason = reason
-        super().__init__(f"the {part} of a record of topic {topic!r}: {reason}")
+class NoOffsetError(ClientError):
+    """A partition has no committed offset to begin with, and auto.offset.reset is none."""
 
 
-class ClosedError(ClientError):
-    """A client that was used after it was closed."""
+class CommitFailedError(ClientError):
+    """Offsets could not be committed, because the partitions are another member's by now."""
+
+
+class MemberFencedError(ClientError):
+    """Another member took this one's place in the group, with the same group.instance.id."""
 
 
 def raise_if_refused(code: int, subject: str, message: str | None = None) -> None:

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final, NamedTuple, TypeVar, cast
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.errors import OttlaError
 from ottla.wire.errors import ProtocolError
 from ottla.wire.framing import SIZE_BYTES, api_of, frame_size, read_response, request_frame
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -33,7 +34,7 @@ _INBOX_BYTES: Final = 64 * 1024
 _CORRELATION_ID_BYTES: Final = 4
 
 
-class BrokerConnectionError(Exception):
+class BrokerConnectionError(OttlaError):
     """A broker that could not be asked, or did not answer. Another attempt, or another broker, may do better."""
 
 
