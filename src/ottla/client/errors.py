@@ -27,6 +27,7 @@ __all__ = [
     "DeliveryTimeoutError",
     "ForkedError",
     "MemberFencedError",
+    "MissingPackageError",
     "NoBrokerError",
     "NoOffsetError",
     "OffsetOutOfRangeError",
@@ -58,6 +59,13 @@ class ClosedError(ClientError):
 
 class ForkedError(ClientError):
     """A client that was made before `os.fork` and is used in the child, where its thread and connections are not."""
+
+
+class MissingPackageError(ClientError, ImportError):
+    """Something was asked for that needs a package which only an extra of Ottla brings."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(f"{what} needs {package}: install it with `pip install 'ottla[{extra}]'`")
 
 
 # What brokers say.
@@ -98,6 +106,15 @@ class UnknownTopicError(ClientError):
 
 class SerializationError(ClientError):
     """A key or value that its serializer does not take, or bytes that the deserializer cannot read."""
+
+    def __init__(self, topic: str, part: str, reason: str) -> None:
+        self.topic = topic
+        self.part = part
+        """Which of the record's two: "key" or "value"."""
+        self.reason = reason
+        self.index: int | None = None
+        """Which of the records that were deserialized together."""
+        super().__init__(f"the {part} of a record of topic {topic!r}: {reason}")
 
 
 class RecordTooLargeError(ClientError):
