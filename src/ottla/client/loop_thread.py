@@ -1,4 +1,4 @@
-"""The loop of a blocking client: a daemon thread of its own, so that what runs in it goes on while the user's code works.
+"""The loop of a blocking client: a daemon thread of its own, so that its work goes on while the user's code blocks.
 
 `run` hands a coroutine to the loop and waits for it in the calling thread, in a way that a signal can interrupt: Ctrl-C
 ends the wait at once, and the work is cancelled. While it waits, the calling thread serves the work: `in_caller` runs
@@ -91,8 +91,8 @@ class LoopThread:
         try:
             if threading.current_thread() is self._thread:
                 raise RuntimeError(
-                    f"this waits for {self.name} and was called by a callback that runs inside it, which would never end: "
-                    "leave it to another thread"
+                    f"a callback that runs inside {self.name} waits for it, which would never end: "
+                    "leave that to another thread"
                 )
             self.call_soon(self._begin, work, waiting)
         except BaseException:
@@ -175,7 +175,8 @@ class LoopThread:
         return TimeoutError(f"{self.name} was not done within {timeout_s:g} s")
 
     def _answer(self, call: _Call) -> None:
-        result, failure = None, None
+        result: object = None
+        failure: Exception | None = None
         try:
             result = call.function(*call.args)
         except StopIteration as error:
