@@ -16,6 +16,7 @@ in place at once, so that a reader in another thread never sees half of one.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
@@ -91,7 +92,7 @@ class PartitionState:
 
 
 class Subscription:
-    """See the module. `on_change` is called after each change that fetching has to know of."""
+    """See the module."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
@@ -105,6 +106,11 @@ class Subscription:
         self.is_manual = False
         """Whether partitions are assigned by hand."""
         self.on_change: Callable[[], None] = lambda: None
+        """Called after each change that fetching has to know of."""
+        self.wake_poll: Callable[[], None] = lambda: None
+        """Ends the wait of a poll, in the loop: for a membership that has something to do there."""
+        self.polled_s = time.monotonic()
+        """When the user polled last; while it waits in a poll, not long ago."""
         self._handed_out: list[PartitionState] = []
 
     # What to read.
@@ -200,6 +206,7 @@ class Subscription:
 
     def settle(self) -> None:
         """All that was handed out is done with: called when the user polls again, or closes."""
+        self.polled_s = time.monotonic()
         if self._handed_out:
             for state in self._handed_out:
                 state.consumed = state.position
