@@ -1,0 +1,123 @@
+"""Partitions spread evenly over members, who keep what they had as far as that allows.
+
+Members that all subscribe to the same topics end with at most one partition of difference, and no partition moves that
+could have stayed. Where subscriptions differ, partitions move as long as one can go straight from a member to another
+that may have it and holds at least two fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+
+from ottla.base.ids import TopicPartition
+from ottla.client.membership.assignors.assignor import Assignment, Topics
+
+
+def balance(
+    topics: Topics, subscriptions: Mapping[str, frozenset[str]], owners: Mapping[TopicPartition, str]
+) -> Assignment:
+    """Each member's partitions, in order. `owners` are the members that have had a partition until now; only those
+    that are still subscribed to it may be told, and only partitions that still exist."""
+    known = {member_id: frozenset(topics) & mine for member_id, mine in sorted(subscriptions.items())}
+    if len(set(known.values())) == 1:
+        return _spread(topics, known, owners)
+    return _shift(topics, known, owners)
+
+
+def _spread(
+    topics: Topics, subscriptions: Mapping[str, frozenset[str]], owners: Mapping[TopicPartition, str]
+) -> Assignment:
+    """Where all may have all."""
+    held: Assignment = {member_id: [] for member_id in subscriptions}
+    free = []
+    for partition in _partitions(topics, next(iter(subscriptions.values()))):
+        owner = owners.get(partition)
+        if owner is None:
+            free.append(partition)
+        else:
+            held[owner].append(partition)
+    each, one_more = divmod(len(free) + sum(map(len, held.values())), len(held))
+    for mine in held.values():
+        keep = each
+        if len(mine) > each and one_more:
+            keep, one_more = each + 1, one_more - 1
+        free += mine[keep:]
+        del mine[keep:]
+    free.sort()
+    _deal(free, [mine for mine in held.values() if len(mine) < each], each)
+    _deal(free, [mine for mine in held.values() if len(mine) == each], each + 1)
+    return {member_id: sorted(mine) for member_id, mine in held.items()}
+
+
+def _deal(free: list[TopicPartition], hands: list[list[TopicPartition]], full: int) -> None:
+    """In turn, until nothing is left or every hand is full."""
+    lacking = sum(full - len(hand) for hand in hands)
+    dealt = free[:lacking]
+    del free[:lacking]
+    turn = cycle(hands)
+    for partition in dealt:
+        while len(hand := next(turn)) >= full:
+            pass
+        hand.append(partition)
+
+
+def _shift(
+    topics: Topics, subscriptions: Mapping[str, frozenset[str]], owners: Mapping[TopicPartition, str]
+) -> Assignment:
+    """Where members may have different topics."""
+    subscribers: dict[str, list[str]] = {}
+    for member_id, mine in subscriptions.items():
+        for topic in mine:
+            subscribers.setdefault(topic, []).append(member_id)
+    held: dict[str, dict[str, list[int]]] = {member_id: {} for member_id in subscriptions}
+    load = dict.fromkeys(subscriptions, 0)
+
+    def give(partition: TopicPartition, member_id: str) -> None:
+        held[member_id].setdefault(partition.topic, []).append(partition.partition)
+        load[member_id] += 1
+
+    def least_loaded(topic: str) -> str:
+        return min(subscribers[topic], key=lambda member_id: (load[member_id], member_id))
+
+    free = []
+    for partition in _partitions(topics, subscribers):
+        owner = owners.get(partition)
+        if owner is None:
+            free.append(partition)
+        else:
+            give(partition, owner)
+    # Those that few may have go first: whoever may have many is then chosen with that in mind.
+    for partition in sorted(free, key=lambda one: (len(subscribers[one.topic]), one)):
+        give(partition, least_loaded(partition.topic))
+
+    # Every move makes the sum of the squares of the loads smaller, so this ends.
+    moved = True
+    while moved:
+        moved = False
+        for giver in sorted(load, key=lambda member_id: (-load[member_id], member_id)):
+            for topic, indexes in held[giver].items():
+                while indexes and load[giver] - load[taker := least_loaded(topic)] > 1:
+                    index = _to_move(topic, indexes, giver, taker, owners)
+                    indexes.remove(index)
+                    load[giver] -= 1
+                    give(TopicPartition(topic, index), taker)
+                    moved = True
+    return {
+        member_id: sorted(TopicPartition(topic, index) for topic, indexes in mine.items() for index in indexes)
+        for member_id, mine in held.items()
+    }
+
+
+def _to_move(topic: str, indexes: Sequence[int], giver: str, taker: str, owners: Mapping[TopicPartition, str]) -> int:
+    """Best one that the taker had before, then one that the giver did not have before."""
+
+    def cost(index: int) -> tuple[int, int]:
+        owner = owners.get(TopicPartition(topic, index))
+        return (0 if owner == taker else 2 if owner == giver else 1), -index
+
+    return min(indexes, key=cost)
+
+
+def _partitions(topics: Topics, some: Mapping[str, object] | frozenset[str]) -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic in sorted(some) for index in range(len(topics[topic]))]
