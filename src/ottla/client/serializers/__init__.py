@@ -1,0 +1,81 @@
+"""Keys and values as bytes, and back.
+
+Most are given by name (`value_serializer="json"`); those that need more than a name are made here. `contract` says
+what a serializer is, so that a function of your own can be one. Packages for Avro and Protobuf load when they are used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.serializers.contract import (
+    Deserializer,
+    Part,
+    Serializer,
+    bound_deserializer,
+    bound_serializer,
+    serialization_failure,
+)
+from ottla.client.serializers.names import deserializer_of, serializer_of
+from ottla.client.serializers.plain import (
+    BytesDeserializer,
+    BytesSerializer,
+    JsonDeserializer,
+    JsonSerializer,
+    NumberDeserializer,
+    NumberSerializer,
+    StringDeserializer,
+    StringSerializer,
+    UUIDDeserializer,
+    UUIDSerializer,
+)
+
+if TYPE_CHECKING:
+    from ottla.client.serializers.avro import AvroDeserializer, AvroSerializer
+    from ottla.client.serializers.avro_schemas import AvroFraming, AvroSchema, SingleObjectFraming
+    from ottla.client.serializers.protobuf import ProtobufDeserializer, ProtobufSerializer
+
+__all__ = [
+    "AvroDeserializer",
+    "AvroFraming",
+    "AvroSchema",
+    "AvroSerializer",
+    "BytesDeserializer",
+    "BytesSerializer",
+    "Deserializer",
+    "JsonDeserializer",
+    "JsonSerializer",
+    "NumberDeserializer",
+    "NumberSerializer",
+    "Part",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
+    "Serializer",
+    "SingleObjectFraming",
+    "StringDeserializer",
+    "StringSerializer",
+    "UUIDDeserializer",
+    "UUIDSerializer",
+    "bound_deserializer",
+    "bound_serializer",
+    "deserializer_of",
+    "serialization_failure",
+    "serializer_of",
+]
+
+_IN_EXTRAS = {
+    "AvroDeserializer": "avro",
+    "AvroSerializer": "avro",
+    "AvroFraming": "avro_schemas",
+    "AvroSchema": "avro_schemas",
+    "SingleObjectFraming": "avro_schemas",
+    "ProtobufDeserializer": "protobuf",
+    "ProtobufSerializer": "protobuf",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _IN_EXTRAS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_IN_EXTRAS[name]}"), name)

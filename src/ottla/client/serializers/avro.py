@@ -1,0 +1,80 @@
+"""Values as Avro, by fastavro: one object a record, without a container file around it."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any, Final
+
+from fastavro import schemaless_reader, schemaless_writer
+
+from ottla.client.serializers.avro_schemas import AgreedSchema, AvroFraming, AvroSchema, SchemaSource
+
+
+class AvroSerializer:
+    """Writes what the schema describes: a dict for a record, and so on; dates, decimals and UUIDs by logical types.
+
+    A dict with a field that the schema does not have is refused, rather than the field lost.
+    """
+
+    __slots__ = ("_framing", "_parsed", "schema")
+    name: Final = "avro"
+
+    def __init__(self, schema: SchemaSource, framing: AvroFraming | None = None) -> None:
+        self.schema = AvroSchema(schema)
+        self._parsed = self.schema.parsed
+        self._framing = framing
+
+    @property
+    def accepts(self) -> str:
+        return f"what the schema {self.schema.name} describes"
+
+    def __call__(self, topic: str, value: Any) -> bytes:
+        out = BytesIO()
+        if self._framing is not None:
+            out.write(self._framing.header(topic, self.schema))
+        schemaless_writer(out, self._parsed, value, strict_allow_default=True)
+        return out.getvalue()
+
+
+class AvroDeserializer:
+    """Reads what was written with one schema as if it had been written with another: Avro's schema evolution.
+
+    `schema` is what you want to see. What was written with another is told by `written_with`, that schema, or by a
+    `framing`, where records say it themselves; with neither, all was written with `schema`. A framing alone gives each
+    record as it was written.
+    """
+
+    __slots__ = ("_framing", "_reader", "schema")
+    name: Final = "avro"
+
+    def __init__(
+        self,
+        schema: SchemaSource | None = None,
+        *,
+        written_with: SchemaSource | None = None,
+        framing: AvroFraming | None = None,
+    ) -> None:
+        if written_with is not None and framing is not None:
+            raise ValueError("give written_with or a framing, not both: each says which schema wrote a record")
+        self.schema = None if schema is None else AvroSchema(schema)
+        """The reader's schema."""
+        self._reader = None if self.schema is None else self.schema.parsed
+        if framing is None:
+            wrote = self.schema if written_with is None else AvroSchema(written_with)
+            if wrote is None:
+                raise ValueError("give a schema, or a framing that finds it: Avro cannot be read without")
+            framing = AgreedSchema(wrote)
+        self._framing = framing
+
+    @property
+    def accepts(self) -> str:
+        return "Avro" if self.schema is None else f"Avro that can be read as {self.schema.name}"
+
+    def __call__(self, topic: str, data: bytes) -> Any:
+        writer, start = self._framing.written_with(topic, data)
+        stream = BytesIO(data)
+        stream.seek(start)
+        value = schemaless_reader(stream, writer.parsed, self._reader)
+        if stream.tell() != len(data):
+            raise ValueError(f"ends after {stream.tell()} bytes; it was written with another schema than {writer.name}")
+        return value

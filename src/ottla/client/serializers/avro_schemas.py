@@ -1,0 +1,124 @@
+"""Avro schemas, and how bytes say which of them they were written with.
+
+Avro's bytes cannot be read without the schema that wrote them. Either both sides agree on it beforehand, or each record
+says it in a few bytes in front: that is an `AvroFraming`. `SingleObjectFraming` is the one of Avro's own specification.
+A schema registry is another: its header is an id, and it looks schemas up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias
+
+from ottla.client.errors import MissingPackageError
+
+try:
+    import fastavro
+    import fastavro.schema
+except ImportError as error:
+    raise MissingPackageError("Avro", "fastavro", "avro") from error
+
+SchemaSource: TypeAlias = "AvroSchema | Mapping[str, Any] | Sequence[Any] | str | Path"
+"""A schema: as Python has JSON, as JSON text, or in a file, beside which the types that it refers to are looked for."""
+
+
+class AvroSchema:
+    """A schema, parsed once. Raises `ValueError` for one that is none, with what is wrong about it."""
+
+    def __init__(self, source: SchemaSource) -> None:
+        self.parsed: Any = source.parsed if isinstance(source, AvroSchema) else _parse(source)
+        """As fastavro keeps it."""
+
+    @property
+    def name(self) -> str:
+        """The full name of a record, enum or fixed; of anything else, its type."""
+        parsed = self.parsed
+        if isinstance(parsed, dict):
+            return str(parsed.get("name") or parsed["type"])
+        return "union" if isinstance(parsed, list) else str(parsed)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """The eight bytes by which single objects name their schema: CRC-64-AVRO of its canonical form."""
+        canonical = fastavro.schema.to_parsing_canonical_form(self.parsed)
+        return bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
+
+    def __repr__(self) -> str:
+        return f"AvroSchema({self.name})"
+
+
+def _parse(source: Mapping[str, Any] | Sequence[Any] | str | Path) -> Any:
+    origin = f"the schema in {source}" if isinstance(source, Path) else "the schema"
+    try:
+        if isinstance(source, Path):
+            return fastavro.schema.load_schema(str(source))
+        plain: Any = _from_text(source) if isinstance(source, str) else source
+        return fastavro.parse_schema(plain)
+    except FileNotFoundError as error:
+        raise ValueError(f"{origin}: there is no file {error.filename}") from error
+    except Exception as error:  # fastavro's own exceptions share no root
+        raise ValueError(f"{origin} is not valid Avro: {type(error).__name__}: {error}") from error
+
+
+_TYPES_BY_NAME: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+
+
+def _from_text(text: str) -> Any:
+    if text.strip()[:1] not in ("{", "[", '"'):
+        if text not in _TYPES_BY_NAME:
+            raise ValueError(f"{text!r} is neither JSON nor a type of Avro's; a file is given as a pathlib.Path")
+        return text
+    return json.loads(text)
+
+
+class AvroFraming(Protocol):
+    """What stands in front of a record's Avro bytes, so that readers find the schema that wrote them.
+
+    Asked for every record, from any thread: an implementation that has to look a schema up keeps what it found.
+    """
+
+    def header(self, topic: str, schema: AvroSchema) -> bytes:
+        """What a writer puts in front."""
+
+    def written_with(self, topic: str, data: bytes) -> tuple[AvroSchema, int]:
+        """The schema that wrote the data, and where its Avro bytes begin. Raises `ValueError` where it is not known."""
+
+
+_MARK: Final = b"\xc3\x01"
+_HEADER_LENGTH: Final = 10
+
+
+class SingleObjectFraming:
+    """Avro's single-object encoding: a mark of two bytes and the schema's fingerprint. Readers know all the schemas."""
+
+    def __init__(self, *schemas: SchemaSource) -> None:
+        self._known = {schema.fingerprint: schema for schema in map(AvroSchema, schemas)}
+
+    def header(self, topic: str, schema: AvroSchema) -> bytes:
+        return _MARK + schema.fingerprint
+
+    def written_with(self, topic: str, data: bytes) -> tuple[AvroSchema, int]:
+        if data[:2] != _MARK:
+            raise ValueError("does not begin with the mark of a single object, c301")
+        fingerprint = data[2:_HEADER_LENGTH]
+        schema = self._known.get(fingerprint)
+        if schema is None:
+            known = ", ".join(f"{one.name} ({one.fingerprint.hex()})" for one in self._known.values())
+            raise ValueError(f"written with schema {fingerprint.hex()}, and known are {known or 'none'}")
+        return schema, _HEADER_LENGTH
+
+
+class AgreedSchema:
+    """No framing: everything was written with this one schema."""
+
+    def __init__(self, schema: AvroSchema) -> None:
+        self._answer = (schema, 0)
+
+    def header(self, topic: str, schema: AvroSchema) -> bytes:
+        return b""
+
+    def written_with(self, topic: str, data: bytes) -> tuple[AvroSchema, int]:
+        return self._answer

@@ -1,0 +1,105 @@
+"""Serializers by name, as `key_serializer` and its kin may give them.
+
+`string`, `int64` and so on; Java's short names for numbers; and the names of Kafka's Java classes, so that a config
+that served a Java client serves here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ottla.client.errors import ConfigError
+from ottla.client.serializers import plain
+from ottla.client.serializers.contract import Deserializer, Part, Serializer, name_of
+
+T = TypeVar("T")
+
+_JAVA_PACKAGE: Final = "org.apache.kafka.common.serialization."
+
+_SAME: Final = {
+    "short": "int16",
+    "integer": "int32",
+    "long": "int64",
+    "float": "float32",
+    "double": "float64",
+    "bytearray": "bytes",
+}
+"""Java's names."""
+
+_NEED_SCHEMA: Final = {
+    "avro": "AvroSerializer(schema) or AvroDeserializer(schema)",
+    "protobuf": "ProtobufSerializer(MessageClass) or ProtobufDeserializer(MessageClass)",
+}
+
+_SERIALIZERS: Final[Mapping[str, Callable[[], Serializer]]] = {
+    "bytes": plain.BytesSerializer,
+    "string": plain.StringSerializer,
+    **{name: partial(plain.NumberSerializer, name) for name in plain.NUMBER_NAMES},
+    "uuid": plain.UUIDSerializer,
+    "json": plain.JsonSerializer,
+}
+
+_DESERIALIZERS: Final[Mapping[str, Callable[[], Deserializer]]] = {
+    "bytes": plain.BytesDeserializer,
+    "string": plain.StringDeserializer,
+    **{name: partial(plain.NumberDeserializer, name) for name in plain.NUMBER_NAMES},
+    "uuid": plain.UUIDDeserializer,
+    "json": plain.JsonDeserializer,
+}
+
+NAMES: Final = tuple(_SERIALIZERS)
+
+
+def serializer_of(setting: str | Serializer | None, part: Part) -> Serializer:
+    """What `key_serializer` or `value_serializer` stands for: a name, or a callable; bytes where unset."""
+    key = f"{part}_serializer"
+    if setting is None or isinstance(setting, str):
+        return _named(_SERIALIZERS, setting or "bytes", key, "Serializer")
+    _check_callable(setting, key, "(topic, value) -> bytes")
+    return setting
+
+
+def deserializer_of(setting: str | Deserializer | None, part: Part) -> Deserializer:
+    """What `key_deserializer` or `value_deserializer` stands for: a name, or a callable; bytes where unset."""
+    key = f"{part}_deserializer"
+    if setting is None or isinstance(setting, str):
+        return _named(_DESERIALIZERS, setting or "bytes", key, "Deserializer")
+    _check_callable(setting, key, "(topic, data) -> value")
+    return setting
+
+
+def _named(made_by: Mapping[str, Callable[[], T]], setting: str, key: str, kind: str) -> T:
+    name = setting.removeprefix(_JAVA_PACKAGE).removesuffix(kind).lower()
+    name = _SAME.get(name, name)
+    if name in made_by:
+        return made_by[name]()
+    if name in _NEED_SCHEMA:
+        raise ConfigError(key, f"{name} needs more than a name: give {_NEED_SCHEMA[name]}")
+    close = difflib.get_close_matches(name, made_by, n=1)
+    meant = f"; did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(key, f"{setting!r} is none of {', '.join(made_by)}, nor a callable{meant}")
+
+
+def _check_callable(given: Any, key: str, signature: str) -> None:
+    if isinstance(given, type):
+        raise ConfigError(key, f"{given.__qualname__} is a class: give an instance of it")
+    if not callable(given):
+        names = ", ".join(NAMES)
+        raise ConfigError(key, f"a {type(given).__qualname__} is neither one of the names {names} nor a callable")
+    if not _takes_two(given):
+        raise ConfigError(key, f"{name_of(given)} cannot be called with two arguments; it has to be {signature}")
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Other clients call serializers with the value alone, so this is a mistake easily made."""
+    try:
+        inspect.signature(function).bind("topic", b"")
+    except TypeError:
+        return False
+    except ValueError:  # something built in, which does not tell
+        return True
+    return True

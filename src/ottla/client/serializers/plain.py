@@ -1,0 +1,182 @@
+"""Bytes, text, numbers, UUIDs and JSON. Those that Java has as well make the same bytes as its serializers."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+_NUMBERS: Final = {
+    "int16": (">h", "an int of 16 bits", 2),
+    "int32": (">i", "an int of 32 bits", 4),
+    "int64": (">q", "an int of 64 bits", 8),
+    "float32": (">f", "a float", 4),
+    "float64": (">d", "a float", 8),
+}
+"""By name: the layout, which is Java's big-endian one, what is taken, and how many bytes it makes."""
+
+NUMBER_NAMES: Final = tuple(_NUMBERS)
+
+_UUID_TEXT_LENGTH: Final = 36
+
+
+class BytesSerializer:
+    """Bytes as they are."""
+
+    __slots__ = ()
+    name: Final = "bytes"
+    accepts: Final = "bytes, bytearray or memoryview"
+
+    def __call__(self, topic: str, value: bytes | bytearray | memoryview) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        if isinstance(value, bytearray | memoryview):
+            return bytes(value)
+        raise TypeError("not bytes")
+
+
+class BytesDeserializer:
+    __slots__ = ()
+    name: Final = "bytes"
+    accepts: Final = "bytes"
+
+    def __call__(self, topic: str, data: bytes) -> bytes:
+        return data
+
+
+class StringSerializer:
+    """Text. What an encoding does not have is refused, where Java would write a question mark."""
+
+    __slots__ = ("_encoding",)
+    name: Final = "string"
+    accepts: Final = "str"
+
+    def __init__(self, encoding: str = "utf-8") -> None:
+        self._encoding = _checked_encoding(encoding)
+
+    def __call__(self, topic: str, value: str) -> bytes:
+        return value.encode(self._encoding)
+
+
+class StringDeserializer:
+    """Text. Bytes that the encoding does not have are refused, unless `errors` is "replace", which is Java's way."""
+
+    __slots__ = ("_encoding", "_errors")
+    name: Final = "string"
+
+    def __init__(self, encoding: str = "utf-8", errors: str = "strict") -> None:
+        self._encoding = _checked_encoding(encoding)
+        self._errors = errors
+        codecs.lookup_error(errors)
+
+    @property
+    def accepts(self) -> str:
+        return f"text in {self._encoding}"
+
+    def __call__(self, topic: str, data: bytes) -> str:
+        return str(data, self._encoding, self._errors)
+
+
+def _checked_encoding(encoding: str) -> str:
+    name = codecs.lookup(encoding).name
+    if name in ("utf-16", "utf-32"):
+        raise ValueError(
+            f"{encoding} leaves the order of bytes to the machine; say {name}-be (Java's order) or {name}-le"
+        )
+    return name
+
+
+class NumberSerializer:
+    """A number in Java's layout: int16 is its short, int32 its int, int64 its long, float32 and float64 its floats."""
+
+    __slots__ = ("_pack", "accepts", "name")
+
+    def __init__(self, name: str) -> None:
+        layout, self.accepts, _ = _number(name)
+        self.name = name
+        self._pack = struct.Struct(layout).pack
+
+    def __call__(self, topic: str, value: float) -> bytes:
+        return self._pack(value)
+
+
+class NumberDeserializer:
+    """A number in Java's layout, by the same names."""
+
+    __slots__ = ("_unpack", "accepts", "name")
+
+    def __init__(self, name: str) -> None:
+        layout, _, size = _number(name)
+        self.name = name
+        self.accepts = f"exactly {size} bytes"
+        self._unpack = struct.Struct(layout).unpack
+
+    def __call__(self, topic: str, data: bytes) -> Any:
+        return self._unpack(data)[0]
+
+
+def _number(name: str) -> tuple[str, str, int]:
+    try:
+        return _NUMBERS[name]
+    except KeyError:
+        raise ValueError(f"there is no number {name!r}; there are {', '.join(_NUMBERS)}") from None
+
+
+class UUIDSerializer:
+    """A UUID as text of 36 characters, as Java writes it."""
+
+    __slots__ = ()
+    name: Final = "uuid"
+    accepts: Final = "uuid.UUID"
+
+    def __call__(self, topic: str, value: UUID) -> bytes:
+        if not isinstance(value, UUID):
+            raise TypeError("not a UUID")
+        return str(value).encode("ascii")
+
+
+class UUIDDeserializer:
+    __slots__ = ()
+    name: Final = "uuid"
+    accepts: Final = "a UUID as text of 36 characters"
+
+    def __call__(self, topic: str, data: bytes) -> UUID:
+        # Python would also read braces, and no dashes at all, which nobody's serializer writes.
+        if len(data) != _UUID_TEXT_LENGTH or data[8:24:5] != b"----":
+            raise ValueError("not of the form xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
+        return UUID(str(data, "ascii"))
+
+
+class JsonSerializer:
+    """JSON in UTF-8 without spaces. `default` makes something that JSON has of what it has not, as for `json.dumps`.
+
+    NaN and infinities are refused: JSON does not have them. A value of None is no "null" but a tombstone.
+    """
+
+    __slots__ = ("_encode",)
+    name: Final = "json"
+    accepts: Final = "what JSON has (dict, list, str, int, float, bool)"
+
+    def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
+        encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default)
+        self._encode = encoder.encode
+
+    def __call__(self, topic: str, value: Any) -> bytes:
+        return self._encode(value).encode("utf-8")
+
+
+class JsonDeserializer:
+    """JSON. `object_hook` makes something else of each object, as for `json.loads`."""
+
+    __slots__ = ("_decode",)
+    name: Final = "json"
+    accepts: Final = "JSON in UTF-8"
+
+    def __init__(self, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> None:
+        self._decode = json.JSONDecoder(object_hook=object_hook).decode
+
+    def __call__(self, topic: str, data: bytes) -> Any:
+        return self._decode(str(data, "utf-8"))
