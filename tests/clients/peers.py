@@ -1,4 +1,8 @@
-"""The broker under test: Ottla, or with `OTTLA_TEST_PEER=kafka` Apache Kafka 4.3.1, to show that tests are right."""
+"""The broker under test: Ottla, or Apache Kafka, to show that tests are right, and that our client is.
+
+`OTTLA_TEST_PEER` chooses: `ottla`; `kafka-4.3.1`, or `kafka` for short; `kafka-3.9.1`, which keeps its metadata in a
+ZooKeeper.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from kazoo.client import KazooClient
+
+from clients.dialect import wait_until
 from compat.controllers import admin_of
 from golden import kafka_process
 from golden.kafka_process import Ports
@@ -16,6 +23,11 @@ from ottla.testing.broker import Broker
 
 KAFKA = "kafka"
 OTTLA = "ottla"
+WITH_ZOOKEEPER = "kafka-3.9.1"
+_KAFKAS = (KAFKA, "kafka-4.3.1", WITH_ZOOKEEPER)
+_BROKER_ID = 1
+_SESSION_MS = 4_000
+"""After this long, ZooKeeper believes that a broker is dead."""
 
 
 class Peer(Protocol):
@@ -45,21 +57,27 @@ def running_peer(place: Path, settings: Mapping[str, str], ports: Ports | None =
             settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{ports.advertised}"
         with Broker(overrides=settings) as broker:
             yield broker
-    elif peer == KAFKA:
-        kafka = _KafkaPeer(place, settings, ports)
-        try:
-            yield kafka
-        finally:
-            kafka.stop()
+    elif peer == WITH_ZOOKEEPER:
+        with kafka_process.zookeeper(place / "zookeeper") as zookeeper:
+            yield from _until_done(_ZooKeeperModePeer(place, settings, ports, zookeeper))
+    elif peer in _KAFKAS:
+        yield from _until_done(_KafkaPeer(kafka_process.kraft_broker(place / "kafka", settings, ports)))
     else:
-        raise ValueError(f"OTTLA_TEST_PEER is {peer!r}; it can be {OTTLA!r} or {KAFKA!r}")
+        raise ValueError(f"OTTLA_TEST_PEER is {peer!r}; it can be {OTTLA!r} or one of {_KAFKAS}")
+
+
+def _until_done(kafka: _KafkaPeer) -> Iterator[Peer]:
+    try:
+        yield kafka
+    finally:
+        kafka.stop()
 
 
 class _KafkaPeer:
-    def __init__(self, place: Path, settings: Mapping[str, str], ports: Ports | None) -> None:
-        self._broker = kafka_process.kraft_broker(place / "kafka", settings, ports)
-        self._process = self._broker.process
-        admin_of(self._broker)
+    def __init__(self, broker: kafka_process.Broker) -> None:
+        self._broker = broker
+        self._process = broker.process
+        admin_of(broker)
 
     @property
     def bootstrap(self) -> str:
@@ -79,3 +97,21 @@ class _KafkaPeer:
 
     def kill(self) -> None:
         kafka_process.kill(self._process)
+
+
+class _ZooKeeperModePeer(_KafkaPeer):
+    def __init__(self, place: Path, settings: Mapping[str, str], ports: Ports | None, zookeeper: str) -> None:
+        self._zookeeper = zookeeper
+        settings = {"zookeeper.session.timeout.ms": str(_SESSION_MS), **settings}
+        super().__init__(kafka_process.zookeeper_mode_broker(place / "kafka", zookeeper, _BROKER_ID, settings, ports))
+
+    def start(self) -> None:
+        # It would end at once while ZooKeeper takes the one that was killed to be alive.
+        tree = KazooClient(self._zookeeper)
+        tree.start()
+        try:
+            wait_until(lambda: not tree.exists(f"/brokers/ids/{_BROKER_ID}"), "ZooKeeper keeps the killed broker")
+        finally:
+            tree.stop()
+            tree.close()
+        super().start()

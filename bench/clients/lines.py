@@ -1,0 +1,132 @@
+"""What is measured, of whom, and against which target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from bench.broker import driver as broker_driver
+from bench.broker.control import Control
+from bench.broker.session import Session
+from bench.broker.sides import Running
+from bench.clients import driver
+from bench.clients.conditions import KIB
+
+Figures = Mapping[str, float]
+Turn = Callable[[str], Figures]
+"""Of the load of that name."""
+
+OURS: Final = ("ottla", "ottla, asyncio", "ottla, Arrow")
+BLOCKING, ASYNCIO, ARROW = OURS
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long to measure, and how much there is to read."""
+
+    seconds: float = 3.0
+    stored_mb: int = 600
+
+
+QUICK: Final = Effort(seconds=1.0, stored_mb=200)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    key: str
+    unit: str
+    more_is_better: bool = True
+
+
+RATE: Final = Metric("records_per_s", "records/s")
+LATENCIES: Final = (Metric("p50_ms", "ms, median", False), Metric("p99_ms", "ms, 99 %", False))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    key: str
+    title: str
+    loads: Mapping[str, str]
+    """By the name of whose they are; those of others than ours are the peers."""
+    opened: Callable[[Session, Running, Effort], AbstractContextManager[Turn]]
+    metrics: tuple[Metric, ...] = (RATE,)
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """Of ours: how many times the rate of the best peer."""
+
+    @property
+    def peers(self) -> list[str]:
+        return [name for name in self.loads if name not in OURS]
+
+
+@contextmanager
+def into_new_topics(value_bytes: int, session: Session, running: Running, effort: Effort) -> Iterator[Turn]:
+    def turn(load: str) -> Figures:
+        with session.topic(running) as topic:
+            which = {"address": running.address, "pid": running.pid, "topic": topic}
+            return driver.run(load, **which, value_bytes=value_bytes, seconds=effort.seconds)
+
+    yield turn
+
+
+@contextmanager
+def from_one_topic(value_bytes: int, session: Session, running: Running, effort: Effort) -> Iterator[Turn]:
+    """Which is in the page cache when they read it."""
+    with session.topic(running) as topic:
+        which = {"address": running.address, "pid": running.pid, "topic": topic, "value_bytes": value_bytes}
+        broker_driver.run("big_batches", **which, connections=1, total_mb=effort.stored_mb)
+        with Control(running.address) as control:
+            count = control.end_offset(topic, 0)
+
+        def turn(load: str) -> Figures:
+            return driver.run(load, **which, count=count, seconds=effort.seconds)
+
+        yield turn
+
+
+def _loads(module: str, **more: str) -> dict[str, str]:
+    common = {
+        BLOCKING: "ottla",
+        ASYNCIO: "ottla_asyncio",
+        "confluent-kafka": "confluent",
+        "aiokafka": "aiokafka",
+        "kafka-python": "kafka_python",
+    }
+    return {name: f"{module}.{function}" for name, function in {**common, **more}.items()}
+
+
+def _producing(value_bytes: int, size: str) -> Line:
+    return Line(
+        f"produce-{value_bytes}",
+        f"produce {size}",
+        _loads("producing", **{ARROW: "ottla_arrow", "confluent-kafka, produce_batch": "confluent_batch"}),
+        partial(into_new_topics, value_bytes),
+        targets={BLOCKING: 1.5, ARROW: 5.0},
+    )
+
+
+def _consuming(value_bytes: int, size: str) -> Line:
+    return Line(
+        f"consume-{value_bytes}",
+        f"consume {size}",
+        _loads("consuming", **{ARROW: "ottla_arrow"}),
+        partial(from_one_topic, value_bytes),
+        targets={BLOCKING: 1.2, ARROW: 5.0},
+    )
+
+
+LINES: Final = (
+    _producing(100, "100 B"),
+    _producing(KIB, "1 KiB"),
+    _consuming(100, "100 B"),
+    _consuming(KIB, "1 KiB"),
+    Line(
+        "wait-100",
+        "send 100 B and wait",
+        _loads("waiting"),
+        partial(into_new_topics, 100),
+        metrics=LATENCIES,
+    ),
+)
