@@ -1,5 +1,5 @@
-"""What a client raises. All of it is an `OttlaError`: a `ClientError`, or a `BrokerConnectionError` where a broker could
-not be asked or did not answer."""
+"""What a client raises. All of it is an `OttlaError`: a `ClientError`, or a `BrokerConnectionError` where a broker
+could not be asked or did not answer."""
 
 from __future__ import annotations
 

@@ -1,0 +1,381 @@
+"""What clients are set up with: checked, typed, by Kafka's names.
+
+Settings come by Kafka's names (`linger.ms`) or by Python's (`linger_ms`), in a mapping, as keywords, or both; keywords
+win. Values are Python's, or texts as in a properties file; None leaves a key at its default. The defaults are those of
+Kafka 4.3. Attributes have Python's names and Kafka's units: `config.linger_ms`.
+
+A key that does not exist, or a value that it cannot have, raises `ConfigError`, and so do keys that belong together and
+contradict each other. Keys that mean something to Java's client only are in `config_keys.elsewhere`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
+
+from ottla.base import config as base
+from ottla.base.config import ConfigKey, ConfigSchema, ConfigType
+from ottla.client.config_keys.administering import ADMINISTERING
+from ottla.client.config_keys.connection import CONNECTION
+from ottla.client.config_keys.consuming import CONSUMING
+from ottla.client.config_keys.elsewhere import HARMLESS_VALUES, OWNERS, REFUSED, WITHOUT_EFFECT
+from ottla.client.config_keys.producing import PRODUCING
+from ottla.client.errors import ConfigError
+from ottla.net.client_connection import Address, parse_addresses
+from ottla.records import Compression
+
+_logger = logging.getLogger(__name__)
+
+COMMON_CONFIG: Final = ConfigSchema("client", CONNECTION)
+PRODUCER_CONFIG: Final = ConfigSchema("producer", [*CONNECTION, *PRODUCING])
+CONSUMER_CONFIG: Final = ConfigSchema("consumer", [*CONNECTION, *CONSUMING])
+ADMIN_CONFIG: Final = ConfigSchema("admin", [*CONNECTION, *ADMINISTERING])
+_SCHEMAS: Final = (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG)
+
+_ALL_REPLICAS: Final = -1
+_IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
+_SHORT_NAMES: Final = {"interceptors": "interceptor.classes", "partitioner": "partitioner.class"}
+"""Ours, for keys of Kafka that speak of Java's classes."""
+
+_WORDS: Final = {
+    ConfigType.BOOLEAN: "boolean",
+    ConfigType.INT: "whole number",
+    ConfigType.LONG: "whole number",
+    ConfigType.STRING: "text",
+}
+_JAVA_ASSIGNORS: Final = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+_JAVA_PARTITIONERS: Final = {"org.apache.kafka.clients.producer.RoundRobinPartitioner": "roundrobin"}
+
+Partitioner = Callable[..., int]
+Coder = Callable[[str, Any], Any]
+"""A serializer or a deserializer: of the topic and the value, or the bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonConfig:
+    """What every client has. Made by `parse`."""
+
+    SCHEMA: ClassVar[ConfigSchema] = COMMON_CONFIG
+
+    bootstrap_servers: tuple[Address, ...]
+    client_id: str
+    connections_max_idle_ms: int
+    metadata_max_age_ms: int
+    metadata_recovery_strategy: str
+    receive_buffer_bytes: int
+    send_buffer_bytes: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, object] | None = None, keywords: Mapping[str, object] | None = None) -> Self:
+        """The config that these settings make, checked."""
+        given = _by_key(cls.SCHEMA, settings or {}) | _by_key(cls.SCHEMA, keywords or {})
+        values = {key.name: _converted(key, key.default) for key in cls.SCHEMA}
+        values |= {name: _value(cls.SCHEMA[name], value, spelled) for name, (spelled, value) in given.items()}
+        if not values["bootstrap.servers"]:
+            reason = "is not set: say where a broker listens, for instance localhost:9092"
+            raise ConfigError("bootstrap.servers", reason)
+        values["client.id"] = values["client.id"] or cls._default_client_id()
+        cls._fit_together(values, frozenset(given))
+        return cls(**{_attribute(name): value for name, value in values.items()})
+
+    @classmethod
+    def _default_client_id(cls) -> str:
+        return "ottla" if cls is CommonConfig else f"ottla-{cls.SCHEMA.kind}"
+
+    @classmethod
+    def _fit_together(cls, values: dict[str, Any], given: frozenset[str]) -> None:
+        """Changes values that follow from others, and refuses those that contradict each other."""
+
+    @property
+    def api_timeout_ms(self) -> int:
+        """How long one thing that is asked of the cluster may take, with all its attempts."""
+        return 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(CommonConfig):
+    """What a producer is set up with."""
+
+    SCHEMA: ClassVar[ConfigSchema] = PRODUCER_CONFIG
+
+    acks: int
+    """0, 1, or -1 for all in-sync replicas."""
+    batch_size: int
+    buffer_memory: int
+    compression_type: Compression
+    compression_gzip_level: int | None
+    compression_lz4_level: int | None
+    compression_zstd_level: int | None
+    delivery_timeout_ms: int
+    enable_idempotence: bool
+    interceptors: tuple[Any, ...]
+    key_serializer: str | Coder | None
+    value_serializer: str | Coder | None
+    linger_ms: int
+    max_block_ms: int
+    max_in_flight_requests_per_connection: int
+    max_request_size: int
+    metadata_max_idle_ms: int
+    partitioner: Partitioner | str | None
+    """None for the usual one, "roundrobin", or a function."""
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
+    partitioner_ignore_keys: bool
+    retries: int
+
+    @property
+    def compression_level(self) -> int | None:
+        """Of the codec that is chosen; None if none is set for it."""
+        return {
+            Compression.GZIP: self.compression_gzip_level,
+            Compression.LZ4: self.compression_lz4_level,
+            Compression.ZSTD: self.compression_zstd_level,
+        }.get(self.compression_type)
+
+    @property
+    def api_timeout_ms(self) -> int:
+        return self.max_block_ms
+
+    @classmethod
+    def _fit_together(cls, values: dict[str, Any], given: frozenset[str]) -> None:
+        if values["enable.idempotence"]:
+            against = _against_idempotence(values)
+            if against and "enable.idempotence" in given:
+                raise ConfigError("enable.idempotence", f"true does not go with {against}")
+            values["enable.idempotence"] = not against
+        shortest_ms = values["linger.ms"] + values["request.timeout.ms"]
+        if values["delivery.timeout.ms"] < shortest_ms:
+            if "delivery.timeout.ms" in given:
+                reason = f"is less than linger.ms and request.timeout.ms together, which are {shortest_ms}"
+                raise ConfigError("delivery.timeout.ms", f"{values['delivery.timeout.ms']} {reason}")
+            values["delivery.timeout.ms"] = shortest_ms
+
+
+def _against_idempotence(values: Mapping[str, Any]) -> str | None:
+    if values["acks"] != _ALL_REPLICAS:
+        return f"acks={values['acks']}: it needs acks=all"
+    if values["retries"] == 0:
+        return "retries=0: it needs at least one"
+    in_flight = values["max.in.flight.requests.per.connection"]
+    if in_flight > _IDEMPOTENT_IN_FLIGHT_MAX:
+        return f"max.in.flight.requests.per.connection={in_flight}: brokers remember {_IDEMPOTENT_IN_FLIGHT_MAX}"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(CommonConfig):
+    """What a consumer is set up with."""
+
+    SCHEMA: ClassVar[ConfigSchema] = CONSUMER_CONFIG
+
+    allow_auto_create_topics: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    """earliest, latest or none."""
+    check_crcs: bool
+    client_rack: str
+    default_api_timeout_ms: int
+    enable_auto_commit: bool
+    exclude_internal_topics: bool
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    fetch_min_bytes: int
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: str
+    """classic or consumer."""
+    group_remote_assignor: str | None
+    heartbeat_interval_ms: int
+    interceptors: tuple[Any, ...]
+    isolation_level: str
+    """read_committed or read_uncommitted."""
+    key_deserializer: str | Coder | None
+    value_deserializer: str | Coder | None
+    max_partition_fetch_bytes: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    partition_assignment_strategy: tuple[Any, ...]
+    """Names, or assignors."""
+    queued_max_bytes: int
+    session_timeout_ms: int
+
+    @property
+    def api_timeout_ms(self) -> int:
+        return self.default_api_timeout_ms
+
+    @classmethod
+    def _fit_together(cls, values: dict[str, Any], given: frozenset[str]) -> None:
+        if not values["group.id"]:
+            if "enable.auto.commit" in given and values["enable.auto.commit"]:
+                raise ConfigError("enable.auto.commit", "true needs a group.id, under which offsets are committed")
+            values["enable.auto.commit"] = False
+        if values["group.protocol"] == "consumer":
+            for name in ("heartbeat.interval.ms", "session.timeout.ms", "partition.assignment.strategy"):
+                if name in given:
+                    raise ConfigError(name, "the broker decides on it with group.protocol=consumer: leave it out")
+            return
+        if values["group.remote.assignor"] is not None:
+            raise ConfigError("group.remote.assignor", "needs group.protocol=consumer")
+        if values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
+            reason = f"is not less than session.timeout.ms, which is {values['session.timeout.ms']}"
+            raise ConfigError("heartbeat.interval.ms", f"{values['heartbeat.interval.ms']} {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(CommonConfig):
+    """What an admin is set up with."""
+
+    SCHEMA: ClassVar[ConfigSchema] = ADMIN_CONFIG
+
+    default_api_timeout_ms: int
+    retries: int
+
+    @property
+    def api_timeout_ms(self) -> int:
+        return self.default_api_timeout_ms
+
+
+# Names.
+
+
+def _attribute(key: str) -> str:
+    for short, name in _SHORT_NAMES.items():
+        if name == key:
+            return short
+    return key.replace(".", "_")
+
+
+def _by_key(schema: ConfigSchema, settings: Mapping[str, object]) -> dict[str, tuple[str, object]]:
+    """By Kafka's names: how each key was spelled, and its value. What is None is left out."""
+    found: dict[str, tuple[str, object]] = {}
+    for spelled, value in settings.items():
+        if not isinstance(spelled, str):
+            raise ConfigError(repr(spelled), "the name of a config is a text")
+        name = spelled.replace("_", ".")
+        name = _SHORT_NAMES.get(name, name)
+        if value is None and (name in schema or name in OWNERS):
+            continue
+        if name in found:
+            raise ConfigError(spelled, f"is given twice, also as {found[name][0]}")
+        if name in schema:
+            found[name] = (spelled, value)
+        else:
+            _take_foreign(schema, spelled, name, value)
+    return found
+
+
+def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object) -> None:
+    """A key that this client does not have: refused, unless it is one of Kafka's that does no harm."""
+    if schema.kind not in OWNERS.get(name, ()) and schema is not COMMON_CONFIG:
+        raise ConfigError(spelled, _unknown(schema, spelled, name))
+    if name in HARMLESS_VALUES:
+        harmless, reason = HARMLESS_VALUES[name]
+        if str(value).lower() != harmless:
+            raise ConfigError(spelled, f"{value!r} is not possible: {reason}")
+    elif name in REFUSED:
+        raise ConfigError(spelled, f"cannot be set: {REFUSED[name]}")
+    elif name in WITHOUT_EFFECT:
+        _logger.warning("%s has no effect here: %s", spelled, WITHOUT_EFFECT[name])
+    else:
+        raise ConfigError(spelled, _unknown(schema, spelled, name))
+
+
+def _unknown(schema: ConfigSchema, spelled: str, name: str) -> str:
+    owners = [one.kind for one in _SCHEMAS if name in one] or sorted(OWNERS.get(name, ()))
+    if owners:
+        return f"there is no such {schema.kind} config: only {' and '.join(f'{owner}s' for owner in owners)} have it"
+    nearest = schema.nearest(name)
+    if nearest is None:
+        return f"there is no such {schema.kind} config; docs/reference/client-config.md has all of them"
+    return f"there is no such {schema.kind} config; did you mean {nearest if '.' in spelled else _attribute(nearest)}?"
+
+
+# Values.
+
+
+def _value(key: ConfigKey, given: object, spelled: str) -> Any:
+    try:
+        return _converted(key, _checked(key, given))
+    except (base.ConfigError, ValueError) as error:
+        reason = error.reason if isinstance(error, base.ConfigError) else str(error)
+        raise ConfigError(spelled, reason) from None
+
+
+def _converted(key: ConfigKey, value: Any) -> Any:
+    return _CONVERSIONS[key.name](value) if key.name in _CONVERSIONS else value
+
+
+def _checked(key: ConfigKey, given: object) -> Any:
+    if isinstance(given, str):
+        return key.parse(given)
+    match key.type:
+        case ConfigType.CLASS:
+            value = given
+        case ConfigType.LIST:
+            value = tuple(given) if isinstance(given, Iterable) else (given,)
+        case ConfigType.BOOLEAN if isinstance(given, bool):
+            value = given
+        case ConfigType.INT | ConfigType.LONG | ConfigType.STRING if type(given) is int:
+            return key.parse(str(given))
+        case _:
+            raise ValueError(f"{given!r} is no {_WORDS[key.type]}")
+    wrong = key.rule(value)
+    if wrong is not None:
+        raise ValueError(wrong)
+    return value
+
+
+def _addresses(given: tuple[object, ...]) -> tuple[Address, ...]:
+    addresses: list[Address] = []
+    for one in given:
+        addresses += [one] if isinstance(one, Address) else parse_addresses(str(one))
+    return tuple(dict.fromkeys(addresses))
+
+
+def _assignors(given: tuple[object, ...]) -> tuple[object, ...]:
+    assignors = tuple(_JAVA_ASSIGNORS.get(one, one) if isinstance(one, str) else one for one in given)
+    names = tuple(_JAVA_ASSIGNORS.values())
+    for one in assignors:
+        if isinstance(one, str) and one not in names:
+            raise ValueError(f"{one!r} is none of {', '.join(names)}, and no assignor of yours")
+        if isinstance(one, type):
+            raise ValueError(f"{one.__qualname__} is a class: give an instance, {one.__qualname__}(…)")
+    if not assignors:
+        raise ValueError(f"is empty: give one or more of {', '.join(names)}")
+    return assignors
+
+
+def _partitioner(given: object) -> object:
+    if not isinstance(given, str):
+        return given
+    name = _JAVA_PARTITIONERS.get(given, given)
+    if name != "roundrobin":
+        raise ValueError(f"{given!r} is no partitioner: roundrobin is one, or a function of yours")
+    return name
+
+
+_CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "acks": lambda value: _ALL_REPLICAS if value == "all" else int(value),
+    "auto.offset.reset": str.lower,
+    "bootstrap.servers": _addresses,
+    "compression.type": lambda value: Compression[value.upper()],
+    "group.protocol": str.lower,
+    "metadata.recovery.strategy": str.lower,
+    "partition.assignment.strategy": _assignors,
+    "partitioner.class": _partitioner,
+}
+"""From what a key holds in a file to what the attribute holds."""
