@@ -13,7 +13,7 @@ it is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise, repeat
 from typing import Any, Final, NamedTuple
 
@@ -87,26 +87,39 @@ def iterate_records(data: ByteBuffer, reading: Reading | None = None) -> Iterato
     Everything is checked by the time this returns. The objects are made as they are taken, and those that are dropped
     again leave the garbage collector nothing to look at.
     """
+    # What the class itself does when called, without a step in Python.
+    return map(tuple.__new__, repeat(Record), zip(*decode_lists(data, reading), strict=True))
+
+
+class RecordLists(NamedTuple):
+    """Records field by field, for who makes objects of his own of them."""
+
+    offsets: list[int]
+    timestamps_ms: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[tuple[Header, ...]]
+
+
+def decode_lists(data: ByteBuffer, reading: Reading | None = None) -> RecordLists:
+    """The fields of the records of all batches, control records left out."""
     noted = _note_records(data, reading, _MILLISECONDS)
     rows = noted.rows
-    fields = zip(
+    return RecordLists(
         noted.offsets[:rows].tolist(),
         noted.timestamps[:rows].tolist(),
         noted.keys.gather(rows).to_pylist(),
         noted.values.gather(rows).to_pylist(),
         _header_tuples(noted.headers, rows),
-        strict=False,
     )
-    # What the class itself does when called, without a step in Python.
-    return map(tuple.__new__, repeat(Record), fields)
 
 
-def _header_tuples(headers: _Headers, rows: int) -> Iterable[tuple[Header, ...]]:
+def _header_tuples(headers: _Headers, rows: int) -> list[tuple[Header, ...]]:
     if not headers.total:
-        return repeat(())
+        return [()] * rows
     pairs = headers.gather_pairs(rows)
     found = list(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True))
-    return (tuple(found[begin:end]) for begin, end in pairwise(headers.ends[: rows + 1].tolist()))
+    return [tuple(found[begin:end]) for begin, end in pairwise(headers.ends[: rows + 1].tolist())]
 
 
 def _numbers(kind: Any, numbers: Int64s | Int32s, rows: int) -> Any:

@@ -4,14 +4,23 @@ Importing it loads the kernels, and compiles them where nobody ran `python -m ot
 columns are used, never in a broker.
 """
 
-from ottla.records.column_reader import ColumnSizeError, decode_columns, decode_records, iterate_records
+from ottla.records.column_reader import (
+    ColumnSizeError,
+    RecordLists,
+    decode_columns,
+    decode_lists,
+    decode_records,
+    iterate_records,
+)
 from ottla.records.column_writer import encode_batches, encode_columns
 from ottla.records.sections import Reading
 
 __all__ = [
     "ColumnSizeError",
     "Reading",
+    "RecordLists",
     "decode_columns",
+    "decode_lists",
     "decode_records",
     "encode_batches",
     "encode_columns",
