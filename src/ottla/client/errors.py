@@ -32,6 +32,7 @@ __all__ = [
     "NoOffsetError",
     "OffsetOutOfRangeError",
     "OttlaError",
+    "RebalanceInProgressError",
     "RecordTooLargeError",
     "RefusedError",
     "RequestTimeoutError",
@@ -142,6 +143,11 @@ class NoOffsetError(ClientError):
 
 class CommitFailedError(ClientError):
     """Offsets could not be committed, because the partitions are another member's by now."""
+
+
+class RebalanceInProgressError(CommitFailedError):
+    """Offsets were not committed, because the group is about to hand out its partitions anew: poll, then commit those that
+    are still assigned."""
 
 
 class MemberFencedError(ClientError):
