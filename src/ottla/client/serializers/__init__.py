@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ottla.client.errors import MissingPackageError
 from ottla.client.serializers.contract import (
     Deserializer,
     Part,
@@ -64,18 +65,26 @@ __all__ = [
     "serializer_of",
 ]
 
+_AVRO = ("Avro", "fastavro", "avro")
+_PROTOBUF = ("Protobuf", "protobuf", "protobuf")
+
 _IN_EXTRAS = {
-    "AvroDeserializer": "avro",
-    "AvroSerializer": "avro",
-    "AvroFraming": "avro_schemas",
-    "AvroSchema": "avro_schemas",
-    "SingleObjectFraming": "avro_schemas",
-    "ProtobufDeserializer": "protobuf",
-    "ProtobufSerializer": "protobuf",
+    "AvroDeserializer": ("avro", _AVRO),
+    "AvroSerializer": ("avro", _AVRO),
+    "AvroFraming": ("avro_schemas", _AVRO),
+    "AvroSchema": ("avro_schemas", _AVRO),
+    "SingleObjectFraming": ("avro_schemas", _AVRO),
+    "ProtobufDeserializer": ("protobuf", _PROTOBUF),
+    "ProtobufSerializer": ("protobuf", _PROTOBUF),
 }
+"""The module that each is in; and what for, which package it needs, and which extra brings that."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _IN_EXTRAS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_IN_EXTRAS[name]}"), name)
+    module, needs = _IN_EXTRAS[name]
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    except ImportError as error:
+        raise MissingPackageError(*needs) from error

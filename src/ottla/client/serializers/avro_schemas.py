@@ -13,13 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
-from ottla.client.errors import MissingPackageError
-
-try:
-    import fastavro
-    import fastavro.schema
-except ImportError as error:
-    raise MissingPackageError("Avro", "fastavro", "avro") from error
+import fastavro
+import fastavro.schema
 
 SchemaSource: TypeAlias = "AvroSchema | Mapping[str, Any] | Sequence[Any] | str | Path"
 """A schema: as Python has JSON, as JSON text, or in a file, beside which the types that it refers to are looked for."""

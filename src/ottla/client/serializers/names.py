@@ -1,4 +1,4 @@
-"""Serializers by name, as `key_serializer` and its kin may give them.
+"""Serializers by name, as `key.serializer` and its kin may give them.
 
 `string`, `int64` and so on; Java's short names for numbers; and the names of Kafka's Java classes, so that a config
 that served a Java client serves here.
@@ -55,8 +55,8 @@ NAMES: Final = tuple(_SERIALIZERS)
 
 
 def serializer_of(setting: str | Serializer | None, part: Part) -> Serializer:
-    """What `key_serializer` or `value_serializer` stands for: a name, or a callable; bytes where unset."""
-    key = f"{part}_serializer"
+    """What `key.serializer` or `value.serializer` stands for: a name, or a callable; bytes where unset."""
+    key = f"{part}.serializer"
     if setting is None or isinstance(setting, str):
         return _named(_SERIALIZERS, setting or "bytes", key, "Serializer")
     _check_callable(setting, key, "(topic, value) -> bytes")
@@ -64,8 +64,8 @@ def serializer_of(setting: str | Serializer | None, part: Part) -> Serializer:
 
 
 def deserializer_of(setting: str | Deserializer | None, part: Part) -> Deserializer:
-    """What `key_deserializer` or `value_deserializer` stands for: a name, or a callable; bytes where unset."""
-    key = f"{part}_deserializer"
+    """What `key.deserializer` or `value.deserializer` stands for: a name, or a callable; bytes where unset."""
+    key = f"{part}.deserializer"
     if setting is None or isinstance(setting, str):
         return _named(_DESERIALIZERS, setting or "bytes", key, "Deserializer")
     _check_callable(setting, key, "(topic, data) -> value")

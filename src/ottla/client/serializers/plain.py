@@ -10,9 +10,9 @@ from typing import Any, Final
 from uuid import UUID
 
 _NUMBERS: Final = {
-    "int16": (">h", "an int of 16 bits", 2),
-    "int32": (">i", "an int of 32 bits", 4),
-    "int64": (">q", "an int of 64 bits", 8),
+    "int16": (">h", "an int from -32768 to 32767", 2),
+    "int32": (">i", "an int from -2147483648 to 2147483647", 4),
+    "int64": (">q", "an int from -2**63 to 2**63-1", 8),
     "float32": (">f", "a float", 4),
     "float64": (">d", "a float", 8),
 }

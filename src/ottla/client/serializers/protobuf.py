@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Generic, TypeVar
 
-from ottla.client.errors import MissingPackageError
-
-try:
-    from google.protobuf.message import Message
-except ImportError as error:
-    raise MissingPackageError("Protobuf", "protobuf", "protobuf") from error
+from google.protobuf.message import Message
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
 
