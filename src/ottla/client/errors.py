@@ -146,8 +146,8 @@ class CommitFailedError(ClientError):
 
 
 class RebalanceInProgressError(CommitFailedError):
-    """Offsets were not committed, because the group is about to hand out its partitions anew: poll, then commit those that
-    are still assigned."""
+    """Offsets were not committed, because the group hands out its partitions anew: poll, then commit what is still
+    assigned."""
 
 
 class MemberFencedError(ClientError):
