@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.client.errors import ConfigError
 from ottla.client.membership.assignors.assignor import Assignment, Assignor, GroupMember, Topics
 from ottla.client.membership.assignors.range import RangeAssignor
 from ottla.client.membership.assignors.round_robin import RoundRobinAssignor
@@ -30,14 +29,5 @@ ASSIGNORS: Final[dict[str, Assignor]] = {
 
 
 def assignors_of(strategies: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
-    """The assignors of partition.assignment.strategy, best first."""
-    chosen: dict[str, Assignor] = {}
-    for strategy in strategies:
-        assignor = ASSIGNORS.get(strategy) if isinstance(strategy, str) else strategy
-        if assignor is None:
-            known = ", ".join(ASSIGNORS)
-            raise ConfigError(f"partition.assignment.strategy: there is no assignor {strategy!r}; there are {known}")
-        chosen[assignor.name] = assignor
-    if not chosen:
-        raise ConfigError("partition.assignment.strategy names no assignor; the default is range, cooperative-sticky")
-    return tuple(chosen.values())
+    """Those of partition.assignment.strategy, best first."""
+    return tuple(ASSIGNORS[one] if isinstance(one, str) else one for one in strategies)

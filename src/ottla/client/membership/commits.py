@@ -1,0 +1,294 @@
+"""Offsets of a group: committed, and asked for.
+
+Both are tried again for as long as what goes wrong may pass. A commit that is tried again leaves out what was committed
+anew in the meantime, so that many can be on their way at once and the last one holds. Belongs to one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Final, TypeVar
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.client.cluster import Backoff, Cluster, may_pass
+from ottla.client.errors import (
+    BrokerConnectionError,
+    ClientError,
+    CommitFailedError,
+    MemberFencedError,
+    RebalanceInProgressError,
+    RefusedError,
+    RequestTimeoutError,
+    raise_if_refused,
+)
+from ottla.client.membership.coordinator import Channel, GroupCoordinator
+from ottla.client.membership.metadata import NO_MEMBER_ID, GroupMetadata
+from ottla.client.offsets import OffsetAndMetadata
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchGroup,
+    OffsetFetchGroupTopic,
+    OffsetFetchPartitionResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchTopic,
+)
+
+T = TypeVar("T")
+
+_LAST_VERSION_BY_NAME: Final = 9
+_COMMIT_WITH_INSTANCE_ID: Final = 7
+_FETCH_STABLE: Final = 7
+_FETCH_OF_GROUPS: Final = 8
+_NO_OFFSET: Final = -1
+_NO_EPOCH: Final = -1
+
+Identity = Callable[[], GroupMetadata | None]
+"""Who commits, as of now; None if a consumer whose partitions come from the group is no member of it."""
+
+
+class GroupOffsets:
+    """`member_refused` is told with which member the coordinator did not agree, and why."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        coordinator: GroupCoordinator,
+        identity: Identity,
+        member_refused: Callable[[GroupMetadata, ErrorCode], None],
+        *,
+        has_epochs: bool,
+        timeout_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._identity = identity
+        self._member_refused = member_refused
+        self._has_epochs = has_epochs
+        """Whether members have epochs of their own (KIP-848), which the coordinator checks also when offsets are read."""
+        self._timeout_s = timeout_s
+        self._last_number = 0
+        self._latest: dict[TopicPartition, int] = {}
+        """The number of the last commit that is on its way for a partition."""
+
+    # Committing.
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_s: float | None = None
+    ) -> None:
+        """Returns when the coordinator has all of them, or newer ones are on their way."""
+        self._last_number = number = self._last_number + 1
+        self._latest.update(dict.fromkeys(offsets, number))
+        left = dict(offsets)
+
+        async def attempt() -> None:
+            for partition in [one for one in left if self._latest.get(one, number) != number]:
+                del left[partition]
+            if left:
+                await self._commit_once(left)
+
+        try:
+            await self._retry(attempt, f"commit offsets of group {self._coordinator.group_id}", timeout_s)
+        finally:
+            for partition in offsets:
+                if self._latest.get(partition) == number:
+                    del self._latest[partition]
+
+    async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """Takes out what is committed, and raises what the rest was refused for."""
+        connection = await self._coordinator.connection(Channel.OFFSETS)
+        ids = self._topic_ids(left)
+        version = connection.version_for(OffsetCommitRequest, at_most=None if ids else _LAST_VERSION_BY_NAME)
+        member = self._identity()
+        if member is None:
+            raise CommitFailedError(
+                f"group {self._coordinator.group_id}: this consumer is not a member of the group now, so its partitions "
+                "may be another's; poll, which joins the group, before offsets are committed"
+            )
+        request = OffsetCommitRequest(
+            group_id=member.group_id,
+            generation_id_or_member_epoch=member.generation_id,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id if version >= _COMMIT_WITH_INSTANCE_ID else None,
+            topics=_commit_topics(left, ids),
+        )
+        answer = await connection.send(request, OffsetCommitResponse, version=version)
+        names = {topic_id: name for name, topic_id in ids.items()}
+        codes = {
+            TopicPartition(topic.name or names.get(topic.topic_id, ""), one.partition_index): ErrorCode.of(
+                one.error_code
+            )
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+        for partition, code in codes.items():
+            self._coordinator.look_at(code, connection)
+            if not code:
+                left.pop(partition, None)
+        refused = {partition: code for partition, code in codes.items() if code}
+        # What will not pass is told first.
+        for partition, code in sorted(refused.items(), key=lambda item: item[1].retriable):
+            raise self._refusal(member, partition, code, left[partition])
+
+    def _refusal(
+        self, member: GroupMetadata, partition: TopicPartition, code: ErrorCode, offset: OffsetAndMetadata
+    ) -> ClientError:
+        subject = f"group {member.group_id}: the offset {offset.offset} of partition {partition} is not committed"
+        match code:
+            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
+                self._member_refused(member, code)
+                return CommitFailedError(
+                    f"{subject}: the group has rebalanced without this consumer, and the partition may be another's "
+                    "already. Mostly the time between two polls was too long: take fewer records at a time "
+                    "(max.poll.records) or raise max.poll.interval.ms"
+                )
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                self._member_refused(member, code)
+                return RebalanceInProgressError(
+                    f"{subject}: the group rebalances; poll, then commit what is still yours"
+                )
+            case ErrorCode.FENCED_INSTANCE_ID:
+                self._member_refused(member, code)
+                return fenced(member)
+            case ErrorCode.UNKNOWN_TOPIC_ID | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._cluster.distrust(partition.topic)
+        return RefusedError(code, subject)
+
+    # What is committed.
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The last committed offset of each; None where there is none."""
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
+            return await self._committed_once(partitions)
+
+        return await self._retry(attempt, f"ask for offsets of group {self._coordinator.group_id}", timeout_s)
+
+    async def _committed_once(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        connection = await self._coordinator.connection(Channel.OFFSETS)
+        ids = self._topic_ids(partitions)
+        version = connection.version_for(OffsetFetchRequest, at_most=None if ids else _LAST_VERSION_BY_NAME)
+        request = self._fetch_request(partitions, ids, version)
+        answer = await connection.send(request, OffsetFetchResponse, version=version)
+        subject = f"committed offsets of group {self._coordinator.group_id}"
+        found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
+        if version < _FETCH_OF_GROUPS:
+            code = answer.error_code
+            topics = [(topic.name, topic.partitions) for topic in answer.topics]
+        else:
+            names = {topic_id: name for name, topic_id in ids.items()}
+            code = answer.groups[0].error_code
+            topics = [(one.name or names.get(one.topic_id, ""), one.partitions) for one in answer.groups[0].topics]
+        self._coordinator.look_at(code, connection)
+        raise_if_refused(code, subject)
+        for name, answers in topics:
+            for one in answers:
+                partition = TopicPartition(name, one.partition_index)
+                self._coordinator.look_at(one.error_code, connection)
+                if one.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+                    self._cluster.distrust(name)
+                raise_if_refused(one.error_code, f"the committed offset of partition {partition}")
+                found[partition] = _committed(one)
+        return found
+
+    def _fetch_request(
+        self, partitions: Collection[TopicPartition], ids: Mapping[str, Uuid], version: int
+    ) -> OffsetFetchRequest:
+        indexes: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            indexes.setdefault(topic, []).append(index)
+        if version < _FETCH_OF_GROUPS:
+            return OffsetFetchRequest(
+                group_id=self._coordinator.group_id,
+                topics=[OffsetFetchTopic(name=topic, partition_indexes=some) for topic, some in indexes.items()],
+                require_stable=version >= _FETCH_STABLE,
+            )
+        group = OffsetFetchGroup(
+            group_id=self._coordinator.group_id,
+            topics=[
+                OffsetFetchGroupTopic(name=topic, topic_id=ids.get(topic, ZERO_UUID), partition_indexes=some)
+                for topic, some in indexes.items()
+            ],
+        )
+        member = self._identity() if self._has_epochs else None
+        if member is not None and member.member_id != NO_MEMBER_ID:
+            group.member_id, group.member_epoch = member.member_id, member.generation_id
+        # Offsets in transactions that are still open are waited for.
+        return OffsetFetchRequest(groups=[group], require_stable=True)
+
+    # Both.
+
+    def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, Uuid]:
+        """Those of all topics, or none: a request calls all of them by ids, or all by names."""
+        ids: dict[str, Uuid] = {}
+        for topic in {partition.topic for partition in partitions}:
+            known = self._cluster.known_topic(topic)
+            if known is None or known.topic_id == ZERO_UUID:
+                return {}
+            ids[topic] = known.topic_id
+        return ids
+
+    async def _retry(self, attempt: Callable[[], Awaitable[T]], what: str, timeout_s: float | None) -> T:
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        backoff = Backoff(self._cluster.options)
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    try:
+                        return await attempt()
+                    except (BrokerConnectionError, RefusedError) as error:
+                        if not _passes(error):
+                            raise
+                        failure = error
+                    await asyncio.sleep(backoff.next_s())
+        except TimeoutError:
+            why = f"; the last attempt: {failure}" if failure else ""
+            raise RequestTimeoutError(f"could not {what} within {timeout_s:g} s{why}") from failure
+
+
+def _passes(error: Exception) -> bool:
+    # The epoch of a member moves with its heartbeats, which overtake other requests.
+    return may_pass(error) or (isinstance(error, RefusedError) and error.code == ErrorCode.STALE_MEMBER_EPOCH)
+
+
+def fenced(member: GroupMetadata) -> MemberFencedError:
+    return MemberFencedError(
+        f"group {member.group_id}: another consumer with the group.instance.id {member.group_instance_id!r} took this "
+        "one's place; each needs an id of its own"
+    )
+
+
+def _commit_topics(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], ids: Mapping[str, Uuid]
+) -> list[OffsetCommitTopic]:
+    topics: dict[str, OffsetCommitTopic] = {}
+    for (name, index), offset in offsets.items():
+        topic = topics.setdefault(name, OffsetCommitTopic(name=name, topic_id=ids.get(name, ZERO_UUID)))
+        topic.partitions.append(
+            OffsetCommitPartition(
+                partition_index=index,
+                committed_offset=offset.offset,
+                committed_leader_epoch=_NO_EPOCH if offset.leader_epoch is None else offset.leader_epoch,
+                committed_metadata=offset.metadata,
+            )
+        )
+    return list(topics.values())
+
+
+def _committed(one: OffsetFetchPartitionResponse) -> OffsetAndMetadata | None:
+    if one.committed_offset == _NO_OFFSET:
+        return None
+    epoch = None if one.committed_leader_epoch == _NO_EPOCH else one.committed_leader_epoch
+    return OffsetAndMetadata(one.committed_offset, one.metadata or "", epoch)
