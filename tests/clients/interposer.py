@@ -1,4 +1,4 @@
-"""Something between clients and a broker that loses answers and cuts connections where a test wants it.
+"""Something between clients and a broker that loses, tears and delays answers and cuts connections as a test wants it.
 
 It runs in a thread of its own, because the clients beside it block. Frames pass unchanged.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,12 +44,24 @@ class Interposer:
         self._target_port = target_port
         self._passages: set[_Passage] = set()
         self._losing: int | None = None
+        self._tears = False
+        self._pause_s: Callable[[], float] = lambda: 0.0
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
 
     def lose_answer(self, api_key: int) -> None:
         """The next answer to a request of this API does not arrive, and its connection ends."""
+        self._tears = False
         self._losing = api_key
+
+    def tear_answer(self, api_key: int) -> None:
+        """Of the next answer to a request of this API a half arrives, and its connection ends."""
+        self._tears = True
+        self._losing = api_key
+
+    def slow_down(self, pause_s: Callable[[], float]) -> None:
+        """Every answer from now on is kept that long, and those behind it on its connection with it."""
+        self._pause_s = pause_s
 
     @property
     def lost_it(self) -> bool:
@@ -111,8 +123,13 @@ class Interposer:
             while True:
                 frame = await _frame(from_broker)
                 api_key = passage.asked.pop(_CORRELATION.unpack_from(frame)[0])
+                if pause_s := self._pause_s():
+                    await asyncio.sleep(pause_s)
                 if api_key == self._losing:
                     self._losing = None
+                    if self._tears:
+                        await _pass_on(passage.to_client, frame, len(frame) // 2)
+                        await _sent(passage.to_client)
                     passage.end()
                     return
                 await _pass_on(passage.to_client, frame)
@@ -145,7 +162,14 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(size)
 
 
-async def _pass_on(writer: asyncio.StreamWriter, frame: bytes) -> None:
+async def _pass_on(writer: asyncio.StreamWriter, frame: bytes, limit: int | None = None) -> None:
+    """The frame, or that many bytes of it."""
     writer.write(len(frame).to_bytes(4, "big"))
-    writer.write(frame)
+    writer.write(frame[:limit])
     await writer.drain()
+
+
+async def _sent(writer: asyncio.StreamWriter) -> None:
+    """Until everything is with the kernel."""
+    while writer.transport.get_write_buffer_size():
+        await asyncio.sleep(0.001)

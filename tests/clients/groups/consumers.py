@@ -1,4 +1,4 @@
-"""Consumers that subscribe as members of groups: the three Python clients in the same words.
+"""Consumers that subscribe as members of groups: the Python clients, ours among them, in the same words.
 
 A process that runs one member imports this and nothing of pytest, and of the clients only its own.
 """
@@ -9,7 +9,7 @@ import asyncio
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -383,10 +383,89 @@ class AiokafkaMember(GroupConsumer):
         return int(self._runner.run(self.library.offsets_for_times({place: timestamp_ms}))[place].offset)
 
 
-_LIBRARIES: Mapping[str, type[ConfluentMember] | type[KafkaPythonMember] | type[AiokafkaMember]] = {
+class OttlaMember(GroupConsumer):
+    def __init__(self, membership: Membership) -> None:
+        import ottla
+        from ottla.client.consume.listeners import RebalanceListener
+
+        super().__init__()
+        flavour = membership.flavour
+        settings: dict[str, Any] = {
+            "bootstrap.servers": membership.bootstrap,
+            "group.id": membership.group,
+            "group.protocol": flavour.protocol,
+            "auto.offset.reset": membership.reset,
+            "enable.auto.commit": membership.auto_commit_ms is not None,
+            "auto.commit.interval.ms": membership.auto_commit_ms or 5000,
+            "metadata.max.age.ms": membership.metadata_age_ms,
+            "fetch.max.wait.ms": 100,
+            "retry.backoff.ms": 20,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 100,
+            "group.instance.id": membership.instance,
+        }
+        if flavour.protocol == "consumer":
+            settings["group.remote.assignor"] = flavour.strategy
+        else:
+            settings["partition.assignment.strategy"] = flavour.strategy
+            settings["session.timeout.ms"] = membership.session_ms
+            settings["heartbeat.interval.ms"] = membership.heartbeat_ms
+        outer = self
+
+        class Listener(RebalanceListener):
+            def on_partitions_assigned(self, partitions: Collection[Any]) -> None:
+                outer._assigned(sorted(partitions))
+
+            def on_partitions_revoked(self, partitions: Collection[Any]) -> None:
+                outer._revoked(sorted(partitions))
+
+        self._kafka = ottla
+        self.library = ottla.Consumer(settings)
+        topics = list(membership.topics) if membership.pattern is None else re.compile(membership.pattern)
+        self.library.subscribe(topics, listener=Listener())
+
+    def _poll(self, timeout_s: float) -> None:
+        for record in self.library.poll(timeout_s):
+            assert isinstance(record.value, bytes)
+            self._events.append(Consumed((record.topic, record.partition), record.offset, record.value.decode()))
+
+    def _close(self) -> None:
+        self.library.close(WAIT_S)
+
+    def commit(self, offsets: Mapping[Partition, int] | None = None) -> None:
+        from ottla.client.errors import OttlaError
+
+        try:
+            self.library.commit(None if offsets is None else self._places(offsets))
+        except OttlaError as error:
+            raise GroupRefusedError(getattr(error, "code", -1), error) from error
+
+    def commit_later(self, offsets: Mapping[Partition, int]) -> None:
+        self.library.commit_async(self._places(offsets))
+
+    def _places(self, offsets: Mapping[Partition, int]) -> dict[Any, int]:
+        return {self._kafka.TopicPartition(*partition): offset for partition, offset in offsets.items()}
+
+    def committed(self, partition: Partition) -> int | None:
+        place = self._kafka.TopicPartition(*partition)
+        found = self.library.committed([place])[place]
+        return None if found is None else found.offset
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        self.library.seek(self._kafka.TopicPartition(*partition), offset)
+
+    def offset_for_time(self, partition: Partition, timestamp_ms: int) -> int:
+        place = self._kafka.TopicPartition(*partition)
+        found = self.library.offsets_for_times({place: timestamp_ms})[place]
+        assert found is not None
+        return int(found.offset)
+
+
+_LIBRARIES: Mapping[str, Callable[[Membership], GroupConsumer]] = {
     "confluent": ConfluentMember,
     "kafka_python": KafkaPythonMember,
     "aiokafka": AiokafkaMember,
+    "ottla": OttlaMember,
 }
 
 

@@ -30,6 +30,14 @@ OTHERS = [
     Flavour("kafka_python", "classic", "cooperative-sticky"),
     Flavour("aiokafka", "classic", "roundrobin"),
 ]
+OURS = [
+    Flavour("ottla", "classic", "range"),
+    Flavour("ottla", "classic", "roundrobin"),
+    Flavour("ottla", "classic", "sticky"),
+    Flavour("ottla", "classic", "cooperative-sticky"),
+    Flavour("ottla", "consumer", "uniform"),
+    Flavour("ottla", "consumer", "range"),
+]
 FLAVOURS = [*CONFLUENT, *OTHERS]
 A_CLIENT_EACH = [CONFLUENT[0], CONFLUENT[3], OTHERS[0], OTHERS[2]]
 """For what does not depend on who gets what: each client in each protocol it speaks."""

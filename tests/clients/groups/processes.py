@@ -19,9 +19,9 @@ _SCRIPT = Path(__file__).with_name("member.py")
 
 
 class Member:
-    """A running member. What it tells is read as it comes."""
+    """A running member, by `member.py` or by another command that tells the same. What it tells is read as it comes."""
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, command: Sequence[str] | None = None) -> None:
         self.membership = membership
         self.owned: set[Partition] = set()
         self.assignments = 0
@@ -32,7 +32,7 @@ class Member:
         self.refused: list[int] = []
         self._current: dict[Partition, list[int]] = {}
         self._process = subprocess.Popen(
-            [sys.executable, str(_SCRIPT), json.dumps(asdict(membership))],
+            command or [sys.executable, str(_SCRIPT), json.dumps(asdict(membership))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -113,8 +113,8 @@ class GroupOfProcesses:
         self.all: list[Member] = []
         self.members: list[Member] = []
 
-    def start(self, membership: Membership | None = None) -> Member:
-        member = Member(membership or self.membership)
+    def start(self, membership: Membership | None = None, command: Sequence[str] | None = None) -> Member:
+        member = Member(membership or self.membership, command)
         self.all.append(member)
         self.members.append(member)
         return member
