@@ -24,8 +24,10 @@ __all__ = [
     "CommitFailedError",
     "ConfigError",
     "ConnectionLostError",
+    "CorruptRecordError",
     "DeliveryTimeoutError",
     "ForkedError",
+    "LogTruncatedError",
     "MemberFencedError",
     "MissingPackageError",
     "NoBrokerError",
@@ -139,6 +141,14 @@ class OffsetOutOfRangeError(ClientError):
 
 class NoOffsetError(ClientError):
     """A partition has no committed offset to begin with, and auto.offset.reset is none."""
+
+
+class CorruptRecordError(ClientError):
+    """A partition holds bytes that are no records, or not those that were written. `seek` past them to go on."""
+
+
+class LogTruncatedError(ClientError):
+    """A partition lost records that were read already, and auto.offset.reset is none."""
 
 
 class CommitFailedError(ClientError):

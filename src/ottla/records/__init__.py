@@ -40,7 +40,7 @@ from ottla.records.errors import (
 from ottla.records.layout import ByteBuffer, Compression, TimestampType
 from ottla.records.legacy import MessageView, convert_to_v2, iter_entries, iter_records
 from ottla.records.plain import BatchOptions, decode_batch, encode_batch
-from ottla.records.record import Header, Record
+from ottla.records.record import Header, Record, RecordLists
 
 __all__ = [
     "DEFAULT_MAX_DECOMPRESSED_BYTES",
@@ -62,6 +62,7 @@ __all__ = [
     "Record",
     "RecordCountError",
     "RecordError",
+    "RecordLists",
     "TimestampType",
     "TransactionMarker",
     "TruncatedBatchError",

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ottla.records import kernels
 from ottla.records.kernels import Bits, Int32s, Int64s
 from ottla.records.layout import MAX_INT32, TIMESTAMP_TYPE_BIT, ByteBuffer
-from ottla.records.record import Header, Record
+from ottla.records.record import Header, Record, RecordLists
 from ottla.records.sections import Reading, Sections, sections_of
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -89,16 +89,6 @@ def iterate_records(data: ByteBuffer, reading: Reading | None = None) -> Iterato
     """
     # What the class itself does when called, without a step in Python.
     return map(tuple.__new__, repeat(Record), zip(*decode_lists(data, reading), strict=True))
-
-
-class RecordLists(NamedTuple):
-    """Records field by field, for who makes objects of his own of them."""
-
-    offsets: list[int]
-    timestamps_ms: list[int]
-    keys: list[bytes | None]
-    values: list[bytes | None]
-    headers: list[tuple[Header, ...]]
 
 
 def decode_lists(data: ByteBuffer, reading: Reading | None = None) -> RecordLists:

@@ -6,7 +6,6 @@ columns are used, never in a broker.
 
 from ottla.records.column_reader import (
     ColumnSizeError,
-    RecordLists,
     decode_columns,
     decode_lists,
     decode_records,
@@ -18,7 +17,6 @@ from ottla.records.sections import Reading
 __all__ = [
     "ColumnSizeError",
     "Reading",
-    "RecordLists",
     "decode_columns",
     "decode_lists",
     "decode_records",
