@@ -1,0 +1,48 @@
+"""`AsyncAdmin`: a cluster looked after from asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from ottla.client.administer.brokers import BrokersArea
+from ottla.client.administer.configs import ConfigsArea
+from ottla.client.administer.group_offsets import GroupOffsetsArea
+from ottla.client.administer.groups import GroupsArea
+from ottla.client.administer.log_dirs import LogDirsArea
+from ottla.client.administer.partitions import PartitionsArea
+from ottla.client.administer.topics import TopicsArea
+from ottla.client.cluster import Cluster, ClusterOptions
+from ottla.client.config import AdminConfig
+from ottla.net.client_connection import ConnectionOptions
+
+
+class AsyncAdmin(TopicsArea, ConfigsArea, PartitionsArea, LogDirsArea, BrokersArea, GroupsArea, GroupOffsetsArea):
+    """Use it as an async context, or `close` it: it holds connections. Belongs to one loop.
+
+    Settings are Kafka's (`default.api.timeout.ms`) in a mapping, or keywords (`default_api_timeout_ms`). How failures
+    of single things are told is said in `ottla.client.administer`.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+        config = AdminConfig.parse(settings, keywords)
+        options = ClusterOptions(
+            ConnectionOptions(config.client_id, request_timeout_s=config.request_timeout_ms / 1000),
+            config.retry_backoff_ms / 1000,
+            config.retry_backoff_max_ms / 1000,
+            config.default_api_timeout_ms / 1000,
+        )
+        super().__init__(Cluster(config.bootstrap_servers, options), config)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections; what still waits for an answer fails. Again is no harm."""
+        await self._cluster.close()

@@ -1,0 +1,350 @@
+"""Topics: made, listed, described, given more partitions, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.base.ids import ZERO_UUID, Uuid, format_uuid, parse_uuid
+from ottla.client.administer.configs import ConfigEntry
+from ottla.client.administer.operations import Operation, operations_of
+from ottla.client.administer.outcomes import Area, known, refusal, version_of
+from ottla.client.cluster import Backoff, Deadline
+from ottla.client.errors import RefusedError, raise_if_refused
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.create_topics import CreatedTopic as CreatedTopicResponse
+from ottla.wire.messages.delete_topics import DeletableTopic, DeleteTopicsRequest, DeleteTopicsResponse
+from ottla.wire.messages.describe_topic_partitions import (
+    DescribedPartition,
+    DescribedTopic,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsTopic,
+    TopicPartitionsCursor,
+)
+from ottla.wire.messages.metadata import (
+    MetadataPartitionResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataTopic,
+    MetadataTopicResponse,
+)
+
+BROKERS_DEFAULT: Final = -1
+_DEFAULTS_SINCE: Final = 4
+_VALIDATION_SINCE: Final = 1
+_DELETE_BY_ID_SINCE: Final = 6
+_DESCRIBE_BY_ID_SINCE: Final = 12
+_OPERATIONS_SINCE: Final = 8
+_VISIBLE_WITHIN_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made. Counts that are not given are the broker's defaults; or `assignments` says for each partition
+    which brokers keep it, the preferred leader first."""
+
+    name: str
+    partitions: int | None = None
+    replication_factor: int | None = None
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """How many partitions a topic shall have in all; and perhaps, for each new one, which brokers keep it."""
+
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was made, or could be; what an old broker does not tell is None."""
+
+    name: str
+    topic_id: str | None
+    partitions: int | None
+    replication_factor: int | None
+    configs: Mapping[str, ConfigEntry] | None
+
+    @classmethod
+    def of(cls, topic: CreatedTopicResponse) -> CreatedTopic:
+        configs = None
+        if topic.configs is not None:
+            configs = {config.name: ConfigEntry.of_new_topic(config) for config in topic.configs}
+        topic_id = _text(topic.topic_id)
+        return cls(topic.name, topic_id, known(topic.num_partitions), known(topic.replication_factor), configs)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition, with brokers by their ids. What could still be elected if nobody is in sync (KIP-966) is None where
+    the broker does not tell."""
+
+    index: int
+    leader_id: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    offline: tuple[int, ...]
+    eligible_leaders: tuple[int, ...] | None = None
+    last_known_eligible: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, partition: MetadataPartitionResponse | DescribedPartition) -> PartitionDescription:
+        eligible = last_known = None
+        if isinstance(partition, DescribedPartition):
+            eligible = _tuple(partition.eligible_leader_replicas)
+            last_known = _tuple(partition.last_known_elr)
+        return cls(
+            partition.partition_index,
+            known(partition.leader_id),
+            known(partition.leader_epoch),
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+            tuple(partition.offline_replicas),
+            eligible,
+            last_known,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic; its partitions stand in the order of their indexes. No id: the broker knows none."""
+
+    name: str
+    topic_id: str | None
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+    authorized_operations: frozenset[Operation] | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        return max((len(one.replicas) for one in self.partitions), default=0)
+
+
+class TopicsArea(Area):
+    """What can be done with topics."""
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic]:
+        """Makes topics, or only checks whether they could be made. Returns when they can be used: when a broker lists
+        them with their leaders."""
+        wanted = {topic.name: topic for topic in topics}
+
+        async def attempt(names: list[str]) -> dict[str, CreatedTopic | RefusedError]:
+            connection = await self._cluster.controller_connection()
+            asked = [_creatable(wanted[name]) for name in names]
+            since, why = (_VALIDATION_SINCE, "only check topics") if validate_only else (0, "")
+            if any(BROKERS_DEFAULT in (one.num_partitions, one.replication_factor) for one in asked) and not all(
+                one.assignments for one in asked
+            ):
+                since, why = _DEFAULTS_SINCE, "choose numbers of partitions and replicas itself"
+            version = version_of(connection, CreateTopicsRequest, since=since, why=why)
+            request = CreateTopicsRequest(topics=asked, timeout_ms=self._timeout_ms, validate_only=validate_only)
+            answer = await connection.send(request, CreateTopicsResponse, version=version)
+            return {
+                one.name: refusal(one.error_code, f"topic {one.name}", one.error_message) or CreatedTopic.of(one)
+                for one in answer.topics
+            }
+
+        created = await self._settle(wanted, attempt)
+        if not validate_only:
+            await self._until_visible(created)
+        return created
+
+    async def _until_visible(self, names: Iterable[str]) -> None:
+        """Brokers learn of new topics one by one. One that takes too long is no failure: the topic is there."""
+        unseen = set(names)
+        deadline, backoff = Deadline(_VISIBLE_WITHIN_S), Backoff(self._cluster.options)
+        while unseen and not deadline.is_over:
+            for topic in await self._cluster.retry(lambda: self._cluster.refresh(unseen)):
+                if all(one.leader_id >= 0 for one in topic.partitions):
+                    unseen.discard(topic.name)
+            if unseen:
+                await asyncio.sleep(min(backoff.next_s(), deadline.left_s))
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """Deletes topics, with all their records."""
+
+        async def attempt(names: list[str]) -> dict[str, RefusedError | None]:
+            connection = await self._cluster.controller_connection()
+            version = version_of(connection, DeleteTopicsRequest)
+            request = DeleteTopicsRequest(timeout_ms=self._timeout_ms)
+            if version < _DELETE_BY_ID_SINCE:
+                request.topic_names = names
+            else:
+                request.topics = [DeletableTopic(name=name) for name in names]
+            answer = await connection.send(request, DeleteTopicsResponse, version=version)
+            return {
+                one.name or "": refusal(one.error_code, f"topic {one.name}", one.error_message)
+                for one in answer.responses
+            }
+
+        await self._settle(names, attempt)
+
+    async def delete_topics_by_id(self, topic_ids: Iterable[str]) -> None:
+        """Deletes these very topics, and not others that were given their names since."""
+        raw = {topic_id: parse_uuid(topic_id) for topic_id in topic_ids}
+
+        async def attempt(topic_ids: list[str]) -> dict[str, RefusedError | None]:
+            connection = await self._cluster.controller_connection()
+            why = "delete topics by their ids"
+            version = version_of(connection, DeleteTopicsRequest, since=_DELETE_BY_ID_SINCE, why=why)
+            asked = [DeletableTopic(name=None, topic_id=raw[topic_id]) for topic_id in topic_ids]
+            request = DeleteTopicsRequest(topics=asked, timeout_ms=self._timeout_ms)
+            answer = await connection.send(request, DeleteTopicsResponse, version=version)
+            return {
+                format_uuid(one.topic_id): refusal(
+                    one.error_code, f"topic with id {format_uuid(one.topic_id)}", one.error_message
+                )
+                for one in answer.responses
+            }
+
+        await self._settle(raw, attempt)
+
+    async def create_partitions(
+        self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
+    ) -> None:
+        """Gives topics more partitions: so many in all."""
+
+        async def attempt(names: list[str]) -> dict[str, RefusedError | None]:
+            asked = [_more_partitions(name, totals[name]) for name in names]
+            request = CreatePartitionsRequest(topics=asked, timeout_ms=self._timeout_ms, validate_only=validate_only)
+            answer = await self._cluster.send_to_controller(request, CreatePartitionsResponse)
+            return {one.name: refusal(one.error_code, f"topic {one.name}", one.error_message) for one in answer.results}
+
+        await self._settle(totals, attempt)
+
+    async def list_topics(self, *, include_internal: bool = False) -> list[TopicDescription]:
+        """All topics by name, described as far as metadata goes; those that brokers keep for themselves if asked."""
+        topics = await self._cluster.retry(lambda: self._metadata(None))
+        found = [topic for topic in topics.values() if isinstance(topic, TopicDescription)]
+        return sorted((one for one in found if include_internal or not one.is_internal), key=lambda one: one.name)
+
+    async def describe_topics(
+        self, names: Iterable[str], *, include_authorized_operations: bool = False, page_size: int = 2000
+    ) -> dict[str, TopicDescription]:
+        """The partitions of topics. Asked for page by page, so many partitions at a time, where the broker can."""
+
+        async def attempt(names: list[str]) -> dict[str, TopicDescription | RefusedError]:
+            connection = await self._cluster.any_connection()
+            if DescribeTopicPartitionsRequest.api_key in connection.served:
+                return await self._pages(names, page_size)
+            asked = [MetadataTopic(name=name) for name in names]
+            return await self._metadata(asked, operations=include_authorized_operations)
+
+        return await self._settle(names, attempt)
+
+    async def describe_topics_by_id(self, topic_ids: Iterable[str]) -> dict[str, TopicDescription]:
+        """The partitions of topics that are known by their ids."""
+        raw = {topic_id: parse_uuid(topic_id) for topic_id in topic_ids}
+
+        async def attempt(topic_ids: list[str]) -> dict[str, TopicDescription | RefusedError]:
+            return await self._metadata([MetadataTopic(name=None, topic_id=raw[one]) for one in topic_ids], by_id=True)
+
+        return await self._settle(raw, attempt)
+
+    async def _metadata(
+        self, topics: list[MetadataTopic] | None, *, operations: bool = False, by_id: bool = False
+    ) -> dict[str, TopicDescription | RefusedError]:
+        connection = await self._cluster.any_connection()
+        since, why = (_DESCRIBE_BY_ID_SINCE, "describe topics by their ids") if by_id else (0, "")
+        version = version_of(connection, MetadataRequest, since=since, why=why)
+        request = MetadataRequest(
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=operations and version >= _OPERATIONS_SINCE,
+        )
+        answer = await connection.send(request, MetadataResponse, version=version)
+        raise_if_refused(answer.error_code, "metadata of the cluster")
+        found: dict[str, TopicDescription | RefusedError] = {}
+        for topic in answer.topics:
+            name = format_uuid(topic.topic_id) if by_id else topic.name or ""
+            subject = f"topic with id {name}" if by_id else f"topic {name}"
+            found[name] = refusal(topic.error_code, subject) or _described(topic, topic.partitions)
+        return found
+
+    async def _pages(self, names: list[str], page_size: int) -> dict[str, TopicDescription | RefusedError]:
+        topics: dict[str, DescribedTopic] = {}
+        cursor: TopicPartitionsCursor | None = None
+        while True:
+            request = DescribeTopicPartitionsRequest(
+                topics=[DescribeTopicPartitionsTopic(name=name) for name in names],
+                response_partition_limit=page_size,
+                cursor=cursor,
+            )
+            answer = await self._cluster.send_to_any(request, DescribeTopicPartitionsResponse)
+            for topic in answer.topics:
+                begun = topics.setdefault(topic.name or "", topic)
+                if begun is not topic:
+                    begun.partitions += topic.partitions
+            cursor = answer.next_cursor
+            if cursor is None:
+                break
+            # Topics come in the order of their names, and a cursor must stand at one of those that are asked for.
+            names = [name for name in names if name >= cursor.topic_name]
+        return {
+            name: refusal(topic.error_code, f"topic {name}") or _described(topic, topic.partitions)
+            for name, topic in topics.items()
+        }
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=BROKERS_DEFAULT if topic.partitions is None else topic.partitions,
+        replication_factor=BROKERS_DEFAULT if topic.replication_factor is None else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(broker_ids))
+            for index, broker_ids in (topic.assignments or {}).items()
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _more_partitions(name: str, wanted: int | NewPartitions) -> CreatePartitionsTopic:
+    if isinstance(wanted, int):
+        return CreatePartitionsTopic(name=name, count=wanted, assignments=None)
+    assignments = None
+    if wanted.assignments is not None:
+        assignments = [CreatePartitionsAssignment(broker_ids=list(broker_ids)) for broker_ids in wanted.assignments]
+    return CreatePartitionsTopic(name=name, count=wanted.total, assignments=assignments)
+
+
+def _described(
+    topic: MetadataTopicResponse | DescribedTopic,
+    partitions: Sequence[MetadataPartitionResponse] | Sequence[DescribedPartition],
+) -> TopicDescription:
+    return TopicDescription(
+        topic.name or "",
+        _text(topic.topic_id),
+        topic.is_internal,
+        tuple(sorted(map(PartitionDescription.of, partitions), key=lambda partition: partition.index)),
+        operations_of(topic.topic_authorized_operations),
+    )
+
+
+def _text(topic_id: Uuid) -> str | None:
+    return None if topic_id == ZERO_UUID else format_uuid(topic_id)
+
+
+def _tuple(broker_ids: list[int] | None) -> tuple[int, ...] | None:
+    return None if broker_ids is None else tuple(broker_ids)
