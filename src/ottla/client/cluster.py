@@ -1,18 +1,20 @@
-"""The cluster as a client sees it: connections to its brokers, what they say of topics, and patience within a limit.
+"""The cluster as a client sees it: its brokers, what they say of topics, and patience within a limit.
 
 A `Cluster` begins with a list of addresses, of which one has to answer; from then on it goes by what brokers say of
-each other. Connections are opened when they are first needed, one to a broker, and replaced when they fail. Producer,
-consumer and admin share one.
+each other. Producer, consumer and admin each have one.
 
 Requests that fail for a reason that passes (a leader that moved, a connection that broke) are made again with fresh
 metadata, slower each time, until the time given is over. That nothing answers at the very first attempt is told at
-once: it is mostly a wrong address. Belongs to one loop.
+once: it is mostly a wrong address. What is known of topics is asked for again when it has proved wrong, and when it is
+old. Belongs to one loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType, TracebackType
@@ -20,12 +22,13 @@ from typing import Final, Self, TypeVar
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.client.errors import ClientError, ClosedError, RefusedError, UnknownTopicError
+from ottla.client.config import CommonConfig, ProducerConfig
+from ottla.client.connections import Connections, ReconnectOptions
+from ottla.client.errors import ClientError, OttlaError, RefusedError, UnknownTopicError
 from ottla.client.metadata import NO_LEADER, TopicInfo
 from ottla.net.client_connection import (
     Address,
     BrokerConnectionError,
-    BrokerUnreachableError,
     ClientConnection,
     ConnectionOptions,
     UnsupportedApiError,
@@ -39,16 +42,67 @@ AnyResponse = TypeVar("AnyResponse", bound=Response)
 
 NO_CONTROLLER: Final = -1
 
+_logger = logging.getLogger(__name__)
+_UPKEEP_PAUSE_MIN_S: Final = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """How long a client is patient."""
+    """How long a client is patient, and how long it keeps what it has."""
 
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     retry_backoff_s: float = 0.05
     retry_backoff_max_s: float = 1.0
     api_timeout_s: float = 60.0
     """For one thing that is asked of the cluster, with all its attempts."""
+    connect_timeout_max_s: float = 30.0
+    reconnect_backoff_s: float = 0.05
+    reconnect_backoff_max_s: float = 1.0
+    connection_idle_s: float | None = 540.0
+    """After which a connection is closed; None keeps it."""
+    metadata_age_max_s: float = 300.0
+    """After which topics are asked for again."""
+    metadata_idle_s: float = 300.0
+    """After which a topic that nobody asks about is forgotten."""
+    rebootstrap: bool = True
+    """Whether the bootstrap addresses are asked again when no known broker answers."""
+
+    @classmethod
+    def of(cls, config: CommonConfig) -> Self:
+        return cls(
+            connection=ConnectionOptions(
+                client_id=config.client_id,
+                connect_timeout_s=config.socket_connection_setup_timeout_ms / 1000,
+                request_timeout_s=config.request_timeout_ms / 1000,
+                receive_buffer_bytes=_unless_negative(config.receive_buffer_bytes),
+                send_buffer_bytes=_unless_negative(config.send_buffer_bytes),
+            ),
+            retry_backoff_s=config.retry_backoff_ms / 1000,
+            retry_backoff_max_s=config.retry_backoff_max_ms / 1000,
+            api_timeout_s=config.api_timeout_ms / 1000,
+            connect_timeout_max_s=config.socket_connection_setup_timeout_max_ms / 1000,
+            reconnect_backoff_s=config.reconnect_backoff_ms / 1000,
+            reconnect_backoff_max_s=config.reconnect_backoff_max_ms / 1000,
+            connection_idle_s=None if config.connections_max_idle_ms < 0 else config.connections_max_idle_ms / 1000,
+            metadata_age_max_s=config.metadata_max_age_ms / 1000,
+            metadata_idle_s=config.metadata_max_idle_ms / 1000 if isinstance(config, ProducerConfig) else 300.0,
+            rebootstrap=config.metadata_recovery_strategy == "rebootstrap",
+        )
+
+    @property
+    def reconnect(self) -> ReconnectOptions:
+        return ReconnectOptions(
+            connection=self.connection,
+            connect_timeout_max_s=self.connect_timeout_max_s,
+            backoff_s=self.reconnect_backoff_s,
+            backoff_max_s=self.reconnect_backoff_max_s,
+            idle_s=self.connection_idle_s,
+            rebootstrap=self.rebootstrap,
+        )
+
+
+def _unless_negative(number: int) -> int | None:
+    return None if number < 0 else number
 
 
 class Deadline:
@@ -87,22 +141,29 @@ class Backoff:
 class Cluster:
     """Use it as an async context, or `close` it: it holds sockets."""
 
-    def __init__(self, bootstrap: str | Iterable[Address], options: ClusterOptions | None = None) -> None:
-        self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
+    def __init__(
+        self, bootstrap: CommonConfig | str | Iterable[Address], options: ClusterOptions | None = None
+    ) -> None:
+        if isinstance(bootstrap, CommonConfig):
+            self.bootstrap = list(bootstrap.bootstrap_servers)
+            self.options = options or ClusterOptions.of(bootstrap)
+        else:
+            self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
+            self.options = options or ClusterOptions()
         if not self.bootstrap:
             raise ValueError("no address of a broker is given: write host:port, for instance localhost:9092")
-        self.options = options or ClusterOptions()
         self.cluster_id: str | None = None
         self.controller_id = NO_CONTROLLER
+        self._connections = Connections(self.bootstrap, self.options.reconnect)
         self._brokers: dict[int, Address] = {}
+        self._racks: dict[int, str | None] = {}
         self._topics: dict[str, TopicInfo] = {}
         self._distrusted: set[str] = set()
-        self._connections: dict[int, ClientConnection] = {}
-        self._first: ClientConnection | None = None
-        """The one to a bootstrap address, before it is known which broker that is; later on it serves as any other."""
-        self._connecting: dict[int, asyncio.Lock] = {}
-        self._bootstrapping = asyncio.Lock()
-        self._is_closed = False
+        self._used_at_s: dict[str, float] = {}
+        """When each topic was last asked about."""
+        self._refreshed_at_s = time.monotonic()
+        self._next_upkeep: asyncio.TimerHandle | None = None
+        self._upkeep: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,16 +175,22 @@ class Cluster:
 
     async def close(self) -> None:
         """Closes all connections; requests that still wait fail."""
-        self._is_closed = True
-        connections = [*self._connections.values(), *([self._first] if self._first else [])]
-        self._connections.clear()
-        self._first = None
-        await asyncio.gather(*(connection.close() for connection in connections))
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.wait([self._upkeep])
+        if self._next_upkeep is not None:
+            self._next_upkeep.cancel()
+        await self._connections.close()
 
     @property
     def brokers(self) -> Mapping[int, Address]:
         """By their ids, as of the last look."""
         return MappingProxyType(self._brokers)
+
+    @property
+    def racks(self) -> Mapping[int, str | None]:
+        """Where each broker stands, if it says."""
+        return MappingProxyType(self._racks)
 
     # Metadata.
 
@@ -136,26 +203,42 @@ class Cluster:
             allow_auto_topic_creation=create_topics,
         )
         answer = await self.send_to_any(request, MetadataResponse)
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            # The brokers that are known are not those of our cluster any more (KIP-1102).
+            await self._connections.begin_again()
+            answer = await self.send_to_any(request, MetadataResponse)
         if answer.error_code:
             raise RefusedError(answer.error_code, "metadata of the cluster")
-        self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
-        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
-        found = []
+        self._take_brokers(answer)
+        found, refused = [], None
         for topic in answer.topics:
             name = topic.name or ""
             self._distrusted.discard(name)
             if topic.error_code in _NOT_YET_THERE:
                 self._topics.pop(name, None)
             elif topic.error_code:
-                raise RefusedError(topic.error_code, f"topic {name}")
+                refused = refused or RefusedError(topic.error_code, f"topic {name}")
             else:
-                self._topics[name] = info = TopicInfo.of(topic)
+                info = TopicInfo.of(topic).not_older_than(self._topics.get(name))
+                self._topics[name] = info
                 found.append(info)
+        if refused is not None:
+            raise refused
         return found
+
+    def _take_brokers(self, answer: MetadataResponse) -> None:
+        self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
+        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self._racks = {broker.node_id: broker.rack for broker in answer.brokers}
+        self._connections.brokers = self._brokers
+        if self._next_upkeep is None:
+            self._refreshed_at_s = time.monotonic()
+            self._plan_upkeep()
 
     async def topic(self, name: str, *, create: bool = False, fresh: bool = False) -> TopicInfo:
         """What is known of the topic, asked for if nothing is. With `create` the broker is asked to make one that does
         not exist (if it is configured to), and waited for."""
+        self._used_at_s[name] = time.monotonic()
         known = self._topics.get(name)
         if known is not None and not fresh and name not in self._distrusted:
             return known
@@ -176,6 +259,7 @@ class Cluster:
 
     def known_leader(self, partition: TopicPartition) -> int | None:
         """The id of the broker that leads the partition; None if a look has to tell, or told of none."""
+        self._used_at_s[partition.topic] = time.monotonic()
         topic = self._topics.get(partition.topic)
         if topic is None or partition.topic in self._distrusted or not 0 <= partition.partition < len(topic.partitions):
             return None
@@ -207,38 +291,28 @@ class Cluster:
         """What the attempt gives; made again, with fresh metadata, for as long as what it raises may pass."""
         deadline = Deadline(self.options.api_timeout_s if timeout_s is None else timeout_s)
         backoff = Backoff(self.options)
+        began_at_s, attempts = time.monotonic(), 0
         if not self._brokers:
             await self.any_connection()
         while True:
             try:
                 return await attempt()
             except (BrokerConnectionError, RefusedError) as error:
-                if not may_pass(error) or deadline.is_over:
+                attempts += 1
+                if not may_pass(error):
                     raise
+                if deadline.is_over:
+                    raise _after(error, attempts, time.monotonic() - began_at_s) from error
                 self.controller_id = NO_CONTROLLER
                 self._distrusted.update(self._topics)
             await asyncio.sleep(min(backoff.next_s(), deadline.left_s))
 
     # Connections.
 
-    async def connection(self, broker_id: int) -> ClientConnection:
-        """The connection to a broker, opened if there is none."""
-        connection = self._connections.get(broker_id)
-        if connection is not None and connection.is_open:
-            return connection
-        async with self._connecting.setdefault(broker_id, asyncio.Lock()):
-            self._check_open()
-            connection = self._connections.get(broker_id)
-            if connection is None or not connection.is_open:
-                address = self._brokers.get(broker_id)
-                if address is None:
-                    raise BrokerUnreachableError(f"broker {broker_id} is not known in the cluster")
-                if self._first is not None and self._first.is_open and self._first.address == address:
-                    connection, self._first = self._first, None
-                else:
-                    connection = await self._open(address)
-                self._connections[broker_id] = connection
-            return connection
+    async def connection(self, broker_id: int, lane: str = "") -> ClientConnection:
+        """The connection to a broker, opened if there is none. What others must not wait behind, like a fetch that
+        waits for records, goes by a lane of its own."""
+        return await self._connections.to(broker_id, lane)
 
     async def controller_connection(self) -> ClientConnection:
         """The connection to the broker that decides for the cluster."""
@@ -249,35 +323,40 @@ class Cluster:
         return await self.connection(self.controller_id)
 
     async def any_connection(self) -> ClientConnection:
-        """One that is open already; or to a broker that is known; or to the first bootstrap address that answers."""
-        for connection in (*self._connections.values(), self._first):
-            if connection is not None and connection.is_open:
-                return connection
-        async with self._bootstrapping:
-            if self._first is not None and self._first.is_open:
-                return self._first
-            failures = []
-            known = [address for address in self._brokers.values() if address not in self.bootstrap]
-            for address in (*known, *self.bootstrap):
-                try:
-                    self._first = await self._open(address)
-                except BrokerUnreachableError as error:
-                    failures.append(str(error))
-                else:
-                    return self._first
-        raise BrokerUnreachableError("no broker can be reached; " + "; ".join(failures))
+        """One that is open already; or to the first that answers, of the known brokers and the bootstrap addresses."""
+        return await self._connections.to_any()
 
-    async def _open(self, address: Address) -> ClientConnection:
-        self._check_open()
-        connection = await ClientConnection.open(address, self.options.connection)
-        if self._is_closed:
-            await connection.close()
-            self._check_open()
-        return connection
+    # Upkeep.
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ClosedError("the client is closed")
+    def _plan_upkeep(self) -> None:
+        idle_s = self.options.connection_idle_s
+        pauses_s = [self.options.metadata_age_max_s, *([] if idle_s is None else [idle_s / 2])]
+        pause_s = max(min(pauses_s), _UPKEEP_PAUSE_MIN_S)
+        self._next_upkeep = asyncio.get_running_loop().call_later(pause_s, self._begin_upkeep)
+
+    def _begin_upkeep(self) -> None:
+        self._upkeep = asyncio.create_task(self._look_after(), name="ottla-cluster-upkeep")
+
+    async def _look_after(self) -> None:
+        try:
+            await self._connections.close_idle()
+            now_s = time.monotonic()
+            if now_s - self._refreshed_at_s >= self.options.metadata_age_max_s:
+                self._refreshed_at_s = now_s
+                for name in [name for name in self._topics if self._is_unused(name, now_s)]:
+                    self._forget(name)
+                await self.refresh(list(self._topics))
+        except OttlaError as error:
+            _logger.debug("metadata stay as old as they are: %s", error)
+        self._plan_upkeep()
+
+    def _is_unused(self, topic: str, now_s: float) -> bool:
+        return now_s - self._used_at_s.get(topic, self._refreshed_at_s) >= self.options.metadata_idle_s
+
+    def _forget(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+        self._used_at_s.pop(topic, None)
+        self._distrusted.discard(topic)
 
 
 _NOT_YET_THERE: Final = frozenset(
@@ -287,6 +366,16 @@ _NOT_YET_THERE: Final = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     }
 )
+
+
+def _after(error: BrokerConnectionError | RefusedError, attempts: int, seconds: float) -> Exception:
+    """The last of several failures, with how much was tried."""
+    if attempts == 1:
+        return error
+    tried = f"tried {attempts} times in {seconds:.1f} s"
+    if isinstance(error, RefusedError):
+        return RefusedError(error.code, error.subject, f"{error.message.rstrip('.')}; {tried}")
+    return type(error)(f"{error}; {tried}")
 
 
 def may_pass(error: Exception) -> bool:

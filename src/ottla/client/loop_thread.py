@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import os
 import threading
 import time
 import weakref
@@ -23,6 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.client.errors import ClosedError, ForkedError
+from ottla.client.forks import tell_of_forks
 
 T = TypeVar("T")
 
@@ -73,6 +73,7 @@ class LoopThread:
         self._thread = threading.Thread(target=_serve, args=(self.loop,), name=name, daemon=True)
         self._thread.start()
         _living.add(self)
+        tell_of_forks(self)
 
     def check(self) -> None:
         """Raises what keeps this from being used."""
@@ -196,9 +197,7 @@ class LoopThread:
         with contextlib.suppress(ClosedError, ForkedError):
             self.call_soon(lambda: waiting.task and waiting.task.cancel())
 
-    # The process.
-
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
         self._is_forked = True
         self.is_open = False
 
@@ -237,7 +236,6 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 _living: weakref.WeakSet[LoopThread] = weakref.WeakSet()
-_inherited: list[LoopThread] = []
 
 
 def _close_all() -> None:
@@ -245,12 +243,4 @@ def _close_all() -> None:
         one.close()
 
 
-def _after_fork_in_child() -> None:
-    # Kept: a loop that is taken apart here would take its sockets out of the epoll that the parent's loop uses.
-    _inherited.extend(_living)
-    for one in _inherited:
-        one._after_fork()
-
-
 atexit.register(_close_all)
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from ottla.base.ids import Uuid
+from ottla.base.ids import ZERO_UUID, Uuid
 from ottla.wire.messages.metadata import MetadataTopicResponse
 
 NO_LEADER: Final = -1
@@ -20,6 +20,8 @@ class PartitionInfo:
     leader_epoch: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    """Replicas whose broker, or whose disk, is down. Old brokers do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +43,21 @@ class TopicInfo:
                     one.leader_epoch,
                     tuple(one.replica_nodes),
                     tuple(one.isr_nodes),
+                    tuple(one.offline_replicas),
                 )
                 for one in topic.partitions
             ),
             key=lambda partition: partition.index,
         )
         return cls(topic.name or "", topic.topic_id, topic.is_internal, tuple(partitions))
+
+    def not_older_than(self, known: TopicInfo | None) -> TopicInfo:
+        """This; but of partitions whose leader epoch it tells lower than `known`, what was known: the broker that was
+        asked is behind (KIP-320)."""
+        if known is None or self.topic_id == ZERO_UUID or self.topic_id != known.topic_id:
+            return self
+        partitions = [
+            old if old.leader_epoch > new.leader_epoch else new
+            for old, new in zip(known.partitions, self.partitions, strict=False)
+        ]
+        return replace(self, partitions=(*partitions, *self.partitions[len(partitions) :]))

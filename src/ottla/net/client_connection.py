@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -72,6 +73,9 @@ class ConnectionOptions:
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 30.0
     max_response_bytes: int = MAX_RESPONSE_BYTES
+    receive_buffer_bytes: int | None = None
+    """The system's, for what comes; None leaves it as it is."""
+    send_buffer_bytes: int | None = None
 
 
 class _Waiting(NamedTuple):
@@ -97,6 +101,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._failure: BrokerConnectionError | None = None
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
+        self._used_at_s = self._loop.time()
+        self._is_welcome: bool | None = None
+        """None until versions are agreed on; then whether anything else was answered."""
         self._writable = asyncio.Event()
         self._writable.set()
         self._inbox = bytearray(_INBOX_BYTES)
@@ -115,6 +122,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             async with asyncio.timeout(options.connect_timeout_s):
                 await loop.create_connection(lambda: connection, address.host, address.port)
                 await connection._agree_on_versions()
+                connection._is_welcome = False
         except TimeoutError:
             await connection.close()
             reason = f"no answer within {options.connect_timeout_s:g} s; is it a Kafka broker, without TLS?"
@@ -139,6 +147,11 @@ class ClientConnection(asyncio.BufferedProtocol):
     @property
     def is_open(self) -> bool:
         return self._transport is not None and self._failure is None
+
+    @property
+    def idle_s(self) -> float:
+        """How long it has had nothing to do."""
+        return 0.0 if self._waiting else self._loop.time() - self._used_at_s
 
     # Requests.
 
@@ -198,6 +211,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise self._failure
         if self._transport is None:
             raise ConnectionLostError(f"{self.address}: the connection is not open")
+        self._used_at_s = self._loop.time()
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         self._transport.writelines(request_frame(request, version, correlation_id, self._options.client_id))
@@ -232,12 +246,28 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        sizes = {
+            socket.SO_RCVBUF: self._options.receive_buffer_bytes,
+            socket.SO_SNDBUF: self._options.send_buffer_bytes,
+        }
+        for option, size in sizes.items():
+            if size is not None:
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, error: Exception | None) -> None:
-        reason = f"the connection broke ({_words(error)})" if error else "the broker closed the connection"
+        reason = f"the connection broke ({_words(error)})" if error else self._why_closed()
         self._fail(ConnectionLostError(f"{self.address}: {reason}"))
         if not self._closed.done():
             self._closed.set_result(None)
+
+    def _why_closed(self) -> str:
+        if self._is_welcome is None:
+            return (
+                "it closed the connection before saying what it serves; is it a Kafka broker, and a port without TLS?"
+            )
+        if not self._is_welcome and self._waiting:
+            return "the broker closed the connection at the first request; does it want TLS or SASL on this port?"
+        return "the broker closed the connection"
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -269,8 +299,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             try:
                 size = frame_size(self._inbox_view[start : start + SIZE_BYTES], self._options.max_response_bytes)
             except ProtocolError as error:
-                reason = f"{self.address} does not answer in Kafka's protocol ({error.reason}); is it a TLS port?"
-                self._fail(BrokerUnreachableError(reason))
+                heard = _who_speaks(bytes(self._inbox_view[start:filled])) or f"{error.reason}; is it a TLS port?"
+                self._fail(BrokerUnreachableError(f"{self.address}: no Kafka broker answers there, but {heard}"))
                 return
             start += SIZE_BYTES
             if filled - start < size:
@@ -300,6 +330,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._fail(BrokerUnreachableError(reason))
             waiting.answer.set_exception(BrokerUnreachableError(reason))
             return
+        if self._is_welcome is False:
+            self._is_welcome = True
+        self._used_at_s = self._loop.time()
         waiting.answer.set_result(response)
 
     def _fail(self, error: BrokerConnectionError) -> None:
@@ -347,11 +380,24 @@ def _software_version() -> str:
         return "0"
 
 
+def _who_speaks(first_bytes: bytes) -> str | None:
+    """What else listens where a broker was expected, if it shows."""
+    if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
+        return "TLS is spoken: take a port of the broker without it"
+    if first_bytes.startswith((b"HTTP", b"<htm", b"<!DO", b"<HTM")):
+        return "an HTTP server"
+    if first_bytes.startswith(b"SSH-"):
+        return "an SSH server"
+    return None
+
+
 def _words(error: BaseException | None) -> str:
     """What the system says, without its numbers."""
     # asyncio joins the failures of a name with several addresses into one text.
     if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
         return "connection refused: nothing listens there"
+    if isinstance(error, socket.gaierror):
+        return f"the host name cannot be resolved ({error.strerror})"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

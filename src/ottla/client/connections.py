@@ -1,0 +1,239 @@
+"""A client's connections to the brokers of a cluster: opened when they are needed, replaced when they fail, closed when
+nobody uses them.
+
+A broker has one connection for each lane. Most of what is asked shares one lane; what others must not wait behind, like
+a fetch that waits for records, goes by a lane of its own. A broker that cannot be reached is tried again after a while
+that grows, and what is raised tells how often and how long it was tried. Belongs to one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ottla.client.errors import ClosedError, ForkedError, NoBrokerError
+from ottla.client.forks import tell_of_forks
+from ottla.net.client_connection import Address, BrokerUnreachableError, ClientConnection, ConnectionOptions
+
+_NEXT_ADDRESS_AFTER_S: Final = 1.0
+"""For how long one address is tried alone."""
+_DOUBLINGS_MAX: Final = 16
+_CHECK: Final = "check bootstrap.servers, that a broker runs there, and that this machine can reach it"
+
+
+@dataclass(frozen=True, slots=True)
+class ReconnectOptions:
+    """How a client connects, and how patient it is with a broker that does not answer."""
+
+    connection: ConnectionOptions = field(default_factory=ConnectionOptions)
+    connect_timeout_max_s: float = 30.0
+    """What the time for connecting grows to."""
+    backoff_s: float = 0.05
+    backoff_max_s: float = 1.0
+    idle_s: float | None = 540.0
+    """After which a connection is closed; None keeps it."""
+    rebootstrap: bool = True
+    """Whether the bootstrap addresses are asked again when no known broker answers."""
+
+
+class _Failing:
+    """An address that could not be reached the last time."""
+
+    __slots__ = ("attempts", "began_at_s", "not_before_s")
+
+    def __init__(self, began_at_s: float) -> None:
+        self.attempts = 0
+        self.began_at_s = began_at_s
+        self.not_before_s = 0.0
+
+
+class Connections:
+    """Those of one client."""
+
+    def __init__(self, bootstrap: Iterable[Address], options: ReconnectOptions) -> None:
+        self.bootstrap = list(bootstrap)
+        self.brokers: Mapping[int, Address] = {}
+        """Where brokers are, by their ids, as far as is known."""
+        self._options = options
+        self._by_broker: dict[tuple[int, str], ClientConnection] = {}
+        self._first: ClientConnection | None = None
+        """The one to a bootstrap address, before it is known which broker that is; later on it serves as any other."""
+        self._opening: dict[tuple[int, str], asyncio.Lock] = {}
+        self._bootstrapping = asyncio.Lock()
+        self._failing: dict[Address, _Failing] = {}
+        self._is_closed = False
+        self._is_forked = False
+        self._parents: list[ClientConnection] = []
+        """In a forked child: those that it must leave alone."""
+        tell_of_forks(self)
+
+    async def close(self) -> None:
+        """Ends all of them; requests that still wait fail."""
+        self._is_closed = True
+        await self.begin_again()
+
+    async def begin_again(self) -> None:
+        """Forgets the brokers: the bootstrap addresses are asked next."""
+        self.brokers = {}
+        connections = self._all()
+        self._forget()
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    async def close_idle(self) -> None:
+        """Ends those that nobody has used for long."""
+        idle_s = self._options.idle_s
+        if idle_s is None:
+            return
+        for key, connection in list(self._by_broker.items()):
+            if connection.idle_s >= idle_s:
+                del self._by_broker[key]
+                await connection.close()
+        if self._first is not None and self._first.idle_s >= idle_s:
+            first, self._first = self._first, None
+            await first.close()
+
+    def check(self) -> None:
+        """Raises what keeps them from being used."""
+        if self._is_forked:
+            raise ForkedError("the client was made before os.fork and cannot be used in the child: make another there")
+        if self._is_closed:
+            raise ClosedError("the client is closed")
+
+    def after_fork(self) -> None:
+        self._is_forked = True
+        self._parents = self._all()
+        self._forget()
+
+    async def to(self, broker_id: int, lane: str = "") -> ClientConnection:
+        """The connection to a broker, opened if there is none."""
+        key = (broker_id, lane)
+        connection = self._by_broker.get(key)
+        if connection is not None and connection.is_open:
+            return connection
+        async with self._opening.setdefault(key, asyncio.Lock()):
+            self.check()
+            connection = self._by_broker.get(key)
+            if connection is None or not connection.is_open:
+                self._by_broker[key] = connection = await self._open_to(broker_id, lane)
+            return connection
+
+    async def to_any(self) -> ClientConnection:
+        """One that is open already; or to the first that answers, of the known brokers and the bootstrap addresses."""
+        self.check()
+        connection = self._any_open()
+        if connection is not None:
+            return connection
+        async with self._bootstrapping:
+            connection = self._any_open()
+            if connection is None:
+                self._first = connection = await self._first_to_answer()
+            return connection
+
+    def _any_open(self) -> ClientConnection | None:
+        for (_, lane), connection in self._by_broker.items():
+            if not lane and connection.is_open:
+                return connection
+        return self._first if self._first is not None and self._first.is_open else None
+
+    def _all(self) -> list[ClientConnection]:
+        return [*self._by_broker.values(), *([self._first] if self._first else [])]
+
+    def _forget(self) -> None:
+        self._by_broker = {}
+        self._first = None
+
+    # Opening.
+
+    async def _open_to(self, broker_id: int, lane: str) -> ClientConnection:
+        address = self.brokers.get(broker_id)
+        if address is None:
+            raise BrokerUnreachableError(f"broker {broker_id} is not known in the cluster")
+        if not lane and self._first is not None and self._first.is_open and self._first.address == address:
+            connection, self._first = self._first, None
+            return connection
+        try:
+            return await self._open(address)
+        except BrokerUnreachableError as error:
+            if address in self.bootstrap:
+                raise BrokerUnreachableError(f"broker {broker_id} at {error}") from error
+            hint = "brokers tell clients this address, so check advertised.listeners there"
+            raise BrokerUnreachableError(f"broker {broker_id} at {error}; {hint}") from error
+
+    async def _first_to_answer(self) -> ClientConnection:
+        """Addresses are tried one after the other, but none makes the others wait for long."""
+        known = list(set(self.brokers.values()))
+        bootstrap = self.bootstrap if self._options.rebootstrap or not known else []
+        left = deque(dict.fromkeys((*_shuffled(known), *_shuffled(bootstrap))))
+        tasks: set[asyncio.Task[ClientConnection]] = set()
+        failures: list[str] = []
+        began_at_s = time.monotonic()
+        try:
+            while left or tasks:
+                if left:
+                    tasks.add(asyncio.create_task(self._open(left.popleft())))
+                done, _ = await asyncio.wait(
+                    tasks, timeout=_NEXT_ADDRESS_AFTER_S if left else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    tasks.discard(task)
+                    try:
+                        return task.result()
+                    except BrokerUnreachableError as error:
+                        failures.append(str(error))
+        finally:
+            await _give_up(tasks)
+        took_s = time.monotonic() - began_at_s
+        raise NoBrokerError(f"no broker can be reached, tried for {took_s:.1f} s: {'; '.join(failures)}; {_CHECK}")
+
+    async def _open(self, address: Address) -> ClientConnection:
+        """One attempt, not too soon after the last that failed."""
+        self.check()
+        failing = self._failing.get(address)
+        if failing is not None:
+            await asyncio.sleep(max(0.0, failing.not_before_s - time.monotonic()))
+        began_at_s = time.monotonic()
+        try:
+            connection = await ClientConnection.open(address, self._patience(failing))
+        except BrokerUnreachableError as error:
+            failing = self._failing.setdefault(address, _Failing(began_at_s))
+            raise self._failed(failing, error) from error
+        self._failing.pop(address, None)
+        if self._is_closed:
+            await connection.close()
+            self.check()
+        return connection
+
+    def _failed(self, failing: _Failing, error: BrokerUnreachableError) -> BrokerUnreachableError:
+        now_s = time.monotonic()
+        wait_s = min(self._options.backoff_s * 2 ** min(failing.attempts, _DOUBLINGS_MAX), self._options.backoff_max_s)
+        failing.attempts += 1
+        failing.not_before_s = now_s + wait_s * random.uniform(0.8, 1.2)
+        if failing.attempts == 1:
+            return error
+        return BrokerUnreachableError(f"{error} ({failing.attempts} attempts in {now_s - failing.began_at_s:.1f} s)")
+
+    def _patience(self, failing: _Failing | None) -> ConnectionOptions:
+        options = self._options.connection
+        if failing is None:
+            return options
+        grown_s = options.connect_timeout_s * 2 ** min(failing.attempts, _DOUBLINGS_MAX)
+        limit_s = max(self._options.connect_timeout_max_s, options.connect_timeout_s)
+        return replace(options, connect_timeout_s=min(grown_s, limit_s))
+
+
+async def _give_up(tasks: Iterable[asyncio.Task[ClientConnection]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(outcome, ClientConnection):
+            await outcome.close()
+
+
+def _shuffled(addresses: list[Address]) -> list[Address]:
+    """So that not all clients ask the same broker."""
+    return random.sample(addresses, len(addresses))
