@@ -47,13 +47,13 @@ class AvroSchema:
 
 def _parse(source: Mapping[str, Any] | Sequence[Any] | str | Path) -> Any:
     origin = f"the schema in {source}" if isinstance(source, Path) else "the schema"
+    if isinstance(source, Path) and not source.is_file():
+        raise ValueError(f"{origin} cannot be read: there is no such file")
     try:
         if isinstance(source, Path):
             return fastavro.schema.load_schema(str(source))
         plain: Any = _from_text(source) if isinstance(source, str) else source
         return fastavro.parse_schema(plain)
-    except FileNotFoundError as error:
-        raise ValueError(f"{origin}: there is no file {error.filename}") from error
     except Exception as error:  # fastavro's own exceptions share no root
         raise ValueError(f"{origin} is not valid Avro: {type(error).__name__}: {error}") from error
 

@@ -32,6 +32,13 @@ def test_a_file_refers_to_types_in_files_beside_it(tmp_path: Path) -> None:
     assert AvroSchema(file).fingerprint == AvroSchema(inlined).fingerprint
 
 
+def test_a_type_that_is_in_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "order.avsc"
+    file.write_text(json.dumps(ORDER))
+    with pytest.raises(ValueError, match=r"the schema in .*order\.avsc is not valid Avro: UnknownType: shop\.Person"):
+        AvroSchema(file)
+
+
 @pytest.mark.parametrize(
     ("source", "name"),
     [
@@ -51,7 +58,7 @@ def test_what_is_no_record_has_a_name_as_well(source: Any, name: str) -> None:
         ({"type": "nope"}, "the schema is not valid Avro: .*nope"),
         ("{", "the schema is not valid Avro: JSONDecodeError"),
         ("order.avsc", r"'order.avsc' is neither JSON nor a type of Avro's; a file is given as a pathlib\.Path"),
-        (Path("missing.avsc"), r"the schema in missing\.avsc"),
+        (Path("missing.avsc"), r"the schema in missing\.avsc cannot be read: there is no such file"),
         (
             {"type": "record", "name": "A", "fields": [{"name": "x", "type": "int", "default": "a"}]},
             "Default value <a> must match schema type: int",
