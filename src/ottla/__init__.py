@@ -1,1 +1,50 @@
-"""Ottla: event streaming that speaks Kafka's protocol, written in Python, with pipelines on Spark."""
+"""Ottla: event streaming that speaks Kafka's protocol, written in Python, with pipelines on Spark.
+
+The clients are here: `from ottla import Producer, Consumer, Admin`, and their asyncio faces. Each is loaded when it is
+first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.base.errors import OttlaError
+    from ottla.base.ids import TopicPartition
+    from ottla.client.administer import Admin, AsyncAdmin
+
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "Consumer",
+    "OttlaError",
+    "Producer",
+    "TopicPartition",
+]
+
+_HOMES: Final = {
+    "Admin": "ottla.client.administer",
+    "AsyncAdmin": "ottla.client.administer",
+    "AsyncConsumer": "ottla.client.consume",
+    "AsyncProducer": "ottla.client.produce",
+    "Consumer": "ottla.client.consume",
+    "OttlaError": "ottla.base.errors",
+    "Producer": "ottla.client.produce",
+    "TopicPartition": "ottla.base.ids",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(home), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
