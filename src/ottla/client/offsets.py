@@ -9,15 +9,17 @@ from typing import Final, NamedTuple
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError, RefusedError, raise_if_refused
+from ottla.client.errors import ClientError, RefusedError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
 
 _CONSUMER: Final = -1
+_NO_EPOCH: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +56,32 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int | None = None
 
 
-async def offsets_at(cluster: Cluster, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
-    """The offset of each place. A time after the last record is the end of the partition."""
-
-    async def attempt() -> dict[TopicPartition, int]:
-        return await _offsets_once(cluster, places)
-
-    offsets = await cluster.retry(attempt)
+async def offsets_at(
+    cluster: Cluster, places: Mapping[TopicPartition, Place], *, committed_only: bool = False
+) -> dict[TopicPartition, int]:
+    """The offset of each place. A time after the last record is the end of the partition: for who reads committed
+    records only, that is before the first transaction that is still open."""
+    found = await find_offsets(cluster, places, committed_only=committed_only)
+    offsets = {partition: one.offset for partition, one in found.items()}
     beyond = {partition: LATEST for partition, offset in offsets.items() if offset < 0 and places[partition] != LATEST}
-    return {**offsets, **(await offsets_at(cluster, beyond))} if beyond else offsets
+    return {**offsets, **(await offsets_at(cluster, beyond, committed_only=committed_only))} if beyond else offsets
 
 
-async def _offsets_once(cluster: Cluster, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
-    by_leader: dict[int, dict[str, ListOffsetsTopic]] = {}
+async def find_offsets(
+    cluster: Cluster, places: Mapping[TopicPartition, Place], *, committed_only: bool = False
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """What is at each place; its offset is negative where nothing is. Asked again for as long as that can help."""
+
+    async def attempt() -> dict[TopicPartition, OffsetAndTimestamp]:
+        return await _find_once(cluster, places, committed_only=committed_only)
+
+    return await cluster.retry(attempt)
+
+
+async def _find_once(
+    cluster: Cluster, places: Mapping[TopicPartition, Place], *, committed_only: bool
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    by_leader: dict[int, dict[TopicPartition, Place]] = {}
     for partition, place in places.items():
         info = await cluster.topic(partition.topic)
         if partition.partition not in range(len(info.partitions)):
@@ -74,22 +89,44 @@ async def _offsets_once(cluster: Cluster, places: Mapping[TopicPartition, Place]
         leader_id = cluster.known_leader(partition)
         if leader_id is None:
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")
-        topics = by_leader.setdefault(leader_id, {})
+        by_leader.setdefault(leader_id, {})[partition] = place
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+    for leader_id, its_places in by_leader.items():
+        for partition, one in (await ask_leader(cluster, leader_id, its_places, committed_only=committed_only)).items():
+            if isinstance(one, RefusedError):
+                raise one
+            found[partition] = one
+    return found
+
+
+async def ask_leader(
+    cluster: Cluster, leader_id: int, places: Mapping[TopicPartition, Place], *, committed_only: bool = False
+) -> dict[TopicPartition, OffsetAndTimestamp | RefusedError]:
+    """One attempt at the broker that leads these partitions: what is at each place, or why it does not say."""
+    topics: dict[str, ListOffsetsTopic] = {}
+    for partition, place in places.items():
+        known = cluster.known_topic(partition.topic)
         topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
         topic.partitions.append(
             ListOffsetsPartition(
                 partition_index=partition.partition,
-                current_leader_epoch=info.partitions[partition.partition].leader_epoch,
+                current_leader_epoch=known.partitions[partition.partition].leader_epoch if known else _NO_EPOCH,
                 timestamp=place.timestamp_ms,
             )
         )
-    offsets: dict[TopicPartition, int] = {}
-    for leader_id, topics in by_leader.items():
-        request = ListOffsetsRequest(replica_id=_CONSUMER, topics=list(topics.values()))
-        answer = await cluster.send_to(leader_id, request, ListOffsetsResponse)
-        for found in answer.topics:
-            for one in found.partitions:
-                partition = TopicPartition(found.name, one.partition_index)
-                raise_if_refused(one.error_code, f"partition {partition}")
-                offsets[partition] = one.offset
-    return offsets
+    request = ListOffsetsRequest(
+        replica_id=_CONSUMER, isolation_level=int(committed_only), topics=list(topics.values())
+    )
+    answer = await cluster.send_to(leader_id, request, ListOffsetsResponse)
+    return {
+        TopicPartition(topic.name, one.partition_index): _found(TopicPartition(topic.name, one.partition_index), one)
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def _found(partition: TopicPartition, answer: ListOffsetsPartitionResponse) -> OffsetAndTimestamp | RefusedError:
+    if answer.error_code:
+        return RefusedError(answer.error_code, f"partition {partition}")
+    epoch = answer.leader_epoch
+    return OffsetAndTimestamp(answer.offset, answer.timestamp, None if epoch == _NO_EPOCH else epoch)

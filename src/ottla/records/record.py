@@ -25,3 +25,13 @@ class RecordLists(NamedTuple):
     keys: list[bytes | None]
     values: list[bytes | None]
     headers: list[tuple[Header, ...]]
+
+    def part(self, begin: int, end: int) -> RecordLists:
+        """Those from one index to another, which may be beyond the last."""
+        return RecordLists(
+            self.offsets[begin:end],
+            self.timestamps_ms[begin:end],
+            self.keys[begin:end],
+            self.values[begin:end],
+            self.headers[begin:end],
+        )

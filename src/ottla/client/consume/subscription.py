@@ -17,13 +17,17 @@ from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.base.ids import TopicPartition
 from ottla.client.consume.listeners import RebalanceListener
 from ottla.client.errors import ClientError
 from ottla.client.offsets import OffsetAndMetadata, Place
+
+if TYPE_CHECKING:
+    from ottla.client.consume.fetch_buffer import Chunk
 
 NO_EPOCH: Final = -1
 
@@ -35,6 +39,13 @@ class Position(NamedTuple):
     leader_epoch: int = NO_EPOCH
 
 
+class ReadReplica(NamedTuple):
+    """A follower that the leader sent this consumer to (KIP-392), and when the leader is asked again."""
+
+    broker_id: int
+    until_s: float
+
+
 class PartitionState:
     """How far a consumer is with one partition. Without a position it has to be found before anything is fetched: at
     the place that `reset` names, or, where there is none, at what the group committed."""
@@ -44,13 +55,18 @@ class PartitionState:
         "fetched",
         "generation",
         "high_watermark",
+        "is_held",
         "is_paused",
-        "is_to_validate",
+        "is_ready",
         "last_stable_offset",
+        "leader_epoch",
         "log_start_offset",
         "partition",
         "position",
+        "read_replica",
         "reset",
+        "waiting",
+        "waiting_bytes",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -60,13 +76,20 @@ class PartitionState:
         self.fetched: Position | None = None
         self.reset: Place | None = None
         self.is_paused = False
-        self.is_to_validate = False
-        """Whether a leader has to be asked if it still has what the position follows."""
+        self.leader_epoch = NO_EPOCH
+        """Of the leader that is known to have what the position follows."""
+        self.read_replica: ReadReplica | None = None
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.generation = 0
         """Moves with every seek: data that was fetched for an older one is worth nothing."""
+        # The lane of the fetch buffer, which locks it.
+        self.waiting: deque[Chunk] = deque()
+        self.waiting_bytes = 0
+        self.is_ready = False
+        self.is_held = False
+        """Whether nothing more is fetched until the lane is empty."""
 
     def __repr__(self) -> str:
         return f"PartitionState({self.partition}, {self.position}, reset={self.reset}, paused={self.is_paused})"
@@ -75,14 +98,22 @@ class PartitionState:
         """Goes on there; what was fetched is dropped."""
         self.position = self.consumed = self.fetched = position
         self.reset = None
-        self.is_to_validate = position.leader_epoch != NO_EPOCH
-        self.generation += 1
+        self._begin_anew()
 
     def seek_to(self, place: Place | None) -> None:
         """Goes on at a place, or at what the group committed, which have to be looked up first."""
         self.position = self.consumed = self.fetched = None
         self.reset = place
-        self.is_to_validate = False
+        self._begin_anew()
+
+    def fetch_again(self) -> None:
+        """Drops what was fetched and not yet handed out."""
+        self.fetched = self.position
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.leader_epoch = NO_EPOCH
+        self.is_held = False
         self.generation += 1
 
     @property

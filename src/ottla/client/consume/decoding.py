@@ -1,0 +1,193 @@
+"""Chunks of batches into records or Arrow columns, in the thread that polls.
+
+Large chunks go through the compiled kernels (the `columns` extra), small ones through the plain codec. The kernels take
+a moment to load: the first large chunk sets that off in a thread, and until they are there the plain codec serves.
+
+Bytes that are no records are told when the records before them are handed out, and again at each poll, until the user
+seeks past them. The same holds for what a deserializer cannot read.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import islice
+from typing import Any, Final
+
+from ottla.client.config import Coder, ConsumerConfig
+from ottla.client.consume.fetch_buffer import Chunk
+from ottla.client.consume.record import ConsumerRecord, make_records
+from ottla.client.errors import CorruptRecordError, MissingPackageError, SerializationError
+from ottla.client.serializers.contract import Part, bound_deserializer
+from ottla.client.serializers.names import deserializer_of
+from ottla.client.serializers.plain import BytesDeserializer
+from ottla.records import ByteBuffer, RecordError, RecordLists, iter_records
+
+SMALL_BYTES: Final = 2048
+"""Below this the plain codec is as quick as the kernels."""
+LARGE_BYTES: Final = 32 * 1024
+"""From here on it is worth to load the kernels."""
+
+Deserialize = Callable[[str, Iterable[bytes | None]], list[Any]]
+
+
+class _Kernels:
+    """The compiled codec, loaded once for the process; None until then, and where it is not installed."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self._is_asked_for = False
+
+    def ask_for(self) -> None:
+        """Loads them in the background."""
+        if not self._is_asked_for:
+            self._is_asked_for = True
+            if all(find_spec(name) is not None for name in ("numba", "pyarrow")):
+                threading.Thread(target=self.load, name="ottla-kernels").start()
+
+    def load(self) -> Any:
+        """Loads them now."""
+        if self.module is None:
+            try:
+                self.module = import_module("ottla.records.columns")
+            except ImportError as error:
+                raise MissingPackageError("reading Arrow columns", error.name or "pyarrow", "columns") from error
+        return self.module
+
+
+KERNELS: Final = _Kernels()
+
+
+class Decoded:
+    """The records of a chunk that are not handed out yet."""
+
+    __slots__ = ("at", "failure", "left", "lists", "records")
+
+    def __init__(self, lists: RecordLists, records: Iterator[ConsumerRecord], failure: Exception | None) -> None:
+        self.lists = lists
+        self.records = records
+        self.failure = failure
+        """What comes after them."""
+        self.at = 0
+        self.left = len(lists.offsets)
+
+
+class Decoder:
+    """What a consumer's config says of how records are read."""
+
+    def __init__(self, config: ConsumerConfig) -> None:
+        self._verify_crc = config.check_crcs
+        self._keys = _deserialize(config.key_deserializer, "key")
+        self._values = _deserialize(config.value_deserializer, "value")
+
+    def take(self, chunk: Chunk, most: int) -> list[ConsumerRecord]:
+        """The next records of the chunk; none when it is empty. `chunk.rest` says what is left."""
+        rest: Decoded | None = chunk.rest
+        if rest is None:
+            rest = chunk.rest = self._decode(chunk)
+        if not rest.left:
+            if rest.failure is not None:
+                raise rest.failure
+            return []
+        if self._keys is None and self._values is None:
+            records = list(islice(rest.records, most))
+        else:
+            records = self._deserialized(chunk, rest, most)
+        rest.left -= len(records)
+        return records
+
+    def take_columns(self, chunk: Chunk) -> Any:
+        """All that is left of the chunk as an Arrow record batch, in the order of its fields: key, value, partition,
+        offset, timestamp, headers."""
+        columns = KERNELS.load()
+        data, begin = chunk.data, _begin(chunk)
+        rest: Decoded | None = chunk.rest
+        if rest is not None and rest.failure is not None and not rest.left:
+            raise rest.failure
+
+        def decode(data: ByteBuffer) -> Any:
+            reading = columns.Reading(first_offset=begin, verify_crc=self._verify_crc)
+            return columns.decode_columns(data, reading, headers=True, partition=chunk.state.partition.partition)
+
+        try:
+            batch, failure = decode(data), None
+        except RecordError as error:
+            batch, failure = self._sound_part(chunk, error, decode)
+        chunk.rest = Decoded(RecordLists([], [], [], [], []), iter(()), failure)
+        return batch
+
+    # Records.
+
+    def _decode(self, chunk: Chunk) -> Decoded:
+        begin = _begin(chunk)
+
+        def decode(data: ByteBuffer) -> RecordLists:
+            return self._lists(data, begin)
+
+        try:
+            lists, failure = decode(chunk.data), None
+        except RecordError as error:
+            lists, failure = self._sound_part(chunk, error, decode)
+        topic, partition = chunk.state.partition
+        records = make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, lists)
+        return Decoded(lists, records, failure)
+
+    def _lists(self, data: ByteBuffer, begin: int) -> RecordLists:
+        size = len(data)
+        if size >= SMALL_BYTES:
+            kernels = KERNELS.module
+            if kernels is not None:
+                lists: RecordLists = kernels.decode_lists(
+                    data, kernels.Reading(first_offset=begin, verify_crc=self._verify_crc)
+                )
+                return lists
+            if size >= LARGE_BYTES:
+                KERNELS.ask_for()
+        records = [one for one in iter_records(data, verify_crc=self._verify_crc) if one.offset >= begin]
+        return RecordLists(*map(list, zip(*records, strict=True))) if records else RecordLists([], [], [], [], [])
+
+    def _sound_part(
+        self, chunk: Chunk, error: RecordError, decode: Callable[[ByteBuffer], Any]
+    ) -> tuple[Any, CorruptRecordError]:
+        """What stands before the batch that cannot be read."""
+        where = f"partition {chunk.state.partition}, the batch with base offset {error.base_offset}"
+        failure = CorruptRecordError(f"{where}: {error.reason}; seek past it to go on")
+        failure.__cause__ = error
+        if not error.position:
+            raise failure
+        return decode(memoryview(chunk.data)[: error.position]), failure
+
+    def _deserialized(self, chunk: Chunk, rest: Decoded, most: int) -> list[ConsumerRecord]:
+        """The next records, up to one whose key or value cannot be read; that one is raised when it is the first."""
+        topic, partition = chunk.state.partition
+        lists = rest.lists.part(rest.at, rest.at + most)
+        keys: list[Any] = lists.keys
+        values: list[Any] = lists.values
+        try:
+            if self._keys is not None:
+                keys = self._keys(topic, keys)
+            if self._values is not None:
+                values = self._values(topic, values)
+        except SerializationError as error:
+            if not error.index:
+                where = f"partition {partition}, offset {lists.offsets[0]}"
+                raise SerializationError(
+                    topic, error.part, f"{error.reason} ({where}; seek past it to go on)"
+                ) from error
+            return self._deserialized(chunk, rest, error.index)
+        rest.at += len(keys)
+        fields = RecordLists(lists.offsets, lists.timestamps_ms, keys, values, lists.headers)
+        return list(make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, fields))
+
+
+def _begin(chunk: Chunk) -> int:
+    """A batch comes whole even if only its end was asked for."""
+    position = chunk.state.position
+    return position.offset if position is not None else 0
+
+
+def _deserialize(setting: str | Coder | None, part: Part) -> Deserialize | None:
+    deserializer = deserializer_of(setting, part)
+    return None if isinstance(deserializer, BytesDeserializer) else bound_deserializer(deserializer, part)

@@ -1,0 +1,145 @@
+"""What was fetched and not yet handed out: a lane of chunks for each partition, and the partitions that have some.
+
+The loop puts chunks in; whoever polls takes them, in its own thread if the consumer is a blocking one. Partitions take
+turns, a chunk each. What belongs to a partition that was given up, or sought elsewhere, is dropped when it is met; what
+belongs to a paused one stays in its lane. One thread polls at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ottla.client.consume.subscription import PartitionState, Position, Subscription
+from ottla.records import ByteBuffer
+
+
+class Chunk:
+    """Batches of one partition; or, in their place, what has to be raised to who polls."""
+
+    __slots__ = (
+        "data",
+        "failure",
+        "generation",
+        "leader_epoch",
+        "next",
+        "rest",
+        "size_in_bytes",
+        "state",
+        "timestamp_type",
+    )
+
+    def __init__(
+        self,
+        state: PartitionState,
+        generation: int,
+        data: ByteBuffer = b"",
+        *,
+        next_: Position | None = None,
+        timestamp_type: int = 0,
+        leader_epoch: int = -1,
+        failure: Exception | None = None,
+    ) -> None:
+        self.state = state
+        self.generation = generation
+        self.data = data
+        self.next = next_
+        self.timestamp_type = timestamp_type
+        self.leader_epoch = leader_epoch
+        self.failure = failure
+        self.size_in_bytes = len(data)
+        self.rest: Any = None
+        """What is left of it once it was decoded: the decoder's own."""
+
+
+class FetchBuffer:
+    """See the module."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._lock = threading.Lock()
+        self._ready: deque[PartitionState] = deque()
+        self.on_room: Callable[[], None] = lambda: None
+        """Called, in any thread, when something was taken and `is_wanted`."""
+        self.is_wanted = False
+        """Whether the fetcher waits for room."""
+        self.failure: Exception | None = None
+        """What went wrong that belongs to no partition; raised once."""
+
+    # By the loop.
+
+    def put(self, chunk: Chunk) -> None:
+        state = chunk.state
+        with self._lock:
+            state.waiting.append(chunk)
+            state.waiting_bytes += chunk.size_in_bytes
+            if not state.is_ready:
+                state.is_ready = True
+                self._ready.append(state)
+
+    def resume(self, states: Iterable[PartitionState]) -> None:
+        """These are no longer paused: what waits in their lanes can be handed out."""
+        with self._lock:
+            for state in states:
+                if state.waiting and not state.is_ready:
+                    state.is_ready = True
+                    self._ready.append(state)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a poll would find something, most likely."""
+        return bool(self._ready) or self.failure is not None
+
+    # By who polls.
+
+    def first(self) -> Chunk | None:
+        """The chunk whose turn it is. It stays until `taken`."""
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        if not self._ready:
+            return None
+        partitions = self._subscription.partitions
+        has_dropped, found = False, None
+        with self._lock:
+            while self._ready and found is None:
+                state = self._ready[0]
+                is_gone = partitions.get(state.partition) is not state
+                while state.waiting and (is_gone or state.waiting[0].generation != state.generation):
+                    state.waiting_bytes -= state.waiting.popleft().size_in_bytes
+                    has_dropped = True
+                if state.waiting and not state.is_paused:
+                    found = state.waiting[0]
+                else:
+                    self._ready.popleft()
+                    state.is_ready = False
+        if has_dropped:
+            self._room()
+        return found
+
+    def taken(self, chunk: Chunk) -> None:
+        """All of the first chunk is handed out; the next partition has its turn."""
+        state = chunk.state
+        with self._lock:
+            state.waiting.popleft()
+            state.waiting_bytes -= chunk.size_in_bytes
+            self._ready.popleft()
+            if state.waiting:
+                self._ready.append(state)
+            else:
+                state.is_ready = False
+        self._room()
+
+    def release(self, chunk: Chunk) -> None:
+        """Its bytes do not count any more: it is being handed out, and others can be fetched meanwhile."""
+        with self._lock:
+            chunk.state.waiting_bytes -= chunk.size_in_bytes
+            chunk.size_in_bytes = 0
+        self._room()
+
+    def _room(self) -> None:
+        if self.is_wanted:
+            self.is_wanted = False
+            self.on_room()

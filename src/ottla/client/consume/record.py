@@ -1,0 +1,53 @@
+"""One record as a consumer hands it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import Any, Final, NamedTuple
+
+from ottla.records import Header, RecordLists
+
+NO_TIMESTAMP_TYPE: Final = -1
+"""Records of magic 0 have no timestamp."""
+
+
+class ConsumerRecord(NamedTuple):
+    """A record of a partition; key and value are what the deserializers made of them, bytes without one.
+
+    `timestamp` is in milliseconds since 1970, -1 if there is none; `timestamp_type` 0 if the producer set it, 1 if the
+    broker did. `leader_epoch` is -1 where it is not known.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: Any
+    value: Any
+    headers: tuple[Header, ...] = ()
+    leader_epoch: int = -1
+
+
+OFFSET_FIELD: Final = 2
+
+
+def make_records(
+    topic: str, partition: int, timestamp_type: int, leader_epoch: int, lists: RecordLists
+) -> Iterator[ConsumerRecord]:
+    """The records that these lists hold of a partition, made as they are taken."""
+    fields = zip(
+        repeat(topic),
+        repeat(partition),
+        lists.offsets,
+        lists.timestamps_ms,
+        repeat(timestamp_type),
+        lists.keys,
+        lists.values,
+        lists.headers,
+        repeat(leader_epoch),
+        strict=False,
+    )
+    # What the class itself does when called, without a step in Python.
+    return map(tuple.__new__, repeat(ConsumerRecord), fields)

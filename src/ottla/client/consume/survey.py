@@ -1,0 +1,148 @@
+"""What a fetch brought, by the headers of its batches alone: where the next fetch begins, and pieces to decode.
+
+Runs in the loop, once for each partition of an answer, with a step per batch. Records are neither read nor checked
+here: that is left to who polls.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+from ottla.client.consume.record import NO_TIMESTAMP_TYPE
+from ottla.client.consume.subscription import NO_EPOCH, Position
+from ottla.records import BatchView, ByteBuffer, RecordError, TruncatedBatchError, iter_entries, read_transaction_marker
+from ottla.records.layout import (
+    HEADER_SIZE,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_AT,
+    MAGIC_V0,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+)
+from ottla.wire.messages.fetch import AbortedTransaction
+
+PIECE_BYTES: Final = 1024 * 1024
+"""Batches are decoded together until they have this much: large enough to be quick, small enough to be at hand soon."""
+
+_START: Final = struct.Struct(">qiibIhi")
+"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+
+
+class Piece(NamedTuple):
+    """Batches that follow each other and agree in what every record is told of them."""
+
+    data: ByteBuffer
+    next: Position
+    """Where reading goes on after it."""
+    timestamp_type: int
+    leader_epoch: int
+
+
+class Survey(NamedTuple):
+    """What a partition's answer holds."""
+
+    pieces: list[Piece]
+    next: Position
+    failure: RecordError | None
+    """What is wrong behind the last piece. A batch that is merely cut off is not: it comes again."""
+
+
+def survey(data: ByteBuffer, begin: Position, aborted: Collection[AbortedTransaction] | None = None) -> Survey:
+    """Looks through what came for a position. Batches of transactions that were aborted are left out."""
+    found = _survey(data, begin)
+    if not aborted:
+        return found
+    kept: list[memoryview] = []
+    failure = found.failure
+    try:
+        kept.extend(_committed(data, aborted))
+    except RecordError as error:
+        failure = error
+    pieces = _survey(b"".join(kept), begin).pieces if kept else []
+    if failure is None and (not pieces or pieces[-1].next != found.next):
+        pieces.append(Piece(b"", found.next, NO_TIMESTAMP_TYPE, NO_EPOCH))
+    return Survey(pieces, pieces[-1].next if pieces else begin, failure)
+
+
+def _survey(data: ByteBuffer, begin: Position) -> Survey:
+    view = memoryview(data)
+    pieces: list[Piece] = []
+    unpack, end = _START.unpack_from, len(view)
+    position, failure = begin, None
+    start = at = 0
+    kind: tuple[int, int] | None = None
+    while at < end:
+        if end - at < HEADER_SIZE or view[at + MAGIC_AT] != MAGIC_V2:
+            # Nothing, a piece of a batch, garbage, or messages of an older magic: rare, all of them.
+            if start < at and kind is not None:
+                pieces.append(Piece(view[start:at], position, *kind))
+            failure = _survey_entries(view, at, position, pieces)
+            return Survey(pieces, pieces[-1].next if pieces else position, failure)
+        base_offset, length, leader_epoch, _, _, attributes, last_delta = unpack(view, at)
+        size = length + LENGTH_PREFIX_SIZE
+        if size > end - at:
+            break
+        if size < HEADER_SIZE or last_delta < 0:
+            failure = _fault_at(view, at)
+            break
+        its_kind = (1 if attributes & TIMESTAMP_TYPE_BIT else 0, leader_epoch)
+        if its_kind != kind or at - start >= PIECE_BYTES:
+            if start < at and kind is not None:
+                pieces.append(Piece(view[start:at], position, *kind))
+            start, kind = at, its_kind
+        at += size
+        position = Position(base_offset + last_delta + 1, leader_epoch)
+    if start < at and kind is not None:
+        pieces.append(Piece(view[start:at], position, *kind))
+    return Survey(pieces, position, failure)
+
+
+def _survey_entries(view: memoryview, at: int, position: Position, pieces: list[Piece]) -> RecordError | None:
+    """The same for entries of any magic, a piece each."""
+    try:
+        for entry in iter_entries(view, at, partial_tail=True):
+            epoch, type_ = NO_EPOCH, int(entry.timestamp_type)
+            if isinstance(entry, BatchView):
+                epoch = entry.leader_epoch
+            elif entry.magic == MAGIC_V0:
+                type_ = NO_TIMESTAMP_TYPE
+            position = Position(entry.last_offset + 1, epoch)
+            end = entry.position + entry.size_in_bytes
+            pieces.append(Piece(view[entry.position : end], position, type_, epoch))
+    except RecordError as error:
+        return error
+    return None
+
+
+def _fault_at(view: memoryview, at: int) -> RecordError | None:
+    try:
+        BatchView(view, at).validate()
+    except TruncatedBatchError:
+        return None
+    except RecordError as error:
+        return error
+    return None
+
+
+def _committed(data: ByteBuffer, aborted: Collection[AbortedTransaction]) -> Iterator[memoryview]:
+    """What was not aborted. The broker lists the transactions that were, each with its first offset; it ends with the
+    producer's next abort marker."""
+    beginnings = sorted(((one.first_offset, one.producer_id) for one in aborted), reverse=True)
+    open_: set[int] = set()
+    for entry in iter_entries(data, partial_tail=True):
+        view = memoryview(data)[entry.position : entry.position + entry.size_in_bytes]
+        if not isinstance(entry, BatchView):
+            yield view
+            continue
+        header = entry.header
+        while beginnings and beginnings[-1][0] <= header.last_offset:
+            open_.add(beginnings.pop()[1])
+        if header.is_control:
+            marker = read_transaction_marker(entry, verify_crc=False)
+            if marker is not None and not marker.committed:
+                open_.discard(header.producer_id)
+            yield view
+        elif not header.is_transactional or header.producer_id not in open_:
+            yield view
