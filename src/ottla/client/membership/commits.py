@@ -23,7 +23,7 @@ from ottla.client.errors import (
     RequestTimeoutError,
     raise_if_refused,
 )
-from ottla.client.membership.coordinator import Channel, GroupCoordinator
+from ottla.client.membership.coordinator import GroupCoordinator, Lane
 from ottla.client.membership.metadata import NO_MEMBER_ID, GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
 from ottla.wire.messages.offset_commit import (
@@ -72,7 +72,7 @@ class GroupOffsets:
         self._identity = identity
         self._member_refused = member_refused
         self._has_epochs = has_epochs
-        """Whether members have epochs of their own (KIP-848), which the coordinator checks also when offsets are read."""
+        """Whether members have epochs of their own (KIP-848), which are checked also when offsets are read."""
         self._timeout_s = timeout_s
         self._last_number = 0
         self._latest: dict[TopicPartition, int] = {}
@@ -103,14 +103,14 @@ class GroupOffsets:
 
     async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """Takes out what is committed, and raises what the rest was refused for."""
-        connection = await self._coordinator.connection(Channel.OFFSETS)
+        connection = await self._coordinator.connection(Lane.OFFSETS)
         ids = self._topic_ids(left)
         version = connection.version_for(OffsetCommitRequest, at_most=None if ids else _LAST_VERSION_BY_NAME)
         member = self._identity()
         if member is None:
             raise CommitFailedError(
-                f"group {self._coordinator.group_id}: this consumer is not a member of the group now, so its partitions "
-                "may be another's; poll, which joins the group, before offsets are committed"
+                f"group {self._coordinator.group_id}: this consumer is not a member now, so its partitions may be "
+                "another's; poll, which joins the group, before offsets are committed"
             )
         request = OffsetCommitRequest(
             group_id=member.group_id,
@@ -129,7 +129,7 @@ class GroupOffsets:
             for one in topic.partitions
         }
         for partition, code in codes.items():
-            self._coordinator.look_at(code, connection)
+            self._coordinator.look_at(code)
             if not code:
                 left.pop(partition, None)
         refused = {partition: code for partition, code in codes.items() if code}
@@ -176,7 +176,7 @@ class GroupOffsets:
     async def _committed_once(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        connection = await self._coordinator.connection(Channel.OFFSETS)
+        connection = await self._coordinator.connection(Lane.OFFSETS)
         ids = self._topic_ids(partitions)
         version = connection.version_for(OffsetFetchRequest, at_most=None if ids else _LAST_VERSION_BY_NAME)
         request = self._fetch_request(partitions, ids, version)
@@ -190,12 +190,12 @@ class GroupOffsets:
             names = {topic_id: name for name, topic_id in ids.items()}
             code = answer.groups[0].error_code
             topics = [(one.name or names.get(one.topic_id, ""), one.partitions) for one in answer.groups[0].topics]
-        self._coordinator.look_at(code, connection)
+        self._coordinator.look_at(code)
         raise_if_refused(code, subject)
         for name, answers in topics:
             for one in answers:
                 partition = TopicPartition(name, one.partition_index)
-                self._coordinator.look_at(one.error_code, connection)
+                self._coordinator.look_at(one.error_code)
                 if one.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
                     self._cluster.distrust(name)
                 raise_if_refused(one.error_code, f"the committed offset of partition {partition}")

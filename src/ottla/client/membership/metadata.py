@@ -9,8 +9,8 @@ NO_GENERATION: Final = -1
 
 
 class GroupMetadata(NamedTuple):
-    """A member, and the generation of the group (or, with KIP-848, the member's epoch) that it knows of; -1 and no member
-    id outside the group."""
+    """A member, and the generation of the group that it knows, or with KIP-848 its own epoch; -1 and no member id
+    outside the group."""
 
     group_id: str
     generation_id: int = NO_GENERATION

@@ -1,0 +1,46 @@
+"""Commits, unasked, what the user is done with: at an interval, before partitions are given up, and at the end.
+
+What cannot be committed is told in the log and no further: the next commit has it too, and at worst records are read
+twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from ottla.client.config import ConsumerConfig
+from ottla.client.consume.subscription import Subscription
+from ottla.client.errors import BrokerConnectionError, ClientError, RebalanceInProgressError
+from ottla.client.membership.commits import GroupOffsets
+
+_logger = logging.getLogger(__name__)
+
+_MS: Final = 1000
+
+
+class AutoCommit:
+    def __init__(self, config: ConsumerConfig, subscription: Subscription, offsets: GroupOffsets) -> None:
+        self._subscription = subscription
+        self._offsets = offsets
+        self._is_enabled = config.enable_auto_commit
+        self._interval_s = config.auto_commit_interval_ms / _MS
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while self._is_enabled:
+            await asyncio.sleep(self._interval_s)
+            await self.commit()
+
+    async def commit(self, *, timeout_s: float | None = None) -> None:
+        """What the user is done with until now."""
+        consumed = self._subscription.consumed() if self._is_enabled else {}
+        if not consumed:
+            return
+        try:
+            await self._offsets.commit(consumed, timeout_s=timeout_s)
+        except RebalanceInProgressError:
+            _logger.debug("offsets are committed when the rebalance is over")
+        except (ClientError, BrokerConnectionError) as error:
+            _logger.warning("offsets could not be committed in the background: %s", error)

@@ -1,0 +1,63 @@
+"""Partitions that come and go: told to the user's listener, and put into the subscription.
+
+A listener hears of partitions that go while they are still assigned, and of those that come when they are. What it
+raises does not hold the change up: it is kept, and raised when the change is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+
+from ottla.base.ids import TopicPartition
+from ottla.client.consume.listeners import RebalanceListener
+from ottla.client.consume.subscription import Subscription
+
+Invoke = Callable[..., Awaitable[None]]
+"""Calls a method of a listener with partitions, where the user wants to be called."""
+
+
+class Handover:
+    def __init__(self, subscription: Subscription, invoke: Invoke) -> None:
+        self._subscription = subscription
+        self._invoke = invoke
+        self._failure: Exception | None = None
+
+    async def revoke(self, partitions: Collection[TopicPartition]) -> None:
+        """They are given up: the listener's last chance to commit."""
+        if partitions:
+            await self._tell(lambda listener: listener.on_partitions_revoked, partitions)
+            self._take_away(partitions)
+
+    async def lose_all(self) -> None:
+        """They are gone already."""
+        lost = list(self._subscription.partitions)
+        if lost:
+            await self._tell(lambda listener: listener.on_partitions_lost, lost)
+            self._take_away(lost)
+
+    async def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """All that is owned from now on; the listener hears of what is new, also if that is nothing."""
+        new = [one for one in partitions if one not in self._subscription.partitions]
+        self._subscription.assigned_by_group(partitions)
+        await self._tell(lambda listener: listener.on_partitions_assigned, new)
+
+    def raise_failure(self) -> None:
+        """What a listener raised since the last call."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _take_away(self, partitions: Collection[TopicPartition]) -> None:
+        gone = set(partitions)
+        self._subscription.assigned_by_group([one for one in self._subscription.partitions if one not in gone])
+
+    async def _tell(
+        self, method: Callable[[RebalanceListener], object], partitions: Collection[TopicPartition]
+    ) -> None:
+        listener = self._subscription.listener
+        if listener is None:
+            return
+        try:
+            await self._invoke(method(listener), sorted(partitions))
+        except Exception as error:
+            self._failure = self._failure or error

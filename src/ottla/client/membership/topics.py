@@ -1,0 +1,108 @@
+"""The topics of a group, looked at again and again: those that a pattern finds, and how many partitions they have.
+
+What a leader assigned by is compared with what is there now; any difference (a topic that came or went, partitions that
+were added, replicas on another rack) calls for a rebalance. Topics that do not exist yet are looked for more often.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from typing import Final
+
+from ottla.client.cluster import Cluster
+from ottla.client.config import ConsumerConfig
+from ottla.client.consume.subscription import Subscription
+from ottla.client.errors import BrokerConnectionError, ClientError
+from ottla.client.membership.assignors import Topics
+from ottla.client.metadata import TopicInfo
+
+_logger = logging.getLogger(__name__)
+
+_MS: Final = 1000
+
+
+class TopicWatch:
+    """`changed` is called with the reason why the group should rebalance. Belongs to one loop."""
+
+    def __init__(
+        self, config: ConsumerConfig, cluster: Cluster, subscription: Subscription, changed: Callable[[str], None]
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._subscription = subscription
+        self._changed = changed
+        self._assigned_by: Topics | None = None
+        self._wanted: frozenset[str] = frozenset()
+        self._planned = asyncio.Event()
+
+    async def match_pattern(self) -> bool:
+        """Looks for topics that the pattern finds; whether they are others than before."""
+        pattern = self._subscription.pattern
+        if pattern is None:
+            return False
+        found = await self._cluster.refresh(None)
+        if pattern is not self._subscription.pattern:  # the user subscribed anew meanwhile
+            return False
+        hidden = self._config.exclude_internal_topics
+        return self._subscription.matched(
+            topic.name for topic in found if pattern.fullmatch(topic.name) and not (hidden and topic.is_internal)
+        )
+
+    async def layout(self, names: Collection[str]) -> Topics:
+        """Those of the topics that exist, and on which racks their partitions are."""
+        creates = self._config.allow_auto_create_topics and self._subscription.pattern is None
+        found = await self._cluster.refresh(sorted(names), create_topics=creates) if names else []
+        return {topic.name: self._racks(topic) for topic in found}
+
+    def watch(self, names: Collection[str], layout: Topics | None) -> None:
+        """What a leader assigned by; None for members that do not lead."""
+        self._wanted = frozenset(names)
+        self._assigned_by = layout
+        self._planned.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            self._planned.clear()
+            try:
+                async with asyncio.timeout(self._interval_s()):
+                    await self._planned.wait()
+                continue
+            except TimeoutError:
+                pass
+            try:
+                await self._look()
+            except (ClientError, BrokerConnectionError) as error:
+                _logger.debug("topics could not be looked at: %s", error)
+
+    async def _look(self) -> None:
+        if await self.match_pattern():
+            self._changed("other topics match the pattern")
+        before = self._assigned_by
+        if before is not None:
+            now = await self.layout(self._wanted)
+            if before is self._assigned_by and now != before:
+                self._assigned_by = None
+                self._changed(_difference(before, now))
+
+    def _interval_s(self) -> float:
+        if self._assigned_by is not None and len(self._assigned_by) < len(self._wanted):
+            return min(self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms) / _MS
+        return self._config.metadata_max_age_ms / _MS
+
+    def _racks(self, topic: TopicInfo) -> tuple[frozenset[str], ...]:
+        racks = self._cluster.racks
+        return tuple(
+            frozenset(rack for broker in partition.replicas if (rack := racks.get(broker)) is not None)
+            for partition in topic.partitions
+        )
+
+
+def _difference(before: Topics, now: Topics) -> str:
+    for name in sorted({*before, *now}):
+        old, new = len(before.get(name, ())), len(now.get(name, ()))
+        if old != new:
+            return f"topic {name} has {new} partitions, and had {old}"
+    return "partitions are on other racks"
