@@ -1,0 +1,402 @@
+"""The loop of a blocking client: work from many threads, callbacks in the thread that waits, and every way to end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+
+import pytest
+
+from ottla.client import loop_thread
+from ottla.client.errors import ClosedError
+from ottla.client.loop_thread import LoopThread
+
+BOUND_S = 30
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def thread(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopThread]:
+    if request.param == "asyncio":
+        monkeypatch.setattr(loop_thread, "_new_loop", asyncio.new_event_loop)
+    thread = LoopThread("a client")
+    yield thread
+    thread.close()
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def give(value: object) -> object:
+    await asyncio.sleep(0)
+    return value
+
+
+def test_work_runs_in_the_loop_and_gives_its_result(thread: LoopThread) -> None:
+    async def where() -> str:
+        assert asyncio.get_running_loop() is thread.loop
+        return threading.current_thread().name
+
+    assert thread.run(where()) == "a client"
+
+
+def test_what_work_raises_is_raised(thread: LoopThread) -> None:
+    async def fail() -> None:
+        raise KeyError("this")
+
+    with pytest.raises(KeyError, match="this"):
+        thread.run(fail())
+
+
+def test_many_threads_wait_at_once(thread: LoopThread) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(lambda number: thread.run(give(number)), range(1000))) == list(range(1000))
+
+
+def test_the_callers_context_reaches_the_work(thread: LoopThread) -> None:
+    variable = ContextVar("variable", default="none")
+    variable.set("the caller's")
+
+    async def look() -> str:
+        return variable.get()
+
+    assert thread.run(look()) == "the caller's"
+
+
+def test_a_callback_runs_in_the_thread_that_waits(thread: LoopThread) -> None:
+    async def work() -> tuple[int, int]:
+        return await thread.in_caller(lambda extra: (threading.get_ident(), extra), 5)
+
+    assert thread.run(work()) == (threading.get_ident(), 5)
+    with ThreadPoolExecutor(4) as pool:
+
+        def one(_: int) -> bool:
+            return thread.run(work())[0] == threading.get_ident()
+
+        assert all(pool.map(one, range(100)))
+
+
+def test_a_callback_may_itself_wait_for_the_loop(thread: LoopThread) -> None:
+    async def work() -> object:
+        return await thread.in_caller(lambda: thread.run(give("inner")))
+
+    assert thread.run(work()) == "inner"
+
+
+@pytest.mark.parametrize(
+    ("raised", "seen"), [(KeyError("x"), KeyError), (StopIteration(), RuntimeError)], ids=["KeyError", "StopIteration"]
+)
+def test_what_a_callback_raises_is_the_works_to_handle(
+    thread: LoopThread, raised: Exception, seen: type[Exception]
+) -> None:
+    def callback() -> None:
+        raise raised
+
+    async def work() -> str:
+        try:
+            await thread.in_caller(callback)
+        except seen:
+            return "handled"
+        return "not raised"
+
+    assert thread.run(work()) == "handled"
+
+
+def test_a_callback_that_wants_to_end_the_program_ends_the_wait(thread: LoopThread) -> None:
+    cancelled = threading.Event()
+
+    def callback() -> None:
+        raise KeyboardInterrupt
+
+    async def work() -> None:
+        try:
+            await thread.in_caller(callback)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(work())
+    assert cancelled.wait(BOUND_S)
+
+
+def test_without_a_thread_that_waits_there_is_nobody_to_call(thread: LoopThread) -> None:
+    failures: list[BaseException | None] = []
+    told = threading.Event()
+    may_go_on = threading.Event()
+
+    async def later() -> None:
+        while not may_go_on.is_set():
+            await asyncio.sleep(0.001)
+        await thread.in_caller(print)
+
+    def note(task: asyncio.Task[None]) -> None:
+        failures.append(task.exception())
+        told.set()
+
+    async def work() -> None:
+        asyncio.create_task(later()).add_done_callback(note)
+
+    thread.run(work())
+    may_go_on.set()
+    assert told.wait(BOUND_S)
+    assert "no thread waits" in str(failures[0])
+
+
+def test_a_timeout_cancels_the_work(thread: LoopThread) -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    with pytest.raises(TimeoutError, match=r"a client was not done within 0\.05 s"):
+        thread.run(work(), timeout_s=0.05)
+    assert ended == ["cancelled"]
+
+
+def test_what_comes_just_in_time_is_not_lost(thread: LoopThread) -> None:
+    async def work() -> str:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            return "after all"
+        return "never"
+
+    assert thread.run(work(), timeout_s=0.05) == "after all"
+
+
+def test_a_loop_cannot_wait_for_itself(thread: LoopThread) -> None:
+    async def work() -> None:
+        thread.run(give(1))
+
+    with pytest.raises(RuntimeError, match="a callback that runs inside a client waits for it"):
+        thread.run(work())
+
+
+def test_functions_are_called_in_the_loop(thread: LoopThread) -> None:
+    called: list[object] = []
+    done = threading.Event()
+
+    def function(value: object) -> None:
+        called.append((value, threading.current_thread().name))
+        done.set()
+
+    thread.call_soon(function, 3)
+    assert done.wait(BOUND_S)
+    assert called == [(3, "a client")]
+
+
+def test_after_close_all_use_is_refused(thread: LoopThread) -> None:
+    assert thread.is_open
+    thread.close()
+    thread.close()
+    assert not thread.is_open
+    assert thread.loop.is_closed()
+    uses: list[Callable[[], object]] = [
+        thread.check,
+        lambda: thread.run(give(1)),
+        lambda: thread.call_soon(print),
+    ]
+    for use in uses:
+        with pytest.raises(ClosedError, match="a client is closed"):
+            use()
+
+
+def test_closing_ends_what_others_wait_for(thread: LoopThread) -> None:
+    begun = threading.Event()
+
+    async def work() -> None:
+        begun.set()
+        await forever()
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lambda: thread.run(work()))
+        assert begun.wait(BOUND_S)
+        thread.close()
+        with pytest.raises(ClosedError):
+            waiting.result(BOUND_S)
+
+
+def test_background_tasks_end_with_the_loop(thread: LoopThread) -> None:
+    ended: list[str] = []
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def background() -> None:
+        try:
+            await forever()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("tidied up")
+
+    async def start() -> None:
+        tasks.add(asyncio.create_task(background()))
+        await asyncio.sleep(0)
+
+    thread.run(start())
+    thread.close()
+    assert ended == ["tidied up"]
+
+
+def test_closing_races_with_use(thread: LoopThread) -> None:
+    """Whatever is handed over is either done or refused: nobody waits for ever."""
+    outcomes: list[str] = []
+
+    def use() -> None:
+        while True:
+            try:
+                thread.run(give(1))
+            except ClosedError:
+                outcomes.append("refused")
+                return
+
+    users = [threading.Thread(target=use) for _ in range(8)]
+    for user in users:
+        user.start()
+    thread.close()
+    for user in users:
+        user.join(BOUND_S)
+    assert outcomes == ["refused"] * 8
+
+
+# In processes of their own.
+
+PRELUDE = """
+    import asyncio, os, signal, sys, threading
+    from ottla.client.errors import ForkedError
+    from ottla.client.loop_thread import LoopThread
+
+    thread = LoopThread("a client")
+
+    async def give(value):
+        await asyncio.sleep(0)
+        return value
+
+    async def say(text):
+        print(text, flush=True)
+        await asyncio.Event().wait()
+"""
+
+
+def start(program: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(program)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    try:
+        out, err = process.communicate(timeout=BOUND_S)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "thread.run(say('waiting'))",
+        "thread.run(say('waiting'), timeout_s=1000)",
+        "thread.run(thread.in_caller(lambda: thread.run(say('waiting'))))",
+    ],
+    ids=["endless", "with a timeout", "in a callback"],
+)
+def test_ctrl_c_ends_a_wait_at_once(wait: str) -> None:
+    process = start(
+        f"""
+        try:
+            {wait}
+        except KeyboardInterrupt:
+            # The client goes on: what is needed to close it still works.
+            print("interrupted,", thread.run(give("still there")))
+            thread.close()
+        """
+    )
+    assert process.stdout is not None
+    readable, _, _ = select.select([process.stdout], [], [], BOUND_S)
+    assert readable
+    assert process.stdout.readline() == "waiting\n"
+    os.kill(process.pid, signal.SIGINT)
+    assert outcome(process) == (0, "interrupted, still there\n", "")
+
+
+def test_the_interpreter_ends_without_a_word_when_a_client_is_left_open() -> None:
+    program = """
+        tasks = []
+
+        async def start():
+            tasks.append(asyncio.create_task(say("at work")))
+            await asyncio.sleep(0.01)
+
+        thread.run(start())
+        waiting = threading.Thread(target=lambda: thread.run(asyncio.Event().wait()), daemon=True)
+        sys.excepthook = threading.excepthook = lambda *_: None
+        waiting.start()
+        """
+    assert outcome(start(program)) == (0, "at work\n", "")
+
+
+def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
+    program = """
+        child = os.fork()
+        if child == 0:
+            uses = (lambda: thread.run(give(1)), lambda: thread.call_soon(print), thread.check)
+            for use in uses:
+                try:
+                    use()
+                except ForkedError as error:
+                    print(error, flush=True)
+            assert not thread.is_open
+            thread.close()
+            sys.exit(7)  # with all that an interpreter does at its end
+        _, status = os.waitpid(child, 0)
+        print("child", os.waitstatus_to_exitcode(status), thread.run(give("parent")))
+        thread.close()
+        """
+    refusal = "a client was made before os.fork and cannot be used in the child: make another there\n"
+    assert outcome(start(program)) == (0, refusal * 3 + "child 7 parent\n", "")
+
+
+def test_a_fork_in_a_callback_leaves_the_child_waiting_for_nothing() -> None:
+    program = """
+        def callback():
+            return os.fork()
+
+        try:
+            child = thread.run(thread.in_caller(callback))
+        except ForkedError:
+            os._exit(7)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status))
+        """
+    assert outcome(start(program)) == (0, "7\n", "")
+
+
+def test_a_child_may_have_a_client_of_its_own() -> None:
+    program = """
+        child = os.fork()
+        if child == 0:
+            own = LoopThread("another client")
+            print(own.run(give("child")), flush=True)
+            own.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(thread.run(give("parent")))
+        """
+    assert outcome(start(program)) == (0, "child\nparent\n", "")
