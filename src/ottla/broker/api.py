@@ -25,16 +25,16 @@ class Deferred:
     __slots__ = ("_response", "_take")
 
     def __init__(self) -> None:
-        self._response: Response | None = None
-        self._take: Callable[[Response], None] | None = None
+        self._response: Response | EncodedResponse | None = None
+        self._take: Callable[[Response | EncodedResponse], None] | None = None
 
-    def answer(self, response: Response) -> None:
+    def answer(self, response: Response | EncodedResponse) -> None:
         if self._take is None:
             self._response = response
         else:
             self._take(response)
 
-    def when_answered(self, take: Callable[[Response], None]) -> None:
+    def when_answered(self, take: Callable[[Response | EncodedResponse], None]) -> None:
         self._take = take
         if self._response is not None:
             take(self._response)
@@ -47,6 +47,10 @@ class EncodedResponse:
 
     def __init__(self, body: bytes) -> None:
         self.body = body
+
+
+RequestReader = Callable[[int], Callable[[memoryview], Any]]
+"""Gives what reads the bodies of requests of a version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +73,4 @@ class HandlerEntry:
     served: Versions
     advertised: Versions
     function: Callable[..., Any]
+    reader: RequestReader | None = None

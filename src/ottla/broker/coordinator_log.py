@@ -33,8 +33,9 @@ class CoordinatorLog:
         return 0 if topic is None else len(topic.partitions)
 
     def append(self, index: int, batch: bytearray) -> int:
+        view = memoryview(batch)
         try:
-            return self._led(index).append(batch, all_replicas=True, origin=AppendOrigin.COORDINATOR).last_offset + 1
+            return self._led(index).append(view, all_replicas=True, origin=AppendOrigin.COORDINATOR).last_offset + 1
         except (LogError, ReplicationError) as error:
             raise CoordinatorError(told_as(error.code), str(error)) from error
 

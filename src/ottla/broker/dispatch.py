@@ -47,7 +47,7 @@ class Route:
         self.entry = entry
         self.version = version
         self.stats = stats
-        self.read = reader_of(entry.request, version)
+        self.read = reader_of(entry.request, version) if entry.reader is None else entry.reader(version)
         self.handle = entry.function
         self.is_flexible = api.request_header_version(version) == 2
         # Size and correlation id, and the empty tags of a newer header.
@@ -251,9 +251,13 @@ class _Pending:
         self.size = size
         self.started_s = started_s
 
-    def answer(self, response: Response | None) -> None:
+    def answer(self, response: Response | EncodedResponse | None) -> None:
         size, chunks = 0, list[Chunk]()
-        if response is not None:
+        if type(response) is EncodedResponse:
+            head = self.route.answer_head
+            size = head.size + len(response.body)
+            chunks = [head.pack(size - SIZE_BYTES, self.correlation_id) + response.body]
+        elif isinstance(response, Response):
             try:
                 size, chunks = self.dispatcher._answer(self.route, self.correlation_id, response)
             except ProtocolError as error:

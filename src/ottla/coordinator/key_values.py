@@ -5,9 +5,9 @@ commit, and reads a million records when it starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from crc32c import crc32c
 
@@ -74,9 +74,38 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
+class RecordBlock(Protocol):
+    """Records that become bytes, and are replayed, all at once."""
+
+    def __len__(self) -> int: ...
+
+    def parts(self, first: int) -> Iterable[bytes]:
+        """Their bytes in a batch, in which they are not the first but have so many before them."""
+        ...
+
+    def replay(self, first_offset: int) -> None:
+        """Does to the shard what replaying them one by one would."""
+        ...
+
+
+def record_heads(key_size: int, value_size: int, first: int, count: int) -> list[bytes]:
+    """How so many records begin that have equally long keys and values, up to the key."""
+    known = _heads.get((key_size, value_size))
+    if known is None:
+        known = _heads[key_size, value_size] = []
+    while len(known) < first + count:
+        start = b"".join((_RECORD_START, _varint(len(known)), _varint(key_size)))
+        body_size = len(start) + key_size + len(_varint(value_size)) + value_size + len(_NO_HEADERS)
+        known.append(_varint(body_size) + start)
+    return known[first : first + count]
+
+
+_heads: dict[tuple[int, int], list[bytes]] = {}
+"""By sizes of key and value, of which there are few: a name has 249 characters at most, and those here are short."""
+
+
 def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int, producer: Producer | None = None) -> bytearray:
     """A batch of them, all of that time; with a producer, part of its transaction."""
-    producer_id, producer_epoch = producer or _NOBODY
     parts = [bytes(HEADER_SIZE)]
     for number, (key, value) in enumerate(records):
         if value is None:
@@ -85,8 +114,23 @@ def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int, producer: 
             sizes = _varint(number), _varint(len(key)), _varint(len(value))
             body = b"".join((_RECORD_START, sizes[0], sizes[1], key, sizes[2], value, _NO_HEADERS))
         parts += (_varint(len(body)), body)
+    return _batch_of(parts, len(records), timestamp_ms, producer)
+
+
+def encode_blocks(blocks: Iterable[RecordBlock], timestamp_ms: int) -> tuple[bytearray, int]:
+    """A batch of them all, and how many records it has."""
+    parts = [bytes(HEADER_SIZE)]
+    count = 0
+    for block in blocks:
+        parts += block.parts(count)
+        count += len(block)
+    return _batch_of(parts, count, timestamp_ms, None), count
+
+
+def _batch_of(parts: Iterable[bytes], count: int, timestamp_ms: int, producer: Producer | None) -> bytearray:
+    """The first part has room for the header."""
+    producer_id, producer_epoch = producer or _NOBODY
     out = bytearray().join(parts)
-    count = len(records)
     HEADER.pack_into(
         out,
         0,

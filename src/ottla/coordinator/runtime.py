@@ -25,13 +25,15 @@ from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue as KeyValue
-from ottla.coordinator.key_values import Producer, encode_key_values, iter_key_values
+from ottla.coordinator.key_values import Producer, RecordBlock, encode_blocks, encode_key_values, iter_key_values
 from ottla.coordinator.seams import CoordinatorLog, Timer, Timers
 
 _logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 S = TypeVar("S", bound="Shard")
+_GATHERED_MAX: Final = 2_000
+"""Records in a batch: it must stay below max.message.bytes. Names of groups and topics can have 249 characters each."""
 _LOAD_BYTES: Final = 256 << 10
 """Read at a time: replaying so much takes some ten milliseconds, and then others have their turn."""
 
@@ -47,6 +49,14 @@ class Outcome(Generic[R]):
     """Called once the records are appended and replayed, before the response: for soft state that goes with them."""
     producer: Producer | None = None
     """Whose transaction the records are part of."""
+
+
+@dataclass(slots=True)
+class Gathered(Generic[R]):
+    """What a write decided whose records may share a batch with those of others; there are some."""
+
+    response: R
+    blocks: Sequence[RecordBlock]
 
 
 class Shard(Protocol):
@@ -84,6 +94,9 @@ class _Loaded(Generic[S]):
     written_offset: int = 0
     """Behind the last record that was written."""
     loading: asyncio.Task[None] | None = None
+    gathered: list[tuple[Gathered[Any], Callable[[Any], None]]] = field(default_factory=list)
+    """What is not appended yet, and who is to be told."""
+    gathered_count: int = 0
 
 
 @dataclass(slots=True)
@@ -164,6 +177,13 @@ class CoordinatorRuntime(Generic[S]):
             raise CoordinatorError(ErrorCode.NOT_COORDINATOR, "the coordinator's partition could not be loaded")
         return index, loaded
 
+    def _settled(self, key: str) -> tuple[int, _Loaded[S]]:
+        """The same, with nothing gathered that is still to be appended."""
+        index, loaded = self._active(key)
+        if loaded.gathered:
+            self._append_gathered(index, loaded)
+        return index, loaded
+
     # --- requests ---------------------------------------------------------------------------------------------------
 
     async def write(self, key: str, operation: Callable[[S], Outcome[R]]) -> R:
@@ -173,7 +193,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def write_now(self, key: str, operation: Callable[[S], Outcome[R]]) -> R | Coroutine[Any, Any, R]:
         """The same, with the response itself where nothing need be waited for."""
-        index, loaded = self._active(key)
+        index, loaded = self._settled(key)
         outcome = operation(loaded.shard)
         if outcome.records:
             self._append(index, loaded, outcome.records, outcome.producer)
@@ -192,6 +212,59 @@ class CoordinatorRuntime(Generic[S]):
         await self._committed(index, loaded.written_offset)  # What somebody else wrote may have made the answer.
         return answer
 
+    def write_gathered(
+        self,
+        key: str,
+        operation: Callable[[S], Gathered[R] | None],
+        answer: Callable[[R | CoordinatorError], None],
+    ) -> bool:
+        """Runs a write that is appended with others of the same turn of the loop: a batch costs as much as a dozen of
+        records. It must not matter to the operation whether those before it are replayed already. Whether there is
+        anything to append: only then the answer is given, later. What the operation raises, the caller gets."""
+        index, loaded = self._active(key)
+        decided = operation(loaded.shard)
+        if decided is None:
+            return False
+        count = sum(map(len, decided.blocks))
+        if loaded.gathered_count + count > _GATHERED_MAX:
+            self._append_gathered(index, loaded)
+        if not loaded.gathered:
+            self._timers.call_later(0, lambda: self._append_gathered(index, loaded))
+        loaded.gathered.append((decided, answer))
+        loaded.gathered_count += count
+        return True
+
+    def _append_gathered(self, index: int, loaded: _Loaded[S]) -> None:
+        gathered, loaded.gathered, loaded.gathered_count = loaded.gathered, [], 0
+        if not gathered:
+            return
+
+        def answer_all(error: ErrorCode | CoordinatorError) -> None:
+            told = CoordinatorError(error) if error and isinstance(error, ErrorCode) else error
+            for decided, answer in gathered:
+                answer(told or decided.response)
+
+        blocks = [block for decided, _ in gathered for block in decided.blocks]
+        batch, count = encode_blocks(blocks, self._clock.now_ms())
+        try:
+            end = self._log.append(index, batch)
+        except CoordinatorError as error:
+            answer_all(error)
+            return
+        loaded.written_offset = end
+        offset = end - count
+        try:
+            for block in blocks:
+                block.replay(offset)
+                offset += len(block)
+        except Exception:
+            answer_all(self._load_again(index, loaded))
+            return
+        if self._log.is_committed(index, end):
+            answer_all(ErrorCode.NONE)
+        else:
+            self._log.when_committed(index, end, answer_all)
+
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
         """Runs a read. What it sees is told when it is committed."""
         answer = self.read_now(key, operation)
@@ -199,7 +272,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def read_now(self, key: str, operation: Callable[[S], R]) -> R | Coroutine[Any, Any, R]:
         """The same, with the response itself where nothing need be waited for."""
-        index, loaded = self._active(key)
+        index, loaded = self._settled(key)
         response = operation(loaded.shard)
         if self._log.is_committed(index, loaded.written_offset):
             return response
@@ -210,6 +283,7 @@ class CoordinatorRuntime(Generic[S]):
         answers = []
         for index, loaded in list(self._shards.items()):
             if loaded.state is _State.ACTIVE:
+                self._append_gathered(index, loaded)
                 answers.append(await self._respond(index, loaded, operation(loaded.shard)))
         return answers
 
@@ -225,11 +299,14 @@ class CoordinatorRuntime(Generic[S]):
                 replay(key, value, offset, producer_id, now_ms)
                 offset += 1
         except Exception as error:
-            # What is in the log counts. Whoever is loaded from it has all of the change, or is seen to be broken.
-            _logger.exception("%s %d could not take what it wrote; it is loaded again", self.name, index)
-            self.unload(index)
-            self.lead(index, loaded.leader_epoch)
-            raise CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+            raise self._load_again(index, loaded) from error
+
+    def _load_again(self, index: int, loaded: _Loaded[S]) -> CoordinatorError:
+        """What is in the log counts. Whoever is loaded from it has all of the change, or is seen to be broken."""
+        _logger.exception("%s %d could not take what it wrote; it is loaded again", self.name, index)
+        self.unload(index)
+        self.lead(index, loaded.leader_epoch)
+        return CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def _committed(self, index: int, offset: int) -> None:
         if self._log.is_committed(index, offset):
@@ -250,6 +327,7 @@ class CoordinatorRuntime(Generic[S]):
         loaded = self._shards.get(index)
         if loaded is None or loaded.state is not _State.ACTIVE:
             return
+        self._append_gathered(index, loaded)
         try:
             outcome = operation()
             if outcome.records:
@@ -314,6 +392,7 @@ class CoordinatorRuntime(Generic[S]):
         """A marker was appended to the partition, and ends at that offset."""
         loaded = self._shards.get(index)
         if loaded is not None and loaded.state is _State.ACTIVE:
+            self._append_gathered(index, loaded)
             loaded.written_offset = marker_end
             loaded.shard.replay_end_of_transaction(producer_id, committed=committed)
 
@@ -323,6 +402,9 @@ class CoordinatorRuntime(Generic[S]):
         if loaded is not None:
             if loaded.loading is not None:
                 loaded.loading.cancel()
+            gathered, loaded.gathered = loaded.gathered, []
+            for _, answer in gathered:
+                answer(CoordinatorError(ErrorCode.NOT_COORDINATOR))
             loaded.context.cancel_all()
             loaded.shard.unload()
 

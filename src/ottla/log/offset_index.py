@@ -59,6 +59,11 @@ class OffsetIndex(IndexFile):
         data = self._data
         return len(self._load() if data is None else data) >> 3 >= self.max_entries
 
+    @property
+    def entries_left(self) -> int:
+        """How many more it takes until it is full."""
+        return self.max_entries - self.entry_count
+
     def lookup(self, offset: int) -> tuple[int, int]:
         """Offset and position of the last entry at or before the offset; the segment's beginning if there is none."""
         data = self._data

@@ -101,6 +101,8 @@ class PartitionLog:
         self._bound_position: tuple[Segment, int, int, int] | None = None
         self._flushing = threading.Lock()
         """Held to move the recovery point, which flushes in other threads do."""
+        self._no_roll_below: tuple[Segment, LogConfig, int, int, int] | None = None
+        """As far as the segment is known not to be full, nor too old, under that config: size, offset, timestamp."""
         self._shortenings = 0
         """Counts up when segments or records begin to be taken away, and when they are."""
 
@@ -202,7 +204,16 @@ class PartitionLog:
                 self.epochs.assign(epoch, header.base_offset, write=False)
                 latest = epoch
         segment = self._segments[-1]
-        if segment.should_roll(
+        bound = self._no_roll_below
+        is_bound = (
+            bound is not None
+            and bound[0] is segment
+            and bound[1] is config
+            and segment.size + size <= bound[2]
+            and last_offset <= bound[3]
+            and info.max_timestamp_ms <= bound[4]
+        )
+        if not is_bound and segment.should_roll(
             batch_size=size,
             last_offset=last_offset,
             max_timestamp_ms=info.max_timestamp_ms,
@@ -220,6 +231,8 @@ class PartitionLog:
             max_timestamp_ms=info.max_timestamp_ms,
             offset_of_max_timestamp=info.offset_of_max_timestamp,
         )
+        if not is_bound and not config.segment_jitter_ms:
+            self._no_roll_below = segment, config, *segment.no_roll_below(config.segment_bytes, config.segment_ms)
         info.log_start_offset = self.log_start_offset
         self.next_offset = next_offset = last_offset + 1
         producers = self.producers
@@ -354,6 +367,7 @@ class PartitionLog:
         self._begin_shortening()
         self._remove_from(keep)
         self.active.become_active()
+        self._no_roll_below = None
         self.active.truncate_to(offset)
         # For good, before new records get these offsets: else a power cut could bring old ones back among them.
         self.active.flush()

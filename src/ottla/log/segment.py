@@ -213,6 +213,17 @@ class Segment:
             return True
         return self.offset_index.is_full or self._files.time_index.is_full
 
+    def no_roll_below(self, segment_bytes: int, segment_ms: int) -> tuple[int, int, int]:
+        """Size, last offset and timestamp up to which `should_roll` will say no, whatever is appended until then. What
+        cannot be told, since the first batch has no timestamp, is -1."""
+        first_ms = self.first_batch_timestamp_ms
+        if first_ms is None:
+            return -1, -1, -1
+        # An entry is made an index interval behind the last one at the earliest, but for the first of them.
+        entries_left = min(self.offset_index.entries_left, self._files.time_index.entries_left) - 2
+        size = min(segment_bytes, MAX_INT32, self._size + entries_left * self._index_interval_bytes)
+        return size, self.base_offset + MAX_INT32, first_ms + segment_ms
+
     def _refuse_offset(self, offset: int) -> SegmentOverflowError:
         return SegmentOverflowError(f"{self.path}: offset {offset} is not within 2^31 of the base offset")
 

@@ -55,6 +55,11 @@ class TimeIndex(IndexFile):
         data = self._data
         return len(self._load() if data is None else data) >= (self.max_entries - 1) * 12
 
+    @property
+    def entries_left(self) -> int:
+        """How many more it takes until it is full."""
+        return self.max_entries - 1 - self.entry_count
+
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
         """Timestamp and offset of the last entry that is not newer; without one no timestamp and the base offset."""
         data = self._entries()

@@ -60,6 +60,7 @@ _LAST_CODEC: Final = max(Compression)
 _NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 # Looking a member up in its enumeration costs as much as a comparison.
 _CLIENT: Final = AppendOrigin.CLIENT
+_COORDINATOR: Final = AppendOrigin.COORDINATOR
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 _PLACE = struct.Struct(">qii")
 """Base offset, length and leader epoch: what a batch begins with, none of it within the CRC."""
@@ -163,7 +164,7 @@ def validate_and_assign(
 ) -> ValidatedBatches:
     """Checks what a leader is asked to append and gives it offsets from `next_offset` on, the epoch, and, where the
     topic says so, the time and the codec. Patches the given buffer when it can be written to."""
-    if origin is _CLIENT and config.takes_as_sent:
+    if (origin is _CLIENT and config.takes_as_sent) or (origin is _COORDINATOR and config.takes_coordinators_as_sent):
         info = _assign_one(data, next_offset, now_ms, config, leader_epoch)
         if info is not None:
             return ValidatedBatches(data, info)

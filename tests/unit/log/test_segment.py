@@ -398,6 +398,43 @@ def test_rolling_by_the_clock_where_batches_have_no_time(tmp_path: Path) -> None
     segment.close()
 
 
+@settings(max_examples=40)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), min_size=1, max_size=60),
+    index_entries=st.integers(3, 12),
+    segment_bytes=st.integers(300, 20_000),
+)
+def test_as_far_as_it_was_told_no_segment_rolls(
+    steps: list[tuple[int, int]], index_entries: int, segment_bytes: int
+) -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(FOLDER)
+    segment = opened(FOLDER, disk, max_index_bytes=index_entries * 12)
+    told = (-1, -1, -1)
+    newest_ms = 0
+    for number, (size, later_ms) in enumerate(steps):
+        newest_ms += later_ms
+        next_batch = batch(BASE + number, (newest_ms,), size=size)
+        is_due = rolls(
+            segment,
+            batch_size=len(next_batch.data),
+            last_offset=next_batch.last_offset,
+            max_timestamp_ms=newest_ms,
+            segment_bytes=segment_bytes,
+        )
+        is_within = (
+            segment.size + len(next_batch.data) <= told[0]
+            and next_batch.last_offset <= told[1]
+            and newest_ms <= told[2]
+        )
+        assert not (is_due and is_within)
+        if is_due:
+            return
+        append(segment, next_batch)
+        if not is_within:
+            told = segment.no_roll_below(segment_bytes, 1000)
+
+
 def test_a_rolled_segment_knows_its_newest_timestamp(tmp_path: Path) -> None:
     segment = filled(tmp_path, [batch(BASE, (70,)), batch(BASE + 1, (90, 95)), batch(BASE + 3, (80,))])
     assert (segment.max_timestamp_ms, segment.offset_of_max_timestamp) == (95, BASE + 2)

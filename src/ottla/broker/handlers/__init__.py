@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from ottla.broker.api import HandlerEntry
+from ottla.broker.api import HandlerEntry, RequestReader
 from ottla.wire.schema import Request
 from ottla.wire.versions import Versions
 
@@ -24,16 +24,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 _entries: dict[int, HandlerEntry] = {}
 
 
-def handles(request: type[Request], *, versions: str | None = None, advertised: str | None = None) -> Callable[[F], F]:
+def handles(
+    request: type[Request],
+    *,
+    versions: str | None = None,
+    advertised: str | None = None,
+    reader: RequestReader | None = None,
+) -> Callable[[F], F]:
     """Registers a handler for the versions it serves: all stable ones that are declared, unless it says which.
-    `advertised` is what clients are told, where that must differ."""
+    `advertised` is what clients are told, where that must differ. `reader` reads requests in a way of the handler's
+    own, for those that come so often that the objects of the declared message are too dear."""
 
     def register(function: F) -> F:
         if request.api_key in _entries:
             raise TypeError(f"{request.__name__} has two handlers")
         served = Versions.parse(versions) if versions is not None else _stable(request)
         told = Versions.parse(advertised) if advertised is not None else served
-        _entries[request.api_key] = HandlerEntry(request, served, told, function)
+        _entries[request.api_key] = HandlerEntry(request, served, told, function, reader)
         return function
 
     return register

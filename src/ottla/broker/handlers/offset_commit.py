@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import RequestContext
+from ottla.broker.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
+from ottla.coordinator.groups.plain_commit import PlainCommit, commit_reader
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 
-@handles(OffsetCommitRequest)
+@handles(OffsetCommitRequest, reader=commit_reader)
 def offset_commit(
-    broker: Broker, request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    return broker.groups.commit_offsets(request, context)
+    broker: Broker, request: OffsetCommitRequest | PlainCommit, context: RequestContext
+) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse] | Deferred:
+    if not isinstance(request, PlainCommit):
+        return broker.groups.commit_offsets(request, context)
+    deferred = Deferred()
+
+    def answer(response: bytes | OffsetCommitResponse) -> None:
+        deferred.answer(EncodedResponse(response) if isinstance(response, bytes) else response)
+
+    if broker.groups.commit_plainly(request, context, answer):
+        return deferred
+    return broker.groups.commit_offsets(request.as_request(), context)

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import Uuid
 from ottla.broker.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.plain_produce import TOPIC_IDS_SINCE, PlainProduce, ProduceTarget, produce_reader
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LogError
 from ottla.log.validation import AppendInfo
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _NONE: Final = ErrorCode.NONE
 _ALL: Final = -1
-_TOPIC_IDS_SINCE: Final = 13
 _NEW_LEADER_SINCE: Final = 10
 _ADMIN_CLIENT: Final = "__admin_client"
 """Who calls itself so may write to the topics of coordinators, as in Kafka: for repairs."""
@@ -46,12 +45,65 @@ Waiting = dict[Partition, tuple[int, ProducePartitionResponse]]
 Answer = ProduceResponse | EncodedResponse | Deferred | ConnectionAbortedError | None
 
 
-@handles(ProduceRequest, versions="3-13", advertised="0-13")
-def produce(broker: Broker, request: ProduceRequest, context: RequestContext) -> Answer:
+@handles(ProduceRequest, versions="3-13", advertised="0-13", reader=produce_reader)
+def produce(broker: Broker, request: ProduceRequest | PlainProduce, context: RequestContext) -> Answer:
     """Older message sets than v3's are not served, but told: librdkafka takes the lowest version for a sign of what
     codecs there are."""
+    if isinstance(request, PlainProduce):
+        answer = _produce_plainly(broker, request)
+        if answer is not None:
+            return answer
+        request = request.as_request()
+    return _produce(broker, request, context)
+
+
+def _produce_plainly(broker: Broker, request: PlainProduce) -> ProduceResponse | EncodedResponse | Deferred | None:
+    """None, and nothing done, where there is more to think about than one append that somebody waits for."""
+    target, records = request
+    version, acks, timeout_ms, name, topic_id, index = target
+    if version >= TOPIC_IDS_SINCE:
+        name = broker.metadata.name_of(topic_id) or ""
+    partition = broker.replicas.partitions.get((name, index))  # type: ignore[call-overload]  # equal to its tuple
+    if (
+        partition is None
+        or partition.leader_id != partition.broker_id
+        or partition.log is None
+        or (acks != 1 and acks != _ALL)
+        or name[:2] == "__"
+    ):
+        return None
+    waiting: Waiting = {}
+    try:
+        info = partition.append(records, all_replicas=acks == _ALL)
+    except (LogError, ReplicationError) as failure:
+        answer = _failed(index, failure)
+        broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
+    else:
+        end = info.last_offset + 1
+        if partition.log.high_watermark >= end or (acks == 1 and not partition.waits_for_disk):
+            template = _template(target)
+            if template is not None:
+                return template.fill(info)
+        answer = _appended(index, info)
+        if acks == _ALL or partition.waits_for_disk:
+            waiting[partition] = (end, answer)
+    topic = ProduceTopicResponse(name=name, topic_id=topic_id, partition_responses=[answer])
+    return _answered(broker, ProduceResponse(responses=[topic]), waiting, timeout_ms)
+
+
+def _answered(
+    broker: Broker, response: ProduceResponse, waiting: Waiting, timeout_ms: int
+) -> ProduceResponse | Deferred:
+    if not waiting:
+        return response
+    delayed = DelayedProduce(response, waiting)
+    broker.replicas.produces.wait(delayed, waiting, max(timeout_ms, 0) / 1000)
+    return delayed.deferred
+
+
+def _produce(broker: Broker, request: ProduceRequest, context: RequestContext) -> Answer:
     acks = request.acks
-    by_id = context.version >= _TOPIC_IDS_SINCE
+    by_id = context.version >= TOPIC_IDS_SINCE
     is_allowed = -1 <= acks <= 1 and request.transactional_id is None
     partitions = broker.replicas.partitions
     waiting: Waiting = {}
@@ -78,10 +130,6 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext) ->
                 else:
                     end = info.last_offset + 1
                     is_done = partition.high_watermark >= end or not (acks == _ALL or partition.waits_for_disk)
-                    if is_done and acks and len(request.topic_data) == 1 and len(topic.partition_data) == 1:
-                        template = _template(context.version, topic.name, topic.topic_id, asked.index)
-                        if template is not None:
-                            return template.fill(info)
                     answer = _appended(asked.index, info)
                     if not is_done:
                         waiting[partition] = (end, answer)
@@ -93,12 +141,7 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext) ->
     if not acks:
         # Nobody waits for an answer; a client that lost records can be told only by hanging up.
         return ConnectionAbortedError("a produce request without acknowledgement failed") if has_failed else None
-    response = ProduceResponse(responses=responses)
-    if not waiting:
-        return response
-    delayed = DelayedProduce(response, waiting)
-    broker.replicas.produces.wait(delayed, waiting, max(request.timeout_ms, 0) / 1000)
-    return delayed.deferred
+    return _answered(broker, ProduceResponse(responses=responses), waiting, request.timeout_ms)
 
 
 def _refusal(partition: Partition | None, records: Bytes | None, *, by_id: bool, known: bool) -> ErrorCode:
@@ -157,8 +200,9 @@ class AnswerTemplate:
 
 
 @lru_cache(maxsize=20_000)
-def _template(version: int, name: str, topic_id: Uuid, index: int) -> AnswerTemplate | None:
+def _template(target: ProduceTarget) -> AnswerTemplate | None:
     """None for versions that lack one of the numbers."""
+    version, name, topic_id, index = target.version, target.name, target.topic_id, target.partition
     numbers = (0x5A00_0000_0000_0001, 0x5A00_0000_0000_0002, 0x5A00_0000_0000_0003)
     answer = ProducePartitionResponse(
         index=index, base_offset=numbers[0], log_append_time_ms=numbers[1], log_start_offset=numbers[2]

@@ -32,7 +32,7 @@ from ottla.wire.messages.txn_offset_commit import (
 _NONE: Final = ErrorCode.NONE
 _TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-_TOPIC_IDS_SINCE: Final = 10
+TOPIC_IDS_SINCE: Final = 10
 _NO_GROUP_SINCE: Final = 9
 _NO_TIME: Final = -1
 _DEFAULT_RETENTION: Final = -1
@@ -72,27 +72,27 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int
             partitions.append(OffsetCommitPartitionResponse(partition_index=index, error_code=error))
         answers.append(OffsetCommitTopicResponse(name=name, topic_id=topic.topic_id, partitions=partitions))
     if is_any_known:  # else it is not about the group
-        _check_commit(shard, request, version)
+        generation = request.generation_id_or_member_epoch
+        check_commit(shard, request.group_id, request.member_id, request.group_instance_id, generation, version)
     return Outcome(OffsetCommitResponse(topics=answers), records)
 
 
 def _name_of(topic: OffsetCommitTopic, version: int, topics: TopicImage) -> tuple[str, ErrorCode]:
     """The topic's name, and what to say of a partition that is not known."""
-    if version < _TOPIC_IDS_SINCE:
+    if version < TOPIC_IDS_SINCE:
         return topic.name, _UNKNOWN
     name = topics.topic_name(topic.topic_id)
     return (name, _UNKNOWN) if name is not None else ("", ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def _check_commit(shard: GroupShard, request: OffsetCommitRequest, version: int) -> None:
+def check_commit(
+    shard: GroupShard, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int
+) -> None:
     """Who claims no generation may commit for a group that is not there yet."""
-    group = shard.groups.get(request.group_id)
-    generation = request.generation_id_or_member_epoch
+    group = shard.groups.get(group_id)
     if group is not None:
-        group.check_commit(
-            request.member_id, request.group_instance_id, generation, in_transaction=False, version=version
-        )
-        group.note_commit(request.member_id)
+        group.check_commit(member_id, instance_id, generation, in_transaction=False, version=version)
+        group.note_commit(member_id)
     elif generation >= 0:
         # Clients of the older versions take this for a reason to join again; they do not know the other.
         is_known = version >= _NO_GROUP_SINCE

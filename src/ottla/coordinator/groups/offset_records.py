@@ -10,6 +10,8 @@ of a topic's offsets: it is the same for all partitions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -28,6 +30,9 @@ _PARTITION_SIZE: Final = 4
 _VALUE_START = Struct(">hqih")
 """Of version 3: version, offset, leader epoch, length of the metadata."""
 _VERSION: Final = 3
+_PLAIN_VALUE = Struct(">hqihq")
+"""Of version 3, with empty metadata."""
+PLAIN_VALUE_SIZE: Final = _PLAIN_VALUE.size
 _TIME = Struct(">q")
 _TIMED_START = Struct(">hqh")
 """Of version 1: version, offset, length of the metadata."""
@@ -53,6 +58,11 @@ def key_of(head: bytes, partition: int) -> bytes:
     return b"".join((_KIND, head, _PARTITION.pack(partition)))
 
 
+def key_parts(head: bytes, partitions: Sequence[int]) -> tuple[bytes, list[bytes]]:
+    """What the keys of those partitions begin with, and how each goes on."""
+    return _KIND + head, list(map(_PARTITION.pack, partitions))
+
+
 def split_key(key: bytes) -> tuple[bytes, int]:
     """Head and partition, not looked at closely: `names_of` does that, once for a head."""
     if len(key) < _KIND_SIZE + _PARTITION_SIZE:
@@ -74,6 +84,11 @@ def encode_value(
     if expires_ms != NO_EXPIRY:
         return _TIMED_START.pack(1, offset, len(text)) + text + _TIMES.pack(committed_ms, expires_ms)
     return _VALUE_START.pack(_VERSION, offset, leader_epoch, len(text)) + text + _TIME.pack(committed_ms)
+
+
+def encode_plain_values(offsets: Sequence[int], leader_epochs: Sequence[int], committed_ms: int) -> list[bytes]:
+    """Values without metadata, each as `encode_value` makes it."""
+    return list(map(_PLAIN_VALUE.pack, repeat(_VERSION), offsets, leader_epochs, repeat(0), repeat(committed_ms)))
 
 
 def decode_value(value: bytes) -> CommittedOffset:

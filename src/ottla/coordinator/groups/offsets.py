@@ -9,7 +9,7 @@ unless a later one was committed meanwhile; "later" by the place in the log, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 from ottla.base.error_codes import ErrorCode
@@ -217,27 +217,47 @@ class OffsetStore:
 
     def _replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, _timestamp_ms: int) -> None:
         head, partition = offset_records.split_key(key)
-        topic = self._by_head.get(head)
         if value is None:
-            self._forget(topic, head, partition)
+            self._forget(self._by_head.get(head), head, partition)
             return
-        if topic is None:
-            group_id, name = offset_records.names_of(head)
-            topic = TopicOffsets(group_id, name, head)
+        topic = self._topic_with(head)
         group_id = topic.group_id
-        if group_id not in self._shard.groups:
-            self._shard.groups[group_id] = self._shard.make_simple_group(group_id)
         if producer_id >= 0:
             places = self._pending.setdefault(producer_id, {})
             places[group_id, topic.topic, partition] = _Pending(value, offset)
             self._transactions.setdefault(group_id, set()).add(producer_id)
             return
         if not topic.values:
-            self._by_head[head] = topic
-            self._by_group.setdefault(group_id, {})[topic.topic] = topic
+            self._keep(topic)
         topic.values[partition] = value
         if self._transactions:
             self._overtake((group_id, topic.topic, partition), offset)
+
+    def replay_committed(
+        self, head: bytes, partitions: Sequence[int], values: Sequence[bytes], first_offset: int
+    ) -> None:
+        """The same for a topic's offsets that were committed together, outside of any transaction."""
+        topic = self._topic_with(head)
+        if not topic.values:
+            self._keep(topic)
+        topic.values.update(zip(partitions, values, strict=True))
+        if self._transactions:
+            for offset, partition in enumerate(partitions, first_offset):
+                self._overtake((topic.group_id, topic.topic, partition), offset)
+
+    def _topic_with(self, head: bytes) -> TopicOffsets:
+        """Not kept among the others before it has a value. Its group is there from now on."""
+        topic = self._by_head.get(head)
+        if topic is None:
+            group_id, name = offset_records.names_of(head)
+            topic = TopicOffsets(group_id, name, head)
+        if topic.group_id not in self._shard.groups:
+            self._shard.groups[topic.group_id] = self._shard.make_simple_group(topic.group_id)
+        return topic
+
+    def _keep(self, topic: TopicOffsets) -> None:
+        self._by_head[topic.head] = topic
+        self._by_group.setdefault(topic.group_id, {})[topic.topic] = topic
 
     def _overtake(self, place: Place, record_offset: int) -> None:
         """A commit counts: those of transactions that lie before it in the log will not."""

@@ -21,8 +21,9 @@ from ottla.coordinator.groups.consumer_classic import ClassicInConsumerGroups
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
 from ottla.coordinator.groups.offset_commit import commit_offsets
 from ottla.coordinator.groups.offsets import OffsetStore
+from ottla.coordinator.groups.plain_commit import PlainCommit, commit_plainly
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
+from ottla.coordinator.runtime import CoordinatorRuntime, Gathered, ShardContext
 from ottla.coordinator.seams import Caller, CoordinatorLog, Timers
 from ottla.wire.messages.offset_commit import (
     OffsetCommitPartitionResponse,
@@ -97,6 +98,27 @@ class GroupCoordinator:
         if not isinstance(answer, Coroutine):
             return answer
         return _or_else(answer, lambda error: _refused_commit(request, error))
+
+    def commit_plainly(
+        self, commit: PlainCommit, caller: Caller, answer: Callable[[bytes | OffsetCommitResponse], None]
+    ) -> bool:
+        """Takes a commit as columns, to be answered soon: by the body of the response where nothing goes wrong. Not if
+        something of it is to be refused: `commit_offsets` then says what."""
+        version = caller.version
+
+        def decide(shard: ServedShard) -> Gathered[bytes] | None:
+            return commit_plainly(shard, shard.offsets, commit, version)
+
+        def respond(response: bytes | CoordinatorError) -> None:
+            if isinstance(response, CoordinatorError):
+                answer(_refused_commit(commit.as_request(), response.code))
+            else:
+                answer(response)
+
+        try:
+            return self.runtime.write_gathered(commit.group_id, decide, respond)
+        except CoordinatorError:
+            return False
 
     def fetch_offsets(
         self, request: OffsetFetchRequest, caller: Caller
