@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: the keys of brokers and topics, and the APIs that are served.
+"""Writes docs/reference/ from the code: the keys of brokers, topics and clients, and the APIs that are served.
 
 `python tools/reference_pages.py` writes the pages anew; with `--check` it only says which are not as the code is.
 """
@@ -15,6 +15,9 @@ from ottla.broker.config import BROKER_CONFIG, WITHOUT_EFFECT
 from ottla.broker.config_keys.update_modes import DYNAMIC_ONLY, INTERNAL, UpdateMode, update_mode
 from ottla.broker.config_store import NOT_WHILE_RUNNING
 from ottla.broker.handlers import handlers
+from ottla.client.config import ADMIN_CONFIG, COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
+from ottla.client.config_keys.elsewhere import HARMLESS_VALUES, OWNERS, REFUSED
+from ottla.client.config_keys.elsewhere import WITHOUT_EFFECT as WITHOUT_EFFECT_HERE
 from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS
 from ottla.log.topic_config import TOPIC_CONFIG
 
@@ -69,6 +72,53 @@ tools. Where a topic does not set a key, the broker's key of the same meaning ho
     )
 
 
+def client_config() -> str:
+    own_rows = {
+        title: [
+            key for key in schema if key.name not in COMMON_CONFIG or key.default != COMMON_CONFIG[key.name].default
+        ]
+        for title, schema in {
+            "## Producers": PRODUCER_CONFIG,
+            "## Consumers": CONSUMER_CONFIG,
+            "## Admins": ADMIN_CONFIG,
+        }.items()
+    }
+    return _page(
+        "A client's config",
+        """\
+Kafka 4.3's keys, with its defaults and rules. They are given by Kafka's names or by Python's, in a mapping or as
+keywords, which win: `Producer({"linger.ms": 20})` is `Producer(linger_ms=20)`. Values are Python's, or texts as in a
+properties file. An unknown key is refused, with the nearest right one.
+
+What differs from Kafka: without (de)serializers bytes are taken and given as they are; what names a Java class there is
+an object, a function or a short name here; levels of codecs and the system's buffers are left alone until they are
+set.""",
+        "## All clients",
+        _table(_HEAD, map(_key_cells, COMMON_CONFIG)),
+        *(part for title, keys in own_rows.items() for part in (title, _table(_HEAD, map(_key_cells, keys)))),
+        "## Taken, and without effect",
+        "Configs of Java's clients may set these: a warning says why they change nothing.",
+        _table(("key", "clients", "why"), (_foreign_cells(*item) for item in sorted(WITHOUT_EFFECT_HERE.items()))),
+        "## Refused",
+        "Kafka's clients have these keys, and here they are an error: what they ask for would not be done.",
+        _table(
+            ("key", "clients", "why"),
+            (
+                *(
+                    _foreign_cells(name, f"anything but `{value}`: {reason}")
+                    for name, (value, reason) in sorted(HARMLESS_VALUES.items())
+                ),
+                *(_foreign_cells(*item) for item in sorted(REFUSED.items())),
+            ),
+        ),
+    )
+
+
+def _foreign_cells(name: str, reason: str) -> tuple[str, str, str]:
+    owners = "all" if len(OWNERS[name]) == 3 else ", ".join(sorted(OWNERS[name]))
+    return f"`{name}`", owners, reason
+
+
 def apis() -> str:
     return _page(
         "APIs that are served",
@@ -92,6 +142,7 @@ def apis() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "broker-config.md": broker_config,
     "topic-config.md": topic_config,
+    "client-config.md": client_config,
     "apis.md": apis,
 }
 

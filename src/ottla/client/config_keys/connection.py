@@ -57,9 +57,17 @@ CONNECTION: Final = [
     ConfigKey("retry.backoff.ms", _LONG, 100, "How long to wait before a request is made again.", at_least(0)),
     ConfigKey("retry.backoff.max.ms", _LONG, 1000, "What that wait grows to while requests fail.", at_least(0)),
     ConfigKey(
-        "socket.connection.setup.timeout.ms", _LONG, 10_000, "How long a broker may take to accept a connection."
+        "socket.connection.setup.timeout.ms",
+        _LONG,
+        10_000,
+        "How long a broker may take to accept a connection.",
+        at_least(1),
     ),
     ConfigKey(
-        "socket.connection.setup.timeout.max.ms", _LONG, 30_000, "What that time grows to while the broker fails."
+        "socket.connection.setup.timeout.max.ms",
+        _LONG,
+        30_000,
+        "What that time grows to while the broker fails.",
+        at_least(1),
     ),
 ]
