@@ -65,6 +65,7 @@ class Connections:
         """The one to a bootstrap address, before it is known which broker that is; later on it serves as any other."""
         self._opening: dict[tuple[int, str], asyncio.Lock] = {}
         self._bootstrapping = asyncio.Lock()
+        self._attempts: set[asyncio.Task[ClientConnection]] = set()
         self._failing: dict[Address, _Failing] = {}
         self._is_closed = False
         self._is_forked = False
@@ -75,6 +76,7 @@ class Connections:
     async def close(self) -> None:
         """Ends all of them; requests that still wait fail."""
         self._is_closed = True
+        await _give_up(self._attempts)
         await self.begin_again()
 
     async def begin_again(self) -> None:
@@ -191,8 +193,24 @@ class Connections:
         raise NoBrokerError(f"no broker can be reached, tried for {took_s:.1f} s: {'; '.join(failures)}; {_CHECK}")
 
     async def _open(self, address: Address) -> ClientConnection:
-        """One attempt, not too soon after the last that failed."""
+        """One attempt, which `close` ends."""
         self.check()
+        attempt = asyncio.create_task(self._attempt(address))
+        self._attempts.add(attempt)
+        attempt.add_done_callback(self._attempts.discard)
+        try:
+            connection = await attempt
+        except asyncio.CancelledError:
+            if self._is_closed and attempt.cancelled() and not _is_cancelled():
+                self.check()
+            raise
+        if self._is_closed:
+            await connection.close()
+            self.check()
+        return connection
+
+    async def _attempt(self, address: Address) -> ClientConnection:
+        """Not too soon after the last that failed."""
         failing = self._failing.get(address)
         if failing is not None:
             await asyncio.sleep(max(0.0, failing.not_before_s - time.monotonic()))
@@ -203,9 +221,6 @@ class Connections:
             failing = self._failing.setdefault(address, _Failing(began_at_s))
             raise self._failed(failing, error) from error
         self._failing.pop(address, None)
-        if self._is_closed:
-            await connection.close()
-            self.check()
         return connection
 
     def _failed(self, failing: _Failing, error: BrokerUnreachableError) -> BrokerUnreachableError:
@@ -226,7 +241,13 @@ class Connections:
         return replace(options, connect_timeout_s=min(grown_s, limit_s))
 
 
-async def _give_up(tasks: Iterable[asyncio.Task[ClientConnection]]) -> None:
+def _is_cancelled() -> bool:
+    """Whether the one who waits is to stop, and not only what he waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _give_up(tasks: set[asyncio.Task[ClientConnection]]) -> None:
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):

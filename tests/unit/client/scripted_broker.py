@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -20,11 +20,40 @@ from ottla.wire.messages.metadata import (
     MetadataResponse,
     MetadataTopicResponse,
 )
-from ottla.wire.registry import API_VERSIONS, apis
+from ottla.wire.registry import API_VERSIONS, Api, apis
 from ottla.wire.schema import Request, Response
 
 TOPIC_ID: Final = Uuid(bytes(range(16)))
 BROKER_ID: Final = 7
+
+KAFKA_2_1: Final = {
+    0: 7,
+    1: 10,
+    2: 4,
+    3: 7,
+    8: 6,
+    9: 5,
+    10: 2,
+    11: 3,
+    12: 2,
+    13: 2,
+    14: 2,
+    15: 2,
+    16: 2,
+    18: 2,
+    19: 3,
+    20: 3,
+    21: 1,
+    22: 1,
+    23: 2,
+    32: 2,
+    33: 1,
+    34: 1,
+    35: 1,
+    37: 1,
+    42: 1,
+}
+"""What a broker of that release serves: each API's highest version by its key, as far as clients need them."""
 
 
 class Silence:
@@ -48,6 +77,10 @@ class ScriptedBroker:
     """With their numbers of partitions."""
     api_versions_max: int = ApiVersionsRequest.versions.high
     unserved: frozenset[int] = frozenset()
+    newest: Mapping[int, int] | None = None
+    """The highest version of each API by its key; others are not served. None serves all that there is."""
+    leader_epoch: int = 0
+    rack: str | None = None
     requests: list[Request] = field(default_factory=list)
     """All that came, but for ApiVersions."""
     versions: list[int] = field(default_factory=list)
@@ -125,11 +158,14 @@ class ScriptedBroker:
         if not is_known:
             return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
         served = [
-            ApiVersion(api_key=api.key, min_version=api.versions.low, max_version=api.versions.high)
+            ApiVersion(api_key=api.key, min_version=api.versions.low, max_version=self._newest(api))
             for api in apis().values()
-            if api.key not in self.unserved and api.key != API_VERSIONS
+            if api.key not in self.unserved and api.key != API_VERSIONS and self._newest(api) >= api.versions.low
         ]
         return ApiVersionsResponse(api_keys=[own, *served])
+
+    def _newest(self, api: Api) -> int:
+        return api.versions.high if self.newest is None else min(api.versions.high, self.newest.get(api.key, -1))
 
     def _usual(self, received: ReceivedRequest) -> Response:
         if isinstance(received.request, MetadataRequest):
@@ -140,7 +176,7 @@ class ScriptedBroker:
         """Leads everything itself."""
         asked = list(self.topics) if request.topics is None else [topic.name or "" for topic in request.topics]
         return MetadataResponse(
-            brokers=[MetadataBroker(node_id=BROKER_ID, host=self.address.host, port=self.address.port)],
+            brokers=[MetadataBroker(node_id=BROKER_ID, host=self.address.host, port=self.address.port, rack=self.rack)],
             cluster_id="scripted",
             controller_id=BROKER_ID,
             topics=[self._topic(name) for name in asked],
@@ -153,7 +189,7 @@ class ScriptedBroker:
             MetadataPartitionResponse(
                 partition_index=index,
                 leader_id=BROKER_ID,
-                leader_epoch=0,
+                leader_epoch=self.leader_epoch,
                 replica_nodes=[BROKER_ID],
                 isr_nodes=[BROKER_ID],
             )
