@@ -1,0 +1,253 @@
+"""What taking part in a group means in either protocol: commits, a listener that is told, life in the background.
+
+Partitions change hands only within polls, because the user's listener is told; steps that take long are tasks, which
+the next poll finds again. Heartbeats, commits at an interval and looks at the topics go on in the background, whatever
+the user does. A consumer that does not poll for too long leaves the group, so that others get its partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
+from ottla.client.cluster import Cluster, Deadline
+from ottla.client.config import ConsumerConfig
+from ottla.client.consume.subscription import Subscription
+from ottla.client.errors import BrokerConnectionError, ClientError
+from ottla.client.membership.auto_commit import AutoCommit
+from ottla.client.membership.commits import GroupOffsets
+from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.handover import Handover, Invoke
+from ottla.client.membership.metadata import NO_GENERATION, GroupMetadata
+from ottla.client.membership.topics import TopicWatch
+from ottla.client.offsets import OffsetAndMetadata
+
+_logger = logging.getLogger(__name__)
+
+MS: Final = 1000
+
+
+class Participation(ABC):
+    """Belongs to one loop; `needs_poll` may be asked from any thread. `Membership` says what is promised."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        subscription: Subscription,
+        group_id: str,
+        invoke: Invoke,
+        *,
+        has_epochs: bool,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._subscription = subscription
+        self._group_id = group_id
+        self._coordinator = GroupCoordinator(cluster, group_id)
+        self._offsets = GroupOffsets(
+            cluster,
+            self._coordinator,
+            self._identity,
+            self._member_refused,
+            has_epochs=has_epochs,
+            timeout_s=config.default_api_timeout_ms / MS,
+        )
+        self._auto_commit = AutoCommit(config, subscription, self._offsets)
+        self._handover = Handover(subscription, invoke)
+        self._topics = TopicWatch(config, cluster, subscription, self._topics_changed)
+        self._background: list[asyncio.Task[None]] = []
+        self._committing: asyncio.Task[None] | None = None
+        """What has to be committed before partitions go."""
+        self._is_lost = False
+        """Whether the assigned partitions are others' by now, which the user does not know yet."""
+        self._failure: ClientError | None = None
+        """What the next poll raises."""
+
+    # What a consumer calls.
+
+    def needs_poll(self) -> bool:
+        if not self._background:
+            return True
+        return self._subscription.is_by_group and (self._failure is not None or self._is_lost or self._has_steps())
+
+    async def poll(self, deadline: Deadline) -> None:
+        if not self._background:
+            self._background = [
+                self.task(self._beat(), "heartbeats"),
+                self.task(self._auto_commit.run(), "auto-commit"),
+                self.task(self._topics.run(), "topics"),
+            ]
+        while self._subscription.is_by_group and self.needs_poll():
+            if self._failure is not None:
+                self._raise_failure(self._failure)
+            if self._is_lost:
+                await self._handover.lose_all()
+                self._is_lost = False
+            in_time = await self._step(deadline)
+            # The user polls as long as this takes.
+            self._subscription.polled_s = time.monotonic()
+            if not in_time:
+                break
+        self._handover.raise_failure()
+
+    def subscription_changed(self) -> None:
+        self._topics_changed("the subscription changed")
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        await self._offsets.commit(offsets)
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return await self._offsets.committed(partitions)
+
+    async def unsubscribe(self, timeout_s: float) -> None:
+        await self._give_up(timeout_s, "the consumer unsubscribed")
+        self._handover.raise_failure()
+
+    async def close(self, timeout_s: float) -> None:
+        try:
+            await self._give_up(timeout_s, "the consumer is closed")
+        finally:
+            background, self._background = self._background, []
+            await self._end(*background)
+        self._handover.raise_failure()
+
+    @abstractmethod
+    def metadata(self) -> GroupMetadata: ...
+
+    # What differs between the protocols.
+
+    @abstractmethod
+    def _has_steps(self) -> bool:
+        """Whether `_step` has anything to do."""
+
+    @abstractmethod
+    async def _step(self, deadline: Deadline) -> bool:
+        """Towards what the group wants this member to have; false if the time did not suffice."""
+
+    @abstractmethod
+    async def _heartbeat(self) -> None:
+        """Tells the coordinator that the member is there, if it is one."""
+
+    @abstractmethod
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due."""
+
+    @abstractmethod
+    def _topics_changed(self, reason: str) -> None: ...
+
+    @abstractmethod
+    def _member_refused(self, member: GroupMetadata, code: ErrorCode) -> None:
+        """What a commit was answered with."""
+
+    @abstractmethod
+    async def _stop_joining(self) -> None:
+        """Ends what is under way."""
+
+    @abstractmethod
+    async def _leave(self, reason: str) -> None:
+        """Says so to the coordinator."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Is no member any more."""
+
+    # Shared.
+
+    def _identity(self) -> GroupMetadata | None:
+        """Who commits: the member, or, where partitions are assigned by hand, nobody in particular."""
+        if not self._subscription.is_by_group:
+            return GroupMetadata(self._group_id)
+        member = self.metadata()
+        return None if member.generation_id == NO_GENERATION else member
+
+    def _lose(self, reason: str) -> None:
+        """Out of the group, without having been asked."""
+        _logger.info("group %s: member %s is out: %s", self._group_id, self.metadata().member_id, reason)
+        self._forget()
+        self._is_lost = bool(self._subscription.partitions)
+        self._topics_changed(reason)
+
+    def _raise_failure(self, failure: ClientError) -> None:
+        raise failure
+
+    async def _is_committed(self, deadline: Deadline) -> bool:
+        """Whether that is tried, which takes as many polls as it takes."""
+        if self._committing is None:
+            timeout_s = min(self._config.default_api_timeout_ms, self._config.max_poll_interval_ms) / MS
+            self._committing = self.task(self._auto_commit.commit(timeout_s=timeout_s), "commit")
+        if not await self.is_done(self._committing, deadline):
+            return False
+        self._committing = None
+        return True
+
+    async def _beat(self) -> None:
+        poll_interval_s = self._config.max_poll_interval_ms / MS
+        while True:
+            await self._pause()
+            silent_s = time.monotonic() - self._subscription.polled_s
+            if silent_s > poll_interval_s and self.metadata().generation_id != NO_GENERATION:
+                await self._leave_silently(silent_s)
+            else:
+                await self._heartbeat()
+
+    async def _leave_silently(self, silent_s: float) -> None:
+        _logger.warning(
+            "group %s: %.1f s have passed since the last poll, more than max.poll.interval.ms (%d) allows, so the "
+            "consumer leaves the group until it polls again. Take fewer records at a time (max.poll.records), or raise "
+            "max.poll.interval.ms",
+            self._group_id,
+            silent_s,
+            self._config.max_poll_interval_ms,
+        )
+        await self._stop_joining()
+        await self._try_to_leave("the time between polls was longer than max.poll.interval.ms")
+        self._lose("the time between polls was too long")
+
+    async def _give_up(self, timeout_s: float, reason: str) -> None:
+        """Commits, tells the listener, and leaves."""
+        deadline = Deadline(timeout_s)
+        await self._stop_joining()
+        if self._committing is not None:
+            await self._end(self._committing)
+            self._committing = None
+        if self._is_lost:
+            await self._handover.lose_all()
+            self._is_lost = False
+        await self._auto_commit.commit(timeout_s=deadline.left_s)
+        if self._subscription.is_by_group:
+            await self._handover.revoke(list(self._subscription.partitions))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(deadline.left_s):
+                    await self._try_to_leave(reason)
+            self._forget()
+            self._topics.watch((), None)
+
+    async def _try_to_leave(self, reason: str) -> None:
+        try:
+            await self._leave(reason)
+        except (ClientError, BrokerConnectionError) as error:
+            _logger.debug("group %s: could not leave: %s", self._group_id, error)
+
+    @staticmethod
+    def task(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work, name=f"ottla-group-{name}")
+
+    @staticmethod
+    async def is_done(task: asyncio.Task[Any], deadline: Deadline) -> bool:
+        if not task.done():
+            await asyncio.wait([task], timeout=deadline.left_s)
+        return task.done()
+
+    @staticmethod
+    async def _end(*tasks: asyncio.Task[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
