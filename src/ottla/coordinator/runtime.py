@@ -30,6 +30,7 @@ from ottla.coordinator.seams import CoordinatorLog, Timer, Timers
 
 _logger = logging.getLogger(__name__)
 
+A = TypeVar("A")
 R = TypeVar("R")
 S = TypeVar("S", bound="Shard")
 _GATHERED_MAX: Final = 2_000
@@ -148,6 +149,8 @@ class CoordinatorRuntime(Generic[S]):
         self._timers = timers
         self._make_shard = make_shard
         self._shards: dict[int, _Loaded[S]] = {}
+        self._gathering: list[tuple[int, _Loaded[S]]] = []
+        """Those with something gathered in this turn of the loop."""
 
     # --- where things are -------------------------------------------------------------------------------------------
 
@@ -215,34 +218,42 @@ class CoordinatorRuntime(Generic[S]):
     def write_gathered(
         self,
         key: str,
-        operation: Callable[[S], Gathered[R] | None],
+        operation: Callable[[S, A], Gathered[R] | None],
+        argument: A,
         answer: Callable[[R | CoordinatorError], None],
     ) -> bool:
         """Runs a write that is appended with others of the same turn of the loop: a batch costs as much as a dozen of
         records. It must not matter to the operation whether those before it are replayed already. Whether there is
         anything to append: only then the answer is given, later. What the operation raises, the caller gets."""
         index, loaded = self._active(key)
-        decided = operation(loaded.shard)
+        decided = operation(loaded.shard, argument)
         if decided is None:
             return False
         count = sum(map(len, decided.blocks))
         if loaded.gathered_count + count > _GATHERED_MAX:
             self._append_gathered(index, loaded)
         if not loaded.gathered:
-            self._timers.call_later(0, lambda: self._append_gathered(index, loaded))
+            if not self._gathering:
+                self._timers.call_later(0, self._append_all_gathered)
+            self._gathering.append((index, loaded))
         loaded.gathered.append((decided, answer))
         loaded.gathered_count += count
         return True
 
+    def _append_all_gathered(self) -> None:
+        gathering, self._gathering = self._gathering, []
+        for index, loaded in gathering:
+            self._append_gathered(index, loaded)
+
     def _append_gathered(self, index: int, loaded: _Loaded[S]) -> None:
-        gathered, loaded.gathered, loaded.gathered_count = loaded.gathered, [], 0
-        if not gathered:
+        if not loaded.gathered:
             return
+        gathered, loaded.gathered, loaded.gathered_count = loaded.gathered, [], 0
 
         def answer_all(error: ErrorCode | CoordinatorError) -> None:
-            told = CoordinatorError(error) if error and isinstance(error, ErrorCode) else error
-            for decided, answer in gathered:
-                answer(told or decided.response)
+            told = CoordinatorError(error) if isinstance(error, ErrorCode) else error
+            for _, answer in gathered:
+                answer(told)
 
         blocks = [block for decided, _ in gathered for block in decided.blocks]
         batch, count = encode_blocks(blocks, self._clock.now_ms())
@@ -260,10 +271,18 @@ class CoordinatorRuntime(Generic[S]):
         except Exception:
             answer_all(self._load_again(index, loaded))
             return
+
+        def answer_when_committed(error: ErrorCode) -> None:
+            if error:
+                answer_all(error)
+            else:
+                for decided, answer in gathered:
+                    answer(decided.response)
+
         if self._log.is_committed(index, end):
-            answer_all(ErrorCode.NONE)
+            answer_when_committed(ErrorCode.NONE)
         else:
-            self._log.when_committed(index, end, answer_all)
+            self._log.when_committed(index, end, answer_when_committed)
 
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
         """Runs a read. What it sees is told when it is committed."""

@@ -57,6 +57,7 @@ class PlainTopic(NamedTuple):
 class PlainCommit(NamedTuple):
     """An OffsetCommit request."""
 
+    version: int
     group_id: str
     generation: int
     member_id: str
@@ -104,15 +105,14 @@ def commit_reader(version: int) -> Callable[[memoryview], PlainCommit | OffsetCo
     read: Callable[[memoryview], OffsetCommitRequest] = reader_of(OffsetCommitRequest, version)
     if version < PLAIN_SINCE:
         return read
-    by_id = version >= TOPIC_IDS_SINCE
 
     def read_any(frame: memoryview) -> PlainCommit | OffsetCommitRequest:
-        return _read_plain(bytes(frame), by_id) or read(frame)
+        return _read_plain(bytes(frame), version) or read(frame)
 
     return read_any
 
 
-def _read_plain(data: bytes, by_id: bool) -> PlainCommit | None:
+def _read_plain(data: bytes, version: int) -> PlainCommit | None:
     """None for what is not plain, or broken: the long way tells."""
     try:
         at = data[0]
@@ -125,8 +125,10 @@ def _read_plain(data: bytes, by_id: bool) -> PlainCommit | None:
         (generation,) = _GENERATION.unpack_from(data, at)
         member_id = data[member_at + 1 : instance_at].decode()
         at_topics = instance_at + (data[instance_at] or 1)
-        topics = _read_topics(data, at_topics, by_id)
-        return None if topics is None else PlainCommit(data[1:at].decode(), generation, member_id, instance_id, topics)
+        topics = _read_topics(data, at_topics, version >= TOPIC_IDS_SINCE)
+        if topics is None:
+            return None
+        return PlainCommit(version, data[1:at].decode(), generation, member_id, instance_id, topics)
     except (IndexError, UnicodeDecodeError, struct_error):
         return None
 
@@ -191,11 +193,15 @@ class CommittedBlock:
         self._offsets.replay_committed(self._head, self._indexes, self._values, first_offset)
 
 
-def commit_plainly(
-    shard: GroupShard, offsets: OffsetStore, commit: PlainCommit, version: int
-) -> Gathered[bytes] | None:
+class OffsetShard(GroupShard):
+    """A shard that keeps offsets."""
+
+    offsets: OffsetStore
+
+
+def commit_plainly(shard: OffsetShard, commit: PlainCommit) -> Gathered[bytes] | None:
     """Raises `CoordinatorError` if the group may not commit so; None if some partition is not to be committed."""
-    known = shard.topics
+    known, offsets, version = shard.topics, shard.offsets, commit.version
     now_ms = shard.context.clock.now_ms()
     blocks = []
     for topic in commit.topics:

@@ -21,9 +21,8 @@ from ottla.coordinator.groups.consumer_classic import ClassicInConsumerGroups
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
 from ottla.coordinator.groups.offset_commit import commit_offsets
 from ottla.coordinator.groups.offsets import OffsetStore
-from ottla.coordinator.groups.plain_commit import PlainCommit, commit_plainly
-from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import CoordinatorRuntime, Gathered, ShardContext
+from ottla.coordinator.groups.plain_commit import OffsetShard, PlainCommit, commit_plainly
+from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
 from ottla.coordinator.seams import Caller, CoordinatorLog, Timers
 from ottla.wire.messages.offset_commit import (
     OffsetCommitPartitionResponse,
@@ -42,7 +41,7 @@ from ottla.wire.messages.offset_fetch import (
 R = TypeVar("R")
 
 
-class ServedShard(GroupShard):
+class ServedShard(OffsetShard):
     """A shard with all its parts."""
 
     def __init__(self, context: ShardContext, settings: GroupSettings, topics: TopicImage) -> None:
@@ -94,29 +93,16 @@ class GroupCoordinator:
         try:
             answer = self.runtime.write_now(request.group_id, lambda shard: commit_offsets(shard, request, version))
         except CoordinatorError as error:
-            return _refused_commit(request, error.code)
+            return refused_commit(request, error.code)
         if not isinstance(answer, Coroutine):
             return answer
-        return _or_else(answer, lambda error: _refused_commit(request, error))
+        return _or_else(answer, lambda error: refused_commit(request, error))
 
-    def commit_plainly(
-        self, commit: PlainCommit, caller: Caller, answer: Callable[[bytes | OffsetCommitResponse], None]
-    ) -> bool:
-        """Takes a commit as columns, to be answered soon: by the body of the response where nothing goes wrong. Not if
-        something of it is to be refused: `commit_offsets` then says what."""
-        version = caller.version
-
-        def decide(shard: ServedShard) -> Gathered[bytes] | None:
-            return commit_plainly(shard, shard.offsets, commit, version)
-
-        def respond(response: bytes | CoordinatorError) -> None:
-            if isinstance(response, CoordinatorError):
-                answer(_refused_commit(commit.as_request(), response.code))
-            else:
-                answer(response)
-
+    def commit_plainly(self, commit: PlainCommit, answer: Callable[[bytes | CoordinatorError], None]) -> bool:
+        """Takes a commit as columns, to be answered soon: by the body of the response, or by what refuses it as a
+        whole. Not if something of it is to be refused now: `commit_offsets` then says what."""
         try:
-            return self.runtime.write_gathered(commit.group_id, decide, respond)
+            return self.runtime.write_gathered(commit.group_id, commit_plainly, commit, answer)
         except CoordinatorError:
             return False
 
@@ -176,7 +162,8 @@ def _check_group_id(group_id: str) -> None:
         raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
 
 
-def _refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """That answer for every partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitTopicResponse(

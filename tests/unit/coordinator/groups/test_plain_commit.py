@@ -122,7 +122,7 @@ async def test_appends_the_bytes_and_answers_what_the_long_way_does(version: int
         assert topic_id is not None
         request.topics[0].topic_id = topic_id
         answers: list[Any] = []
-        assert short.coordinator.commit_plainly(plain(request, version), FakeCaller(version), answers.append)
+        assert short.coordinator.commit_plainly(plain(request, version), answers.append)
         short.time.advance_ms(0)
         expected = long.coordinator.commit_offsets(
             decode(OffsetCommitRequest, version, frame_of(request, version)), FakeCaller(version)
@@ -139,7 +139,7 @@ async def test_those_of_one_turn_share_a_batch_and_are_answered_each() -> None:
     answers: dict[str, Any] = {}
     for name in ("a", "b", "c"):
         commit = plain(simple(2, group_id=name))
-        assert groups.coordinator.commit_plainly(commit, FakeCaller(9), partial(answers.__setitem__, name))
+        assert groups.coordinator.commit_plainly(commit, partial(answers.__setitem__, name))
     assert not answers
     assert not groups.log.batches[0]
     groups.time.advance_ms(0)
@@ -156,9 +156,9 @@ async def test_those_of_one_turn_share_a_batch_and_are_answered_each() -> None:
 @in_loop
 async def test_who_comes_in_between_sees_them() -> None:
     groups = Committers()
-    assert groups.coordinator.commit_plainly(plain(simple(1)), FakeCaller(9), lambda _: None)
+    assert groups.coordinator.commit_plainly(plain(simple(1)), lambda _: None)
     assert await groups.offsets() == {("t", 0): 7}
-    assert groups.coordinator.commit_plainly(plain(simple(1, first_offset=9)), FakeCaller(9), lambda _: None)
+    assert groups.coordinator.commit_plainly(plain(simple(1, first_offset=9)), lambda _: None)
     assert await groups.commit({("t", 0): 11}, metadata="not plain") == [ErrorCode.NONE]
     groups.time.advance_ms(0)
     assert await groups.offsets() == {("t", 0): 11}
@@ -169,10 +169,10 @@ async def test_an_append_that_fails_is_told_to_all_and_changes_nothing() -> None
     groups = Committers()
     answers: list[Any] = []
     for name in ("a", "b"):
-        assert groups.coordinator.commit_plainly(plain(simple(1, group_id=name)), FakeCaller(9), answers.append)
+        assert groups.coordinator.commit_plainly(plain(simple(1, group_id=name)), answers.append)
     groups.log.refuse_appends = ErrorCode.NOT_COORDINATOR
     groups.time.advance_ms(0)
-    codes = [answer.topics[0].partitions[0].error_code for answer in answers]
+    codes = [answer.code for answer in answers]
     assert codes == [ErrorCode.NOT_COORDINATOR] * 2
     groups.log.refuse_appends = None
     assert await groups.offsets("a") == {}
@@ -183,7 +183,7 @@ async def test_answers_wait_for_the_commit_of_the_records() -> None:
     groups = Committers()
     groups.log.hold_commits()
     answers: list[Any] = []
-    assert groups.coordinator.commit_plainly(plain(simple(1)), FakeCaller(9), answers.append)
+    assert groups.coordinator.commit_plainly(plain(simple(1)), answers.append)
     groups.time.advance_ms(0)
     assert not answers
     groups.log.commit()
@@ -194,11 +194,11 @@ async def test_answers_wait_for_the_commit_of_the_records() -> None:
 async def test_a_shard_that_goes_away_tells_those_who_wait() -> None:
     groups = Committers()
     answers: list[Any] = []
-    assert groups.coordinator.commit_plainly(plain(simple(1)), FakeCaller(9), answers.append)
+    assert groups.coordinator.commit_plainly(plain(simple(1)), answers.append)
     groups.coordinator.resign(0)
     groups.time.advance_ms(0)
     await asyncio.sleep(0)
-    assert [answer.topics[0].partitions[0].error_code for answer in answers] == [ErrorCode.NOT_COORDINATOR]
+    assert [answer.code for answer in answers] == [ErrorCode.NOT_COORDINATOR]
     assert not groups.log.batches[0]
 
 
@@ -210,7 +210,7 @@ async def test_a_shard_that_goes_away_tells_those_who_wait() -> None:
 )
 async def test_what_is_to_be_refused_is_left_to_the_long_way(request_: OffsetCommitRequest) -> None:
     groups = Committers()
-    assert not groups.coordinator.commit_plainly(plain(request_), FakeCaller(9), lambda _: None)
+    assert not groups.coordinator.commit_plainly(plain(request_), lambda _: None)
     groups.time.advance_ms(0)
     assert not groups.log.batches[0]
 
@@ -220,7 +220,7 @@ async def test_a_batch_stays_below_what_a_topic_takes() -> None:
     groups = Committers()
     groups.topics.put("w", 1500)
     for name in ("a", "b", "c"):
-        assert groups.coordinator.commit_plainly(plain(simple(1500, "w", group_id=name)), FakeCaller(9), lambda _: None)
+        assert groups.coordinator.commit_plainly(plain(simple(1500, "w", group_id=name)), lambda _: None)
     groups.time.advance_ms(0)
     assert [len(batch) < 1 << 20 for batch in groups.log.batches[0]] == [True] * 3
     assert len(await groups.offsets("c")) == 1500
