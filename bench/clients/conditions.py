@@ -65,6 +65,8 @@ def confluent_consumer(address: str) -> dict[str, Any]:
         "bootstrap.servers": address,
         "group.id": "unused",
         "max.partition.fetch.bytes": FETCH_BYTES,
+        # By default it stops fetching for a second when it has enough.
+        "fetch.queue.backoff.ms": 1,
         "check.crcs": True,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
@@ -101,7 +103,6 @@ def kafka_python_producer(address: str, linger_ms: int = LINGER_MS) -> dict[str,
         "enable_idempotence": True,
         "linger_ms": linger_ms,
         "batch_size": BATCH_BYTES,
-        "buffer_memory": BUFFER_BYTES,
         "max_in_flight_requests_per_connection": IN_FLIGHT,
     }
 

@@ -119,10 +119,10 @@ def kafka_python(address: str, pid: int, topic: str, value_bytes: int, count: in
 
 
 def _measured(take: Callable[[], Taken], pid: int, value_bytes: int, count: int, seconds: float) -> dict[str, float]:
-    first, _ = _came(take())
+    last, (first, _) = _whole_polls(count), _came(take())
     read, read_bytes, until_s = 0, 0, time.perf_counter() + seconds
     with cost(pid) as spent:
-        while first + read < count and time.perf_counter() < until_s:
+        while first + read < last and time.perf_counter() < until_s:
             records, size = _came(take())
             read += records
             read_bytes += size
@@ -132,14 +132,19 @@ def _measured(take: Callable[[], Taken], pid: int, value_bytes: int, count: int,
 async def _measured_async(
     take: Callable[[], Awaitable[Taken]], pid: int, value_bytes: int, count: int, seconds: float
 ) -> dict[str, float]:
-    first, _ = _came(await take())
+    last, (first, _) = _whole_polls(count), _came(await take())
     read, read_bytes, until_s = 0, 0, time.perf_counter() + seconds
     with cost(pid) as spent:
-        while first + read < count and time.perf_counter() < until_s:
+        while first + read < last and time.perf_counter() < until_s:
             records, size = _came(await take())
             read += records
             read_bytes += size
     return _checked(read, read_bytes, value_bytes, spent.of_records(read, value_bytes))
+
+
+def _whole_polls(count: int) -> int:
+    """How far to read: who waits for as many records as it asks for must never wait for what is not there."""
+    return count - POLL_RECORDS
 
 
 def _came(taken: Taken) -> Taken:

@@ -28,10 +28,10 @@ class Effort:
     """How long to measure, and how much there is to read."""
 
     seconds: float = 3.0
-    stored_mb: int = 600
+    stored_mb: int = 1200
 
 
-QUICK: Final = Effort(seconds=1.0, stored_mb=200)
+QUICK: Final = Effort(seconds=1.0, stored_mb=400)
 
 
 @dataclass(frozen=True, slots=True)

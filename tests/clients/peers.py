@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from clients.dialect import wait_until
+from clients.dialect import WAIT_S, wait_until
 from compat.controllers import admin_of
 from golden import kafka_process
 from golden.kafka_process import Ports
@@ -106,12 +107,22 @@ class _ZooKeeperModePeer(_KafkaPeer):
         super().__init__(kafka_process.zookeeper_mode_broker(place / "kafka", zookeeper, _BROKER_ID, settings, ports))
 
     def start(self) -> None:
-        # It would end at once while ZooKeeper takes the one that was killed to be alive.
         tree = KazooClient(self._zookeeper)
         tree.start()
         try:
+            # It would end at once while ZooKeeper takes the one that was killed to be alive.
             wait_until(lambda: not tree.exists(f"/brokers/ids/{_BROKER_ID}"), "ZooKeeper keeps the killed broker")
+            topics = set(tree.get_children("/brokers/topics"))
         finally:
             tree.stop()
             tree.close()
         super().start()
+        # It serves before it is told by the controller what there is.
+        admin = admin_of(self._broker)
+        wait_until(lambda: _led(admin) >= topics, "the broker does not lead all its topics")
+
+
+def _led(admin: AdminClient) -> set[str]:
+    """Topics all of whose partitions have leaders."""
+    topics = admin.list_topics(timeout=WAIT_S).topics.values()
+    return {str(each.topic) for each in topics if all(one.leader >= 0 for one in each.partitions.values())}
