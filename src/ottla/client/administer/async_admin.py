@@ -13,9 +13,8 @@ from ottla.client.administer.groups import GroupsArea
 from ottla.client.administer.log_dirs import LogDirsArea
 from ottla.client.administer.partitions import PartitionsArea
 from ottla.client.administer.topics import TopicsArea
-from ottla.client.cluster import Cluster, ClusterOptions
+from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
-from ottla.net.client_connection import ConnectionOptions
 
 
 class AsyncAdmin(TopicsArea, ConfigsArea, PartitionsArea, LogDirsArea, BrokersArea, GroupsArea, GroupOffsetsArea):
@@ -27,13 +26,7 @@ class AsyncAdmin(TopicsArea, ConfigsArea, PartitionsArea, LogDirsArea, BrokersAr
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         config = AdminConfig.parse(settings, keywords)
-        options = ClusterOptions(
-            ConnectionOptions(config.client_id, request_timeout_s=config.request_timeout_ms / 1000),
-            config.retry_backoff_ms / 1000,
-            config.retry_backoff_max_ms / 1000,
-            config.default_api_timeout_ms / 1000,
-        )
-        super().__init__(Cluster(config.bootstrap_servers, options), config)
+        super().__init__(Cluster(config), config)
 
     async def __aenter__(self) -> Self:
         return self
