@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.broker.lines import Line
-from bench.broker.machine import machine, versions
+from bench.broker.machine import machine, touch_memory, versions
 from bench.broker.report import Report, Subject
 from bench.broker.results import Result
 from bench.broker.session import QUICK, Effort, Session
@@ -63,6 +63,9 @@ def run(
     facts, date, begun_s = machine(), f"{datetime.now(UTC):%Y-%m-%d}", time.monotonic()
     results = []
     options.directory.mkdir(parents=True, exist_ok=True)
+    if not options.quick:
+        gigabytes = touch_memory()
+        console.print(f"{time.monotonic() - begun_s:5.0f} s  used {gigabytes:.1f} GB of memory once", highlight=False)
     compileall.compile_dir(ROOT / "src", quiet=1)  # as pip does when it installs
     with (
         tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as place,

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import confluent_kafka
 from bench.broker.sides import KAFKA_VERSION
+
+_TOUCHED_SHARE: Final = 0.8
 
 
 def machine() -> dict[str, str | int | float]:
@@ -34,6 +38,18 @@ def versions() -> dict[str, str]:
         "confluent-kafka": version("confluent-kafka"),
         "librdkafka": confluent_kafka.libversion()[0],
     }
+
+
+def touch_memory() -> float:
+    """Uses most of the free memory once, and gives it back; how many GB.
+
+    A virtual machine gets its memory from its host when it first touches it, at ten times the cost of writing to it:
+    whoever comes first would pay for the page cache that all others then write to.
+    """
+    size = int(int(_field(Path("/proc/meminfo"), "MemAvailable").split()[0]) * 1024 * _TOUCHED_SHARE)
+    touch = "import mmap, sys; mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_POPULATE)"
+    subprocess.run([sys.executable, "-c", touch, str(size)], check=True)
+    return size / 1e9
 
 
 def _field(file: Path, name: str) -> str:
