@@ -52,7 +52,7 @@ public class ClientExchange {
     }
 
     private static ProducerRecord<byte[], byte[]> record(String topic, String line) throws IOException {
-        String[] words = line.split(" ");
+        String[] words = line.split(" ", -1);
         var record = new ProducerRecord<>(topic, 0, Long.parseLong(words[0]), bytes(words[1]), bytes(words[2]));
         for (int index = 3; index < words.length; index++) {
             String[] header = words[index].split("=", -1);

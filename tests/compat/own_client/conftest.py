@@ -1,0 +1,34 @@
+"""A broker, ours and Kafka's, on which our client meets others."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from clients.groups.conftest import SETTINGS
+from clients.peers import Peer, running_peer
+from compat.once import Once
+from compat.own_client.java import Programs
+
+
+@pytest.fixture(scope="session", params=["ottla", "kafka-4.3.1"])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTTLA_TEST_PEER", request.param)
+        with running_peer(tmp_path_factory.mktemp("broker"), SETTINGS) as peer:
+            yield peer
+
+
+@pytest.fixture(scope="session")
+def programs(once: Once) -> Programs:
+    return Programs(once)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses, and that says where it comes from."""
+    origin = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)
+    return f"{origin[:80]}-{uuid.uuid4().hex[:8]}"

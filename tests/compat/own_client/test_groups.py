@@ -1,0 +1,52 @@
+"""Groups whose members are ours, Java's and librdkafka's at once, in both protocols: nothing lost or out of order."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+import pytest
+
+from clients.groups.conftest import SESSION_MS
+from clients.groups.consumers import Membership
+from clients.groups.flavours import OURS, Flavour
+from clients.groups.processes import GroupOfProcesses, Member, group_of_processes
+from clients.groups.traffic import traffic
+from clients.ottla_client import OttlaClient
+from clients.peers import Peer
+from compat.own_client.java import Programs
+
+pytestmark = pytest.mark.compat
+
+PARTITIONS = 6
+
+
+def start(group: GroupOfProcesses, library: str, programs: Programs) -> Member:
+    membership = replace(group.membership, flavour=replace(group.membership.flavour, library=library))
+    return group.start(membership, programs.member(membership) if library == "java" else None)
+
+
+@pytest.mark.parametrize("libraries", [("ottla", "java", "confluent"), ("java", "ottla", "confluent")], ids="-".join)
+@pytest.mark.parametrize("flavour", [OURS[0], OURS[1], OURS[3], OURS[4]], ids=str)
+def test_members_of_all_kinds_share_a_group(
+    broker: Peer, topic: str, flavour: Flavour, libraries: tuple[str, ...], programs: Programs
+) -> None:
+    """The first to come assigns in a classic group, until it is killed; then one of another kind does."""
+    with OttlaClient(broker.bootstrap).admin() as admin:
+        admin.create_topic(topic, PARTITIONS)
+    partitions = [(topic, index) for index in range(PARTITIONS)]
+    group_id = f"group-{uuid.uuid4().hex[:8]}"
+    membership = Membership(broker.bootstrap, group_id, flavour, [topic], session_ms=SESSION_MS)
+    with group_of_processes(membership) as group, traffic(broker.bootstrap, topic, PARTITIONS) as records:
+        for library in libraries:
+            start(group, library, programs)
+            group.wait_until_stable(partitions)
+        group.kill(group.members[0])
+        group.wait_until_stable(partitions)
+        start(group, "ottla", programs)
+        group.wait_until_stable(partitions)
+        group.leave(group.members[0])
+        group.wait_until_stable(partitions)
+        sent = records.stop()
+        group.wait_for(sent)
+    group.check(sent)
