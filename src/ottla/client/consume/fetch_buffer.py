@@ -59,20 +59,21 @@ class FetchBuffer:
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Of the lanes, and of positions that change for a reason other than the user's."""
         self._ready: deque[PartitionState] = deque()
         self.on_room: Callable[[], None] = lambda: None
         """Called, in any thread, when something was taken and `is_wanted`."""
         self.is_wanted = False
         """Whether the fetcher waits for room."""
         self.failure: Exception | None = None
-        """What went wrong that belongs to no partition; raised once."""
+        """What went wrong that belongs to no partition; to be raised once."""
 
     # By the loop.
 
     def put(self, chunk: Chunk) -> None:
         state = chunk.state
-        with self._lock:
+        with self.lock:
             state.waiting.append(chunk)
             state.waiting_bytes += chunk.size_in_bytes
             if not state.is_ready:
@@ -81,7 +82,7 @@ class FetchBuffer:
 
     def resume(self, states: Iterable[PartitionState]) -> None:
         """These are no longer paused: what waits in their lanes can be handed out."""
-        with self._lock:
+        with self.lock:
             for state in states:
                 if state.waiting and not state.is_ready:
                     state.is_ready = True
@@ -94,16 +95,18 @@ class FetchBuffer:
 
     # By who polls.
 
+    def raise_failure(self) -> None:
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
+
     def first(self) -> Chunk | None:
         """The chunk whose turn it is. It stays until `taken`."""
-        if self.failure is not None:
-            failure, self.failure = self.failure, None
-            raise failure
         if not self._ready:
             return None
         partitions = self._subscription.partitions
         has_dropped, found = False, None
-        with self._lock:
+        with self.lock:
             while self._ready and found is None:
                 state = self._ready[0]
                 is_gone = partitions.get(state.partition) is not state
@@ -119,25 +122,25 @@ class FetchBuffer:
             self._room()
         return found
 
-    def taken(self, chunk: Chunk) -> None:
-        """All of the first chunk is handed out; the next partition has its turn."""
+    def hand_out(self, chunk: Chunk, position: Position | None) -> bool:
+        """Records of the first chunk, up to a position, are about to be given to the user; None stands for all of it,
+        and then the next partition has its turn. False if the position was changed meanwhile: then they are not."""
         state = chunk.state
-        with self._lock:
-            state.waiting.popleft()
+        with self.lock:
+            is_current = chunk.generation == state.generation
+            if is_current:
+                self._subscription.hand_out(state, chunk.next if position is None else position)
+            if position is None or not is_current:
+                state.waiting.popleft()
+                self._ready.popleft()
+                if state.waiting:
+                    self._ready.append(state)
+                else:
+                    state.is_ready = False
             state.waiting_bytes -= chunk.size_in_bytes
-            self._ready.popleft()
-            if state.waiting:
-                self._ready.append(state)
-            else:
-                state.is_ready = False
+            chunk.size_in_bytes = 0  # others can be fetched while it is handed out
         self._room()
-
-    def release(self, chunk: Chunk) -> None:
-        """Its bytes do not count any more: it is being handed out, and others can be fetched meanwhile."""
-        with self._lock:
-            chunk.state.waiting_bytes -= chunk.size_in_bytes
-            chunk.size_in_bytes = 0
-        self._room()
+        return is_current
 
     def _room(self) -> None:
         if self.is_wanted:

@@ -19,6 +19,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from operator import length_hint
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.base.ids import TopicPartition
@@ -28,6 +29,7 @@ from ottla.client.offsets import OffsetAndMetadata, Place
 
 if TYPE_CHECKING:
     from ottla.client.consume.fetch_buffer import Chunk
+    from ottla.client.consume.record import ConsumerRecord
 
 NO_EPOCH: Final = -1
 
@@ -122,6 +124,34 @@ class PartitionState:
         return self.position is None and self.reset is None
 
 
+class Iterated:
+    """Records of one partition that the user is given one by one: how far that went is asked of the iterator, so that
+    nothing has to be noted for each of them."""
+
+    __slots__ = ("_records", "left", "state")
+
+    def __init__(self, state: PartitionState, records: list[ConsumerRecord]) -> None:
+        self.state = state
+        self._records = records
+        self.left = iter(records)
+
+    def position(self, *, is_last_done: bool = True) -> Position | None:
+        """After the last record that was given, or before it, while the user is at work on it."""
+        given = len(self._records) - length_hint(self.left)
+        if given == len(self._records) and is_last_done:
+            return self.state.position
+        index = given if is_last_done else max(given - 1, 0)
+        return Position(self._records[index].offset, self._records[index].leader_epoch)
+
+    @property
+    def is_over(self) -> bool:
+        return not length_hint(self.left)
+
+    def drop(self) -> None:
+        for _ in self.left:
+            pass
+
+
 class Subscription:
     """See the module."""
 
@@ -142,6 +172,7 @@ class Subscription:
         """Ends the wait of a poll, in the loop: for a membership that has something to do there."""
         self.polled_s = time.monotonic()
         """When the user polled last; while it waits in a poll, not long ago."""
+        self.iterated: Iterated | None = None
         self._handed_out: list[PartitionState] = []
 
     # What to read.
@@ -200,7 +231,9 @@ class Subscription:
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         known = self.partitions
         self.partitions = {one: known.get(one) or PartitionState(one) for one in partitions}
-        self._handed_out = [state for state in self._handed_out if state.partition in self.partitions]
+        self._handed_out = [state for state in self._handed_out if self.partitions.get(state.partition) is state]
+        if self.iterated is not None and self.partitions.get(self.iterated.state.partition) is not self.iterated.state:
+            self.drop_iterated()
         self.on_change()
 
     # How far.
@@ -215,22 +248,37 @@ class Subscription:
 
     def seek(self, partition: TopicPartition, position: Position) -> None:
         """The next record of the partition is the one there."""
+        self._sought([self.state(partition)])
         self.state(partition).seek(position)
         self.on_change()
 
     def seek_to(self, partitions: Iterable[TopicPartition], place: Place | None) -> None:
         """The next record of each is the one at the place; None stands for what the group committed."""
-        for state in [self.state(partition) for partition in partitions]:
+        states = [self.state(partition) for partition in partitions]
+        self._sought(states)
+        for state in states:
             state.seek_to(place)
         self.on_change()
 
-    def pause(self, partitions: Iterable[TopicPartition], is_paused: bool) -> None:
+    def _sought(self, states: Collection[PartitionState]) -> None:
+        if self.iterated is not None and self.iterated.state in states:
+            self.drop_iterated()
+
+    def drop_iterated(self) -> None:
+        """What is left of the records that are being given one by one is not given."""
+        if self.iterated is not None:
+            self.iterated.drop()
+            self.iterated = None
+
+    def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> list[PartitionState]:
         """Nothing is handed out of paused ones; what was fetched of them is kept."""
-        for state in [self.state(partition) for partition in partitions]:
+        states = [self.state(partition) for partition in partitions]
+        for state in states:
             state.is_paused = is_paused
         self.on_change()
+        return states
 
-    def hand_out(self, state: PartitionState, position: Position) -> None:
+    def hand_out(self, state: PartitionState, position: Position | None) -> None:
         """Records up to there are given to the user, which is at work on them until it polls again."""
         state.position = position
         self._handed_out.append(state)
@@ -240,16 +288,25 @@ class Subscription:
         self.polled_s = time.monotonic()
         if self._handed_out:
             for state in self._handed_out:
-                state.consumed = state.position
+                state.consumed = self.position(state)
             self._handed_out.clear()
+
+    def position(self, state: PartitionState) -> Position | None:
+        """Where the user goes on after all records that it was given."""
+        iterated = self.iterated
+        return iterated.position() if iterated is not None and iterated.state is state else state.position
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What can be committed without the user: where it goes on after the records that it is done with."""
-        return _offsets((partition, state.consumed) for partition, state in self.partitions.items())
+        offsets = _offsets((partition, state.consumed) for partition, state in self.partitions.items())
+        iterated = self.iterated
+        if iterated is not None and iterated.state.partition in self.partitions:
+            offsets |= _offsets([(iterated.state.partition, iterated.position(is_last_done=False))])
+        return offsets
 
     def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a commit without offsets commits: where it goes on after all records that were handed out."""
-        return _offsets((partition, state.position) for partition, state in self.partitions.items())
+        return _offsets((partition, self.position(state)) for partition, state in self.partitions.items())
 
 
 def _offsets(

@@ -1,0 +1,418 @@
+"""The consumer for asyncio: the core of both faces.
+
+Fetching, heartbeats and commits at an interval go on in the loop from the first use on; `poll` takes what was fetched.
+Belongs to the loop it was made in; one task polls at a time. What the blocking face calls in its own thread, and not in
+the loop, says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+from ottla.base.ids import TopicPartition
+from ottla.client.cluster import Cluster, Deadline
+from ottla.client.config import ConsumerConfig
+from ottla.client.consume.arrow import empty_batch
+from ottla.client.consume.commits import BackgroundCommits, CommitCallback, Offsets
+from ottla.client.consume.decoding import KERNELS, Decoder
+from ottla.client.consume.fetch_buffer import FetchBuffer
+from ottla.client.consume.fetcher import Fetcher
+from ottla.client.consume.interceptors import Interceptors
+from ottla.client.consume.listeners import RebalanceListener
+from ottla.client.consume.positions import Positions
+from ottla.client.consume.reader import Reader
+from ottla.client.consume.record import ConsumerRecord
+from ottla.client.consume.subscription import NO_EPOCH, Position, Subscription
+from ottla.client.errors import ClientError, ClosedError, OttlaError
+from ottla.client.membership import GroupMetadata, create_membership
+from ottla.client.metadata import TopicInfo
+from ottla.client.offsets import (
+    EARLIEST,
+    LATEST,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    Place,
+    find_offsets,
+    offsets_at,
+)
+
+T = TypeVar("T")
+
+CLOSE_TIMEOUT_S: Final = 30.0
+_LOOK_UP_S: Final = 0.5
+"""While a poll waits it looks up this often, so that the group knows the user is there."""
+_PAUSE_S: Final = 0.02
+"""Before a membership that is not done is asked again."""
+
+
+class SubscriptionPattern(NamedTuple):
+    """A pattern that the coordinator matches with the names of topics, in the syntax of RE2 (group.protocol=consumer
+    only). A `re.Pattern` is matched by the client instead."""
+
+    pattern: str
+
+
+Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
+
+
+class AsyncConsumer:
+    """Reads records of topics that it subscribes to, or of partitions that it assigns itself.
+
+    async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
+        consumer.subscribe(["orders"])
+        async for record in consumer:
+            print(record.topic, record.partition, record.offset, record.value)
+
+    Settings are by Kafka's names in a mapping, or by Python's as keywords. Timeouts are in seconds.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+        self._set_up(ConsumerConfig.parse(settings, keywords), _call_listener)
+
+    @classmethod
+    def of(cls, config: ConsumerConfig, call_listener: Callable[..., Awaitable[None]]) -> Self:
+        """One whose listeners are called by somebody else."""
+        consumer = cls.__new__(cls)
+        consumer._set_up(config, call_listener)
+        return consumer
+
+    def _set_up(self, config: ConsumerConfig, call_listener: Callable[..., Awaitable[None]]) -> None:
+        self.config = config
+        decoder = Decoder(config)
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError("an AsyncConsumer is made in the loop that it belongs to: in a coroutine") from None
+        self.interceptors = Interceptors(config.interceptors)
+        self.subscriptions = Subscription()
+        self.buffer = FetchBuffer(self.subscriptions)
+        self.reader = Reader(self.subscriptions, self.buffer, decoder)
+        self.is_closed = False
+        self.callbacks: deque[Callable[[], object]] | None = None
+        """Where callbacks of commits wait to be called in the thread that polls; None if they are called at once."""
+        self._cluster = Cluster(config)
+        self.membership = create_membership(config, self._cluster, self.subscriptions, call_listener)
+        committed = self.membership.committed if config.group_id else None
+        positions = Positions(config, self._cluster, self.subscriptions, self.buffer, committed)
+        self._news = asyncio.Event()
+        self._fetcher = Fetcher(
+            config, self._cluster, self.subscriptions, self.buffer, positions, on_news=self._news.set
+        )
+        self._committing = BackgroundCommits(self._commit, self._tell)
+        self.subscriptions.on_change = self._fetcher.wake
+        self.subscriptions.wake_poll = self._news.set
+        self.buffer.on_room = self._fetch_on
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        self.check_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shut_down(CLOSE_TIMEOUT_S, is_work_done=kind is None)
+
+    async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        """Commits what `commit_async` was asked for and, with enable.auto.commit, all that was handed out; leaves the
+        group. Again is no harm."""
+        await self.shut_down(timeout, is_work_done=True)
+
+    async def shut_down(self, timeout_s: float, *, is_work_done: bool) -> None:
+        """`is_work_done` says whether the user is done with what the last poll gave; if not, others get it again."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._news.set()
+        if is_work_done:
+            self.subscriptions.settle()
+        deadline = Deadline(timeout_s)
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._fetcher.close()
+                try:
+                    await self._committing.finish(self.subscriptions.partitions.keys())
+                except OttlaError as error:
+                    failure = error
+                await self.membership.close(deadline.left_s)
+        except TimeoutError:
+            failure = failure or ClientError(f"the consumer was not closed in an orderly way within {timeout_s:g} s")
+        finally:
+            self._committing.cancel()
+            await self._cluster.close()
+            self.interceptors.close()
+        if failure is not None:
+            raise failure
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedError("the consumer is closed")
+
+    # What to read.
+
+    def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
+        """Takes part in the group for these topics: a name, names, or a pattern that whole names match. In place of
+        those of before; takes effect with the next poll."""
+        self.check_open()
+        if not self.config.group_id:
+            raise ClientError(
+                "a consumer needs a group.id to subscribe to topics; without one it can assign partitions"
+            )
+        if isinstance(topics, re.Pattern):
+            self.subscriptions.subscribe_pattern(topics, listener)
+        elif isinstance(topics, SubscriptionPattern):
+            if self.config.group_protocol != "consumer":
+                raise ClientError("a SubscriptionPattern needs group.protocol=consumer; use re.compile(…) instead")
+            self.subscriptions.subscribe_server_pattern(topics.pattern, listener)
+        else:
+            names = [topics] if isinstance(topics, str) else list(topics)
+            for name in names:
+                if not isinstance(name, str) or not name:
+                    raise ClientError(f"{name!r} is no name of a topic")
+            if not names:
+                raise ClientError("there is no topic to subscribe to; unsubscribe() reads nothing any more")
+            self.subscriptions.subscribe(names, listener)
+        self.membership.subscription_changed()
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Reads these partitions, and no others, without a group: each from where the group.id has committed, if there
+        is one, or else from where auto.offset.reset says, unless `seek` says otherwise."""
+        self.check_open()
+        self.subscriptions.assign_manually([TopicPartition(*one) for one in partitions])
+
+    async def unsubscribe(self) -> None:
+        """Reads nothing any more, and leaves the group."""
+        self.check_open()
+        self.subscriptions.settle()
+        await self.membership.unsubscribe(self.config.default_api_timeout_ms / 1000)
+        self.subscriptions.unsubscribe()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to, by name or found by the pattern."""
+        return self.subscriptions.topics
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return frozenset(self.subscriptions.partitions)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Polls give nothing of these until `resume`; what was fetched of them is kept."""
+        self.subscriptions.pause(partitions, is_paused=True)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ends `pause`."""
+        self.buffer.resume(self.subscriptions.pause(partitions, is_paused=False))
+        self._news.set()
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(one for one, state in self.subscriptions.partitions.items() if state.is_paused)
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """The next record of the partition is the one at the offset, or the first after it."""
+        to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        if to.offset < 0:
+            raise ValueError(f"{to.offset} is no offset: seek_to_beginning() and seek_to_end() go to the ends")
+        self.subscriptions.seek(
+            partition, Position(to.offset, NO_EPOCH if to.leader_epoch is None else to.leader_epoch)
+        )
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """The next record of each is its first; of all that are assigned, if none is named."""
+        self.subscriptions.seek_to(self.subscriptions.partitions if partitions is None else partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """The next record of each is the next that is written to it."""
+        self.subscriptions.seek_to(self.subscriptions.partitions if partitions is None else partitions, LATEST)
+
+    # Reading.
+
+    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
+        which may be 0; None waits for as long as it takes."""
+        most = max_records or self.config.max_poll_records
+        return self.interceptors.on_consume(await self._poll(timeout, lambda: self.reader.take(most)) or [])
+
+    async def poll_arrow(self, timeout: float | None = None) -> Any:
+        """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
+        headers; without rows if nothing came. All that was fetched of a partition comes at once."""
+        if KERNELS.module is None:
+            await asyncio.to_thread(KERNELS.load)
+        batch = await self._poll(timeout, self.reader.take_arrow)
+        return empty_batch() if batch is None else batch
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
+        record that was given last."""
+        while not self.is_closed:
+            iterated = await self._poll(None, lambda: self.reader.iterate(self.config.max_poll_records))
+            if iterated is not None:
+                for record in iterated.left:
+                    yield record
+
+    async def iter_arrow(self) -> AsyncIterator[Any]:
+        """Arrow batch by batch, for as long as the consumer is open."""
+        while not self.is_closed:
+            yield await self.poll_arrow()
+
+    async def _poll(self, timeout_s: float | None, take: Callable[[], T | None]) -> T | None:
+        self.subscriptions.settle()
+        deadline = Deadline(float("inf") if timeout_s is None else timeout_s)
+        if not self.is_due:
+            taken = take()
+            if taken:
+                return taken
+        while await self.wait(deadline):
+            taken = take()
+            if taken:
+                return taken
+        return None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a poll has to do something in the loop before it looks for records. In any thread."""
+        return self.is_closed or self.membership.needs_poll()
+
+    async def wait(self, deadline: Deadline) -> bool:
+        """Does what the group needs, and waits until there is something to take; False if there is nothing in time."""
+        if not self.subscriptions.partitions and not self.subscriptions.is_by_group:
+            self.check_open()
+            raise ClientError("nothing to read: subscribe to topics, or assign partitions, before polling")
+        while True:
+            self.check_open()
+            self._news.clear()
+            pause_s = _LOOK_UP_S
+            if self.membership.needs_poll():
+                await self.membership.poll(deadline)
+                if self.membership.needs_poll():
+                    pause_s = _PAUSE_S
+            if self.buffer.has_news:
+                return True
+            if deadline.is_over:
+                return False
+            waking = self._loop.call_later(min(pause_s, deadline.left_s), self._news.set)
+            await self._news.wait()
+            waking.cancel()
+            self.subscriptions.polled_s = time.monotonic()
+
+    # Offsets.
+
+    async def commit(self, offsets: Offsets | None = None) -> None:
+        """Returns when the group has committed these, or the positions after all records that were handed out."""
+        self.check_open()
+        await self._commit(self.subscriptions.positions() if offsets is None else _checked(offsets))
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        """The same in the background: cheap enough for every record, because only the newest are sent. `close` makes
+        sure of the last ones. The callback is given the offsets, and what went wrong or None."""
+        self.check_open()
+        if self._committing.ask(self.subscriptions.positions() if offsets is None else _checked(offsets), callback):
+            self._loop.call_soon_threadsafe(self._committing.begin)
+
+    async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group committed last for each; None where it has not."""
+        self.check_open()
+        return dict(await self.membership.committed(partitions))
+
+    async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+        """The offset of the next record that a poll gives, found if it is not known yet."""
+        self.check_open()
+        timeout_s = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        deadline = Deadline(timeout_s)
+        while True:
+            position = self.subscriptions.position(self.subscriptions.state(partition))
+            if position is not None:
+                return position.offset
+            self.buffer.raise_failure()
+            if deadline.is_over:
+                raise ClientError(f"the position of partition {partition} was not found within {timeout_s:g} s")
+            await asyncio.sleep(min(_PAUSE_S, deadline.left_s))
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        return await self._offsets_at(dict.fromkeys(partitions, EARLIEST))
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record of each that this consumer may read."""
+        return await self._offsets_at(dict.fromkeys(partitions, LATEST))
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each that is not older than the time, in milliseconds since 1970; None if all are."""
+        self.check_open()
+        places = {partition: Place.at_time(time_ms) for partition, time_ms in times.items()}
+        found = await find_offsets(self._cluster, places, committed_only=self._is_committed_only)
+        return {partition: None if one.offset < 0 else one for partition, one in found.items()}
+
+    async def _offsets_at(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
+        self.check_open()
+        return await offsets_at(self._cluster, places, committed_only=self._is_committed_only)
+
+    @property
+    def _is_committed_only(self) -> bool:
+        return self.config.isolation_level == "read_committed"
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets lie between the position and the end, as of the last fetch; None before that."""
+        state = self.subscriptions.state(partition)
+        end = state.last_stable_offset if self._is_committed_only else state.high_watermark
+        position = self.subscriptions.position(state)
+        return None if end is None or position is None else max(0, end - position.offset)
+
+    # The cluster.
+
+    async def partitions_for(self, topic: str) -> TopicInfo:
+        """The topic's partitions and who leads them."""
+        self.check_open()
+        return await self._cluster.topic(topic, fresh=True)
+
+    async def topics(self) -> dict[str, TopicInfo]:
+        """All topics that this client may see; internal ones only if exclude.internal.topics is false."""
+        self.check_open()
+        found = await self._cluster.refresh(None)
+        return {one.name: one for one in found if not (one.is_internal and self.config.exclude_internal_topics)}
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group."""
+        return self.membership.metadata()
+
+    # Within.
+
+    def _fetch_on(self) -> None:
+        """In any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._fetcher.wake)
+
+    async def _commit(self, offsets: Offsets) -> None:
+        if not offsets:
+            return
+        await self.membership.commit(offsets)
+        self.interceptors.on_commit(offsets)
+
+    def _tell(self, callback: Callable[[], object]) -> None:
+        if self.callbacks is not None:
+            self.callbacks.append(callback)
+        else:
+            callback()
+
+
+async def _call_listener(method: Callable[..., object], partitions: Collection[TopicPartition]) -> None:
+    result = method(partitions)
+    if inspect.isawaitable(result):
+        await result
+
+
+def _checked(offsets: Offsets) -> Offsets:
+    for partition, one in offsets.items():
+        if one.offset < 0:
+            raise ValueError(f"{one.offset} is no offset to commit for partition {partition}")
+    return dict(offsets)

@@ -1,0 +1,229 @@
+"""The blocking consumer: `AsyncConsumer` in a loop thread of its own.
+
+A poll that finds records fetched takes and decodes them in the calling thread, without a word to the loop; only a poll
+that has to wait, or that the group has something to do for, goes there. Listeners and callbacks of commits are called
+in the thread that polls. One thread uses a consumer at a time; `close` may be called by another.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from ottla.base.ids import TopicPartition
+from ottla.client.cluster import Deadline
+from ottla.client.config import ConsumerConfig
+from ottla.client.consume.arrow import empty_batch
+from ottla.client.consume.async_consumer import CLOSE_TIMEOUT_S, AsyncConsumer, Topics
+from ottla.client.consume.commits import CommitCallback, Offsets
+from ottla.client.consume.decoding import KERNELS
+from ottla.client.consume.listeners import RebalanceListener
+from ottla.client.consume.record import ConsumerRecord
+from ottla.client.errors import ClientError
+from ottla.client.loop_thread import LoopThread
+from ottla.client.membership import GroupMetadata
+from ottla.client.metadata import TopicInfo
+from ottla.client.offsets import OffsetAndMetadata, OffsetAndTimestamp
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """Reads records of topics that it subscribes to, or of partitions that it assigns itself.
+
+    with Consumer({"bootstrap.servers": "localhost:9092"}, group_id="billing") as consumer:
+        consumer.subscribe(["orders"])
+        for record in consumer:
+            print(record.topic, record.partition, record.offset, record.value)
+
+    Settings are by Kafka's names in a mapping, or by Python's as keywords. Timeouts are in seconds. What the methods
+    promise stands with those of `AsyncConsumer`.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+        config = ConsumerConfig.parse(settings, keywords)
+        self._polling = threading.Lock()
+        self._thread = LoopThread("ottla-consumer")
+        try:
+            self._core = self._thread.run(self._make(config))
+        except BaseException:
+            self._thread.close()
+            raise
+        self._callbacks: deque[Callable[[], object]] = deque()
+        self._core.callbacks = self._callbacks
+        self._buffer, self._reader = self._core.buffer, self._core.reader
+        self._max_poll_records = config.max_poll_records
+
+    async def _make(self, config: ConsumerConfig) -> AsyncConsumer:
+        return AsyncConsumer.of(config, self._thread.in_caller)
+
+    # Life.
+
+    def __enter__(self) -> Self:
+        self._thread.check()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(CLOSE_TIMEOUT_S, is_work_done=kind is None)
+
+    def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
+        self._close(timeout, is_work_done=True)
+
+    def _close(self, timeout_s: float, *, is_work_done: bool) -> None:
+        if not self._thread.is_open:
+            return
+        try:
+            self._thread.run(self._core.shut_down(timeout_s, is_work_done=is_work_done))
+            self._call_back()
+        finally:
+            self._thread.close()
+
+    # What to read.
+
+    def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
+        self._in_loop(self._core.subscribe, topics, listener)
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        self._in_loop(self._core.assign, partitions)
+
+    def unsubscribe(self) -> None:
+        self._thread.run(self._core.unsubscribe())
+
+    def subscription(self) -> frozenset[str]:
+        return self._core.subscription()
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return self._core.assignment()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self._in_loop(self._core.pause, partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self._in_loop(self._core.resume, partitions)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        return self._core.paused()
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        self._in_loop(self._core.seek, partition, offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        self._in_loop(self._core.seek_to_beginning, partitions)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        self._in_loop(self._core.seek_to_end, partitions)
+
+    # Reading.
+
+    def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
+        which may be 0; None waits for as long as it takes."""
+        most = max_records or self._max_poll_records
+        return self._core.interceptors.on_consume(self._poll(timeout, lambda: self._reader.take(most)) or [])
+
+    def poll_arrow(self, timeout: float | None = None) -> Any:
+        """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
+        headers; without rows if nothing came. All that was fetched of a partition comes at once."""
+        KERNELS.load()
+        batch = self._poll(timeout, self._reader.take_arrow)
+        return empty_batch() if batch is None else batch
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
+        record that was given last."""
+        return chain.from_iterable(self._iterations())
+
+    def iter_arrow(self) -> Iterator[Any]:
+        """Arrow batch by batch, for as long as the consumer is open."""
+        while self._thread.is_open:
+            yield self.poll_arrow()
+
+    def _iterations(self) -> Iterator[Iterator[ConsumerRecord]]:
+        while self._thread.is_open:
+            iterated = self._poll(None, lambda: self._reader.iterate(self._max_poll_records))
+            if iterated is not None:
+                yield iterated.left
+
+    def _poll(self, timeout_s: float | None, take: Callable[[], T | None]) -> T | None:
+        if not self._thread.is_open:
+            self._thread.check()
+        if not self._polling.acquire(blocking=False):
+            raise ClientError("another thread polls this consumer: give each thread a consumer of its own")
+        try:
+            if self._callbacks:
+                self._call_back()
+            core = self._core
+            core.subscriptions.settle()
+            if not core.is_due:
+                taken = take()
+                if taken:
+                    return taken
+            end_s = None if timeout_s is None else time.monotonic() + timeout_s
+            while self._thread.run(self._wait(end_s)):
+                taken = take()
+                if taken:
+                    return taken
+            return None
+        finally:
+            self._polling.release()
+
+    async def _wait(self, end_s: float | None) -> bool:
+        return await self._core.wait(Deadline(float("inf") if end_s is None else max(0.0, end_s - time.monotonic())))
+
+    # Offsets.
+
+    def commit(self, offsets: Offsets | None = None) -> None:
+        self._thread.run(self._core.commit(offsets))
+        self._call_back()
+
+    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+        self._thread.check()
+        self._core.commit_async(offsets, callback)
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return self._thread.run(self._core.committed(partitions))
+
+    def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+        return self._thread.run(self._core.position(partition, timeout))
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._thread.run(self._core.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._thread.run(self._core.end_offsets(partitions))
+
+    def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return self._thread.run(self._core.offsets_for_times(times))
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        return self._core.lag(partition)
+
+    # The cluster.
+
+    def partitions_for(self, topic: str) -> TopicInfo:
+        return self._thread.run(self._core.partitions_for(topic))
+
+    def topics(self) -> dict[str, TopicInfo]:
+        return self._thread.run(self._core.topics())
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._core.group_metadata()
+
+    # Within.
+
+    def _in_loop(self, function: Callable[..., T], *args: object) -> T:
+        async def call() -> T:
+            return function(*args)
+
+        return self._thread.run(call())
+
+    def _call_back(self) -> None:
+        while self._callbacks:
+            self._callbacks.popleft()()

@@ -1,0 +1,378 @@
+"""Fetches ahead of who polls: one fetch on its way to each broker that leads, or may serve, partitions with room.
+
+Everything happens in steps: each looks at all assigned partitions, sends every idle broker a fetch for those it serves,
+and begins what else is missing (a leader, a position, a new leader's word). Whatever ends, or changes, leads to another
+step. What comes is surveyed and put into the buffer, which is bounded: a broker is asked for no more than its part of
+`queued.max.bytes` has room for, and a partition's lane may take no more than its part of that.
+
+A fetch waits at the broker until there is something. So that nothing else waits behind it, fetches have connections of
+their own. Fetching never gives up: what may pass is tried again, slower each time; what may not is put into the buffer,
+to be raised to who polls. Belongs to one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
+from ottla.client.cluster import Backoff, Cluster, may_pass
+from ottla.client.config import ConsumerConfig
+from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
+from ottla.client.consume.fetch_session import SESSION_ERRORS, FetchSession, Wanted
+from ottla.client.consume.positions import Positions
+from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, ReadReplica, Subscription
+from ottla.client.consume.survey import survey
+from ottla.client.errors import BrokerConnectionError, ClientError, CorruptRecordError, RefusedError, UnknownTopicError
+from ottla.wire.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
+
+_logger = logging.getLogger(__name__)
+
+LANE: Final = "fetch"
+LAST_VERSION_BY_NAME: Final = 12
+_UNKNOWN_TOPIC_PATIENCE_S: Final = 5.0
+"""A topic that was just made is not known everywhere at once; one that is not there after this is told."""
+
+
+class _Asked(NamedTuple):
+    """A partition that a fetch asks for, and what was so when it was sent."""
+
+    state: PartitionState
+    generation: int
+    position: Position
+
+
+class _BrokerFetches:
+    """What is kept for each broker."""
+
+    __slots__ = ("backoff", "not_before_s", "session", "task")
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.session = FetchSession()
+        self.task: asyncio.Task[None] | None = None
+        self.backoff = backoff
+        self.not_before_s = 0.0
+
+
+class Fetcher:
+    """Runs from the first `wake` to `close`. `on_news` is called when there is something for who polls."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        positions: Positions,
+        on_news: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._subscription = subscription
+        self._buffer = buffer
+        self._positions = positions
+        self._on_news = on_news
+        self._loop = asyncio.get_running_loop()
+        self._brokers: dict[int, _BrokerFetches] = {}
+        self._chores: dict[str, asyncio.Task[None]] = {}
+        self._chore_backoffs: dict[str, Backoff] = {}
+        self._unknown_since_s: dict[str, float] = {}
+        self._is_woken = False
+        self._is_closed = False
+        self._isolation_level = int(config.isolation_level == "read_committed")
+        self._timeout_s = (config.fetch_max_wait_ms + config.request_timeout_ms) / 1000
+
+    def wake(self) -> None:
+        """Something changed: takes a step, soon."""
+        if not self._is_woken and not self._is_closed:
+            self._is_woken = True
+            self._loop.call_soon(self._step)
+
+    async def close(self) -> None:
+        """Ends the fetches."""
+        self._is_closed = True
+        tasks = [*self._chores.values(), *(one.task for one in self._brokers.values() if one.task is not None)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # A step.
+
+    def _step(self) -> None:
+        self._is_woken = False
+        if self._is_closed:
+            return
+        self._buffer.is_wanted = True  # before looking, so that what is taken meanwhile wakes
+        without_leader: set[str] = set()
+        to_validate: dict[int, list[PartitionState]] = {}
+        by_broker: dict[int, list[PartitionState]] = {}
+        is_lost = False
+        for partition, state in self._subscription.partitions.items():
+            if state.is_held:
+                if state.waiting:
+                    continue
+                state.is_held = False
+            if state.fetched is None and state.reset is None:
+                is_lost = True
+                continue
+            leader_id = self._cluster.known_leader(partition)
+            topic = self._cluster.known_topic(partition.topic)
+            if leader_id is None or topic is None:
+                without_leader.add(partition.topic)
+                continue
+            if state.fetched is None:
+                is_lost = True
+                continue
+            if state.is_paused:
+                continue
+            epoch = topic.partitions[partition.partition].leader_epoch
+            if state.leader_epoch < epoch:
+                if state.fetched.leader_epoch != NO_EPOCH:
+                    to_validate.setdefault(leader_id, []).append(state)
+                    continue
+                state.leader_epoch = epoch
+            by_broker.setdefault(self._broker_for(state, leader_id), []).append(state)
+        for broker_id, states in by_broker.items():
+            self._fetch_from(broker_id, states, self._config.queued_max_bytes // len(by_broker))
+        if without_leader:
+            self._begin("leaders", partial(self._find_leaders, without_leader))
+        if is_lost:
+            self._begin("positions", self._positions.find)
+        for leader_id, states in to_validate.items():
+            self._begin(f"epochs of {leader_id}", partial(self._positions.validate, leader_id, states))
+
+    def _broker_for(self, state: PartitionState, leader_id: int) -> int:
+        replica = state.read_replica
+        if replica is None:
+            return leader_id
+        if replica.until_s < self._loop.time() or replica.broker_id not in self._cluster.brokers:
+            state.read_replica = None
+            return leader_id
+        return replica.broker_id
+
+    def _fetch_from(self, broker_id: int, states: list[PartitionState], budget_bytes: int) -> None:
+        broker = self._brokers.get(broker_id)
+        if broker is None:
+            broker = self._brokers[broker_id] = _BrokerFetches(Backoff(self._cluster.options))
+        if broker.task is not None or broker.not_before_s > self._loop.time():
+            return
+        room_bytes = budget_bytes - sum(state.waiting_bytes for state in states)
+        share_bytes = budget_bytes // len(states)
+        asked: dict[TopicPartition, _Asked] = {}
+        if room_bytes > 0:
+            for state in states:
+                if state.fetched is not None and (state.waiting_bytes < share_bytes or not state.waiting):
+                    asked[state.partition] = _Asked(state, state.generation, state.fetched)
+        if asked:
+            work = self._fetch(broker_id, broker, asked, min(room_bytes, self._config.fetch_max_bytes))
+            broker.task = self._loop.create_task(work, name="ottla-fetch")
+
+    # Chores: what has to be known before anything can be fetched.
+
+    def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if name not in self._chores:
+            self._chores[name] = self._loop.create_task(self._chore(name, work), name=f"ottla-find-{name}")
+
+    async def _chore(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+            self._chore_backoffs.pop(name, None)
+        except Exception as error:
+            if not may_pass(error) or not self._cluster.brokers:
+                self._fail(error)
+            backoff = self._chore_backoffs.setdefault(name, Backoff(self._cluster.options))
+            await asyncio.sleep(backoff.next_s())
+        finally:
+            del self._chores[name]
+            if self._buffer.has_news:
+                self._on_news()
+            self.wake()
+
+    async def _find_leaders(self, topics: set[str]) -> None:
+        found = await self._cluster.refresh(topics, create_topics=self._config.allow_auto_create_topics)
+        names = {topic.name: len(topic.partitions) for topic in found}
+        now_s = self._loop.time()
+        for name in topics:
+            missing = self._missing(name, names.get(name))
+            if missing is None:
+                self._unknown_since_s.pop(name, None)
+            elif now_s - self._unknown_since_s.setdefault(name, now_s) >= self._patience_s:
+                del self._unknown_since_s[name]
+                self._fail(missing)
+        for partition in self._subscription.partitions:
+            if partition.topic in topics and self._cluster.known_leader(partition) is None:
+                raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")
+
+    @property
+    def _patience_s(self) -> float:
+        return min(_UNKNOWN_TOPIC_PATIENCE_S, self._config.default_api_timeout_ms / 1000)
+
+    def _missing(self, name: str, partition_count: int | None) -> ClientError | None:
+        """What to say of a topic, or of a partition of it, that is not there."""
+        if partition_count is None:
+            return UnknownTopicError(name)
+        for topic, partition in self._subscription.partitions:
+            if topic == name and partition >= partition_count:
+                return ClientError(f"topic {name} has no partition {partition}: it has {partition_count}")
+        return None
+
+    def _fail(self, error: Exception) -> None:
+        self._buffer.failure = error
+        self._on_news()
+
+    # A fetch.
+
+    async def _fetch(
+        self, broker_id: int, broker: _BrokerFetches, asked: dict[TopicPartition, _Asked], max_bytes: int
+    ) -> None:
+        try:
+            answer, names = await self._ask(broker_id, broker, asked, max_bytes)
+            if answer is not None:
+                await self._take(broker_id, broker, asked, answer, names)
+        except BrokerConnectionError as error:
+            broker.session.failed()
+            for partition, one in asked.items():
+                one.state.read_replica = None
+                self._cluster.distrust(partition.topic)
+            _logger.debug("a fetch from broker %d failed: %s", broker_id, error)
+            self._wait_for(broker, broker.backoff.next_s())
+        except Exception as error:
+            broker.session.failed()
+            self._fail(error)
+            self._wait_for(broker, broker.backoff.next_s())
+        finally:
+            broker.task = None
+            self.wake()
+
+    async def _ask(
+        self, broker_id: int, broker: _BrokerFetches, asked: dict[TopicPartition, _Asked], max_bytes: int
+    ) -> tuple[FetchResponse | None, dict[Uuid, str]]:
+        """The answer, None if another session has to be begun, and the names of the topics."""
+        connection = await self._cluster.connection(broker_id, LANE)
+        wanted: dict[TopicPartition, Wanted] = {}
+        names: dict[Uuid, str] = {}
+        by_id = connection.version_for(FetchRequest) > LAST_VERSION_BY_NAME
+        for partition, one in asked.items():
+            topic = self._cluster.known_topic(partition.topic)
+            topic_id = ZERO_UUID if topic is None else topic.topic_id
+            by_id = by_id and topic_id != ZERO_UUID
+            names[topic_id] = partition.topic
+            wanted[partition] = Wanted(
+                topic_id, one.position.offset, one.state.leader_epoch, self._config.max_partition_fetch_bytes
+            )
+        version = connection.version_for(FetchRequest, at_most=None if by_id else LAST_VERSION_BY_NAME)
+        session = broker.session.ask(wanted, by_id=by_id)
+        request = FetchRequest(
+            max_wait_ms=self._config.fetch_max_wait_ms,
+            min_bytes=self._config.fetch_min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=self._isolation_level,
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            topics=session.topics,
+            forgotten_topics_data=session.forgotten,
+            rack_id=self._config.client_rack,
+        )
+        answer = await connection.send(request, FetchResponse, version=version, timeout_s=self._timeout_s)
+        if answer.throttle_time_ms:
+            self._wait_for(broker, answer.throttle_time_ms / 1000)
+        if not answer.error_code:
+            broker.session.answered(answer.session_id)
+            return answer, names
+        broker.session.failed(is_forgotten=True)
+        if answer.error_code not in SESSION_ERRORS:
+            raise RefusedError(answer.error_code, f"a fetch from broker {broker_id}")
+        if answer.error_code in _ID_ERRORS:
+            for partition in asked:
+                self._cluster.distrust(partition.topic)
+            self._wait_for(broker, broker.backoff.next_s())
+        return None, names
+
+    async def _take(
+        self,
+        broker_id: int,
+        broker: _BrokerFetches,
+        asked: dict[TopicPartition, _Asked],
+        answer: FetchResponse,
+        names: dict[Uuid, str],
+    ) -> None:
+        is_refused = False
+        for topic in answer.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for one in topic.partitions:
+                partition = TopicPartition(name, one.partition_index)
+                its = asked.get(partition)
+                if its is None or its.state.generation != its.generation or its.state.fetched != its.position:
+                    continue  # given up or sought elsewhere meanwhile
+                if one.error_code:
+                    is_refused = await self._refused(broker_id, its, one.error_code) or is_refused
+                else:
+                    self._accept(its, one)
+        if is_refused:
+            self._wait_for(broker, broker.backoff.next_s())
+        else:
+            broker.backoff = Backoff(self._cluster.options)
+        if self._buffer.has_news:
+            self._on_news()
+
+    def _accept(self, asked: _Asked, answer: FetchPartitionResponse) -> None:
+        state, generation, position = asked
+        state.high_watermark = answer.high_watermark
+        state.last_stable_offset = answer.last_stable_offset
+        state.log_start_offset = answer.log_start_offset
+        if answer.preferred_read_replica >= 0:
+            until_s = self._loop.time() + self._config.metadata_max_age_ms / 1000
+            state.read_replica = ReadReplica(answer.preferred_read_replica, until_s)
+        if not answer.records:
+            return
+        found = survey(answer.records, position, answer.aborted_transactions if self._isolation_level else None)
+        for piece in found.pieces:
+            self._buffer.put(
+                Chunk(
+                    state,
+                    generation,
+                    piece.data,
+                    next_=piece.next,
+                    timestamp_type=piece.timestamp_type,
+                    leader_epoch=piece.leader_epoch,
+                )
+            )
+        state.fetched = found.next
+        if found.failure is not None:
+            words = f"partition {state.partition}, from offset {found.next.offset} on: {found.failure.reason}"
+            self._positions.fail(state, CorruptRecordError(f"{words}; seek past it to go on"))
+        elif found.next.offset <= position.offset:
+            words = f"partition {state.partition}: what follows offset {position.offset} does not come whole"
+            limits = "max.partition.fetch.bytes and fetch.max.bytes may be too small for this broker"
+            self._positions.fail(state, CorruptRecordError(f"{words}; {limits}"))
+
+    async def _refused(self, broker_id: int, asked: _Asked, code: int) -> bool:
+        """Whether the broker is to be left alone for a moment."""
+        state = asked.state
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if state.read_replica is not None and state.read_replica.broker_id == broker_id:
+                state.read_replica = None  # a follower that is behind: the leader knows
+            elif state.waiting or state.position != asked.position:
+                state.is_held = True  # asked for again when all before it is handed out
+            else:
+                await self._positions.out_of_range(state)
+            return False
+        error = RefusedError(code, f"partition {state.partition}")
+        if not may_pass(error):
+            self._positions.fail(state, error)
+            return False
+        state.read_replica = None
+        self._cluster.distrust(state.partition.topic)
+        return True
+
+    def _wait_for(self, broker: _BrokerFetches, seconds: float) -> None:
+        broker.not_before_s = max(broker.not_before_s, self._loop.time() + seconds)
+        self._loop.call_at(broker.not_before_s, self.wake)
+
+
+_ID_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
+"""Topics whose ids are others now: they were made anew."""

@@ -1,0 +1,243 @@
+"""Where to go on reading: what a group committed, a place, or the end of what a new leader still has. Runs in the loop.
+
+Nothing here waits for a partition whose leader is away: each round settles what can be settled, and says what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
+
+from ottla.base.ids import TopicPartition
+from ottla.client.cluster import Cluster, may_pass
+from ottla.client.config import ConsumerConfig
+from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
+from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, Subscription
+from ottla.client.errors import (
+    BrokerConnectionError,
+    ClientError,
+    LogTruncatedError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    RefusedError,
+)
+from ottla.client.offsets import EARLIEST, LATEST, OffsetAndMetadata, ask_leader, find_offsets
+from ottla.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochPartition,
+    OffsetForLeaderEpochPartitionResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderEpochTopic,
+)
+
+_logger = logging.getLogger(__name__)
+
+Committed = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]]
+
+_CONSUMER: Final = -1
+_UNDEFINED: Final = -1
+_EPOCHS_SINCE: Final = 3
+"""The version of OffsetForLeaderEpoch from which on reading a topic suffices to ask."""
+_RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+
+class Positions:
+    """Finds positions for the partitions of a subscription. `committed` is None without a group."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: Cluster,
+        subscription: Subscription,
+        buffer: FetchBuffer,
+        committed: Committed | None,
+    ) -> None:
+        self._cluster = cluster
+        self._subscription = subscription
+        self._buffer = buffer
+        self._committed = committed
+        self._reset = _RESETS[config.auto_offset_reset]
+        self._committed_only = config.isolation_level == "read_committed"
+
+    async def find(self) -> None:
+        """One round for all that have no position, as far as their leaders are known. Raises what may pass, when all is
+        done that can be."""
+        states = [
+            state for state in self._subscription.partitions.values() if state.position is None and not state.is_held
+        ]
+        await self._find_committed([state for state in states if state.is_lost])
+        by_leader: dict[int, list[PartitionState]] = {}
+        for state in states:
+            leader_id = self._cluster.known_leader(state.partition)
+            if state.reset is not None and leader_id is not None:
+                by_leader.setdefault(leader_id, []).append(state)
+        failure: Exception | None = None
+        for outcome in await asyncio.gather(*(self._reset_at(*one) for one in by_leader.items())):
+            failure = outcome or failure
+        if failure is not None:
+            raise failure
+
+    async def _find_committed(self, states: Collection[PartitionState]) -> None:
+        if not states:
+            return
+        generations = {state: state.generation for state in states}
+        committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        if self._committed is not None:
+            committed = await self._committed([state.partition for state in states])
+        for state, generation in generations.items():
+            if state.generation != generation or state.position is not None:
+                continue  # sought meanwhile
+            found = committed.get(state.partition)
+            if found is not None:
+                state.seek(Position(found.offset, NO_EPOCH if found.leader_epoch is None else found.leader_epoch))
+            elif self._reset is not None:
+                state.reset = self._reset
+            else:
+                failure = NoOffsetError(
+                    f"partition {state.partition} has no committed offset to begin with, and auto.offset.reset is none:"
+                    " seek, or set it to earliest or latest"
+                )
+                self.fail(state, failure)
+
+    async def _reset_at(self, leader_id: int, states: list[PartitionState]) -> Exception | None:
+        """Asks one leader; what went wrong and may pass is given back."""
+        asked = {state.partition: state.reset for state in states if state.reset is not None}
+        generations = {state.partition: (state, state.generation) for state in states}
+        try:
+            found = await ask_leader(self._cluster, leader_id, asked, committed_only=self._committed_only)
+            beyond = {
+                partition: LATEST
+                for partition, one in found.items()
+                if not isinstance(one, RefusedError) and one.offset < 0 and asked[partition] != LATEST
+            }
+            if beyond:
+                found |= await ask_leader(self._cluster, leader_id, beyond, committed_only=self._committed_only)
+        except BrokerConnectionError as error:
+            for state in states:
+                self._cluster.distrust(state.partition.topic)
+            return error
+        failure: Exception | None = None
+        for partition, one in found.items():
+            state, generation = generations[partition]
+            if state.generation != generation:
+                continue
+            if isinstance(one, RefusedError):
+                self._cluster.distrust(partition.topic)
+                if may_pass(one):
+                    failure = one
+                else:
+                    self.fail(state, one)
+            else:
+                state.seek(Position(one.offset, NO_EPOCH if one.leader_epoch is None else one.leader_epoch))
+                known = self._cluster.known_topic(partition.topic)
+                if known is not None:  # it comes from the leader itself
+                    state.leader_epoch = known.partitions[partition.partition].leader_epoch
+        return failure
+
+    # Offsets that are not there.
+
+    async def out_of_range(self, state: PartitionState) -> None:
+        """The partition does not have the offset, and everything before it is handed out."""
+        if state.position is None:
+            return
+        generation, offset = state.generation, state.position.offset
+        if self._reset is not None:
+            _logger.warning("partition %s does not have offset %d: reset", state.partition, offset)
+            with self._buffer.lock:
+                state.seek_to(self._reset)
+            return
+        first = (await find_offsets(self._cluster, {state.partition: EARLIEST}))[state.partition].offset
+        end = (await find_offsets(self._cluster, {state.partition: LATEST}))[state.partition].offset
+        if state.generation == generation:
+            has = f"has offsets {first} to {end - 1}" if end > first else f"is empty, the next offset is {end}"
+            failure = OffsetOutOfRangeError(
+                f"partition {state.partition} {has}; {offset} is not there, and auto.offset.reset is none"
+            )
+            self.fail(state, failure)
+
+    # New leaders (KIP-320).
+
+    async def validate(self, leader_id: int, states: list[PartitionState]) -> None:
+        """Asks a new leader whether it has what was read from the one before."""
+        connection = await self._cluster.connection(leader_id)
+        served = connection.served.get(OffsetForLeaderEpochRequest.api_key)
+        asked = {state.partition: (state, state.generation, state.fetched) for state in states}
+        epochs = {partition: self._leader_epoch(partition) for partition in asked}
+        if served is None or served.high < _EPOCHS_SINCE:
+            for partition, (state, _, _) in asked.items():
+                state.leader_epoch = epochs[partition]
+            return
+        topics: dict[str, OffsetForLeaderEpochTopic] = {}
+        for partition, (_, _, fetched) in asked.items():
+            topic = topics.setdefault(partition.topic, OffsetForLeaderEpochTopic(topic=partition.topic))
+            topic.partitions.append(
+                OffsetForLeaderEpochPartition(
+                    partition=partition.partition,
+                    current_leader_epoch=epochs[partition],
+                    leader_epoch=NO_EPOCH if fetched is None else fetched.leader_epoch,
+                )
+            )
+        request = OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+        answer = await self._cluster.send_to(leader_id, request, OffsetForLeaderEpochResponse)
+        failure: RefusedError | None = None
+        for found in answer.topics:
+            for one in found.partitions:
+                partition = TopicPartition(found.topic, one.partition)
+                state, generation, fetched = asked[partition]
+                if state.generation != generation or fetched is None:
+                    continue
+                if one.error_code:
+                    self._cluster.distrust(partition.topic)
+                    failure = RefusedError(one.error_code, f"partition {partition}")
+                elif self._is_there(one, fetched):
+                    state.leader_epoch = epochs[partition]
+                else:
+                    with self._buffer.lock:
+                        failure_to_tell = self._diverged(state, one)
+                    if failure_to_tell is not None:
+                        self.fail(state, failure_to_tell)
+        if failure is not None:
+            raise failure
+
+    @staticmethod
+    def _is_there(answer: OffsetForLeaderEpochPartitionResponse, fetched: Position) -> bool:
+        return (
+            answer.end_offset != _UNDEFINED
+            and answer.leader_epoch != _UNDEFINED
+            and answer.end_offset >= fetched.offset
+        )
+
+    def _diverged(self, state: PartitionState, answer: OffsetForLeaderEpochPartitionResponse) -> ClientError | None:
+        """The leader's log parts from what was fetched, at an offset that it names, or at one that nobody knows."""
+        position = state.position
+        if position is None:
+            return None
+        if answer.end_offset >= position.offset and answer.leader_epoch != _UNDEFINED:
+            state.fetch_again()  # only what nobody has seen is gone
+            return None
+        if self._reset is None:
+            words = f"partition {state.partition} was cut off before offset {position.offset}, which was read already"
+            return LogTruncatedError(f"{words}; auto.offset.reset is none: seek to go on")
+        if answer.end_offset == _UNDEFINED or answer.leader_epoch == _UNDEFINED:
+            _logger.warning("partition %s was cut off, nobody knows where: reset", state.partition)
+            state.seek_to(self._reset)
+        else:
+            _logger.warning(
+                "partition %s was cut off at offset %d, and %d was read already: going on there",
+                state.partition,
+                answer.end_offset,
+                position.offset,
+            )
+            state.seek(Position(answer.end_offset, answer.leader_epoch))
+        return None
+
+    def _leader_epoch(self, partition: TopicPartition) -> int:
+        known = self._cluster.known_topic(partition.topic)
+        return NO_EPOCH if known is None else known.partitions[partition.partition].leader_epoch
+
+    def fail(self, state: PartitionState, failure: ClientError) -> None:
+        """Raised to who polls, once what was fetched before is handed out, and until it seeks."""
+        state.is_held = True
+        self._buffer.put(Chunk(state, state.generation, failure=failure))

@@ -1,0 +1,118 @@
+"""What a poll does with what was fetched: takes it, decodes it, moves positions. In the thread that polls."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.client.consume.arrow import combined, labelled
+from ottla.client.consume.decoding import Decoder
+from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
+from ottla.client.consume.record import ConsumerRecord
+from ottla.client.consume.subscription import Iterated, Position, Subscription
+from ottla.client.errors import OttlaError
+
+ARROW_BYTES: Final = 1024 * 1024
+"""Chunks are put together into one Arrow batch until they have this much; a larger one is a batch of its own."""
+
+
+class Reader:
+    """One thread at a time."""
+
+    def __init__(self, subscription: Subscription, buffer: FetchBuffer, decoder: Decoder) -> None:
+        self._subscription = subscription
+        self._buffer = buffer
+        self._decoder = decoder
+
+    def take(self, most: int) -> list[ConsumerRecord]:
+        """Up to so many records, of as many partitions as it takes; none if nothing was fetched."""
+        self._buffer.raise_failure()
+        if self._subscription.iterated is not None:
+            return self._take_iterated(most)
+        taken: list[ConsumerRecord] = []
+        while len(taken) < most and (chunk := self._buffer.first()) is not None:
+            try:
+                records = self._take(chunk, most - len(taken))
+            except OttlaError:
+                if taken:
+                    break  # comes again with the next poll
+                raise
+            if taken:
+                taken += records
+            else:
+                taken = records
+        return taken
+
+    def iterate(self, most: int) -> Iterated | None:
+        """Up to so many records of one partition, of which the position follows one by one."""
+        self._buffer.raise_failure()
+        iterated = self._subscription.iterated
+        if iterated is not None and iterated.is_over:
+            self._subscription.iterated = iterated = None
+        while iterated is None and (chunk := self._buffer.first()) is not None:
+            records = self._take(chunk, most)
+            if records:
+                iterated = self._subscription.iterated = Iterated(chunk.state, records)
+        return iterated
+
+    def take_arrow(self, most_bytes: int = ARROW_BYTES) -> Any:
+        """The same as an Arrow record batch; None if nothing was fetched."""
+        self._buffer.raise_failure()
+        self._give_back_iterated()
+        batches: list[Any] = []
+        size = 0
+        while size < most_bytes and (chunk := self._buffer.first()) is not None:
+            size += len(chunk.data)
+            try:
+                batch = self._take_columns(chunk)
+            except OttlaError:
+                if batches:
+                    break
+                raise
+            if batch is not None:
+                batches.append(batch)
+        return combined(batches)
+
+    def _take(self, chunk: Chunk, most: int) -> list[ConsumerRecord]:
+        if chunk.failure is not None:
+            raise chunk.failure
+        records = self._decoder.take(chunk, most)
+        rest = chunk.rest
+        if not rest.left and rest.failure is None:
+            position = None
+        else:
+            position = Position(records[-1].offset + 1, chunk.leader_epoch)
+        return records if self._buffer.hand_out(chunk, position) else []
+
+    def _take_columns(self, chunk: Chunk) -> Any:
+        if chunk.failure is not None:
+            raise chunk.failure
+        batch = self._decoder.take_columns(chunk)
+        rows = batch.num_rows
+        position = None
+        if chunk.rest.failure is not None:
+            if not rows:
+                raise chunk.rest.failure
+            position = Position(batch.column("offset")[rows - 1].as_py() + 1, chunk.leader_epoch)
+        if not self._buffer.hand_out(chunk, position) or not rows:
+            return None
+        return labelled(batch, chunk.state.partition.topic)
+
+    def _take_iterated(self, most: int) -> list[ConsumerRecord]:
+        """What an iteration left, when it was given up."""
+        iterated, self._subscription.iterated = self._subscription.iterated, None
+        left = [] if iterated is None else list(iterated.left)
+        if iterated is not None and len(left) > most:
+            self._subscription.iterated = iterated = Iterated(iterated.state, left)
+            return [next(iterated.left) for _ in range(most)]
+        return left or self.take(most)
+
+    def _give_back_iterated(self) -> None:
+        """What an iteration left is fetched again: it is rare that somebody changes from records to columns."""
+        iterated = self._subscription.iterated
+        if iterated is not None:
+            with self._buffer.lock:
+                position = iterated.position()
+                if not iterated.is_over and position is not None:
+                    iterated.state.seek(position)
+                self._subscription.drop_iterated()
+            self._buffer.on_room()
