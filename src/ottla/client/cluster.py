@@ -221,6 +221,7 @@ class Cluster:
             else:
                 info = TopicInfo.of(topic).not_older_than(self._topics.get(name))
                 self._topics[name] = info
+                self._used_at_s.setdefault(name, time.monotonic())
                 found.append(info)
         if refused is not None:
             raise refused
@@ -343,20 +344,18 @@ class Cluster:
             now_s = time.monotonic()
             if now_s - self._refreshed_at_s >= self.options.metadata_age_max_s:
                 self._refreshed_at_s = now_s
-                for name in [name for name in self._topics if self._is_unused(name, now_s)]:
-                    self._forget(name)
+                self._forget_unused(now_s)
                 await self.refresh(list(self._topics))
         except OttlaError as error:
             _logger.debug("metadata stay as old as they are: %s", error)
         self._plan_upkeep()
 
-    def _is_unused(self, topic: str, now_s: float) -> bool:
-        return now_s - self._used_at_s.get(topic, self._refreshed_at_s) >= self.options.metadata_idle_s
-
-    def _forget(self, topic: str) -> None:
-        self._topics.pop(topic, None)
-        self._used_at_s.pop(topic, None)
-        self._distrusted.discard(topic)
+    def _forget_unused(self, now_s: float) -> None:
+        for name, used_at_s in list(self._used_at_s.items()):
+            if now_s - used_at_s >= self.options.metadata_idle_s:
+                del self._used_at_s[name]
+                self._topics.pop(name, None)
+                self._distrusted.discard(name)
 
 
 _NOT_YET_THERE: Final = frozenset(

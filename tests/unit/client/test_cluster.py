@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.client.admin import Admin, CreatedTopic, Resource, ResourceType, TopicSpec
 from ottla.client.cluster import Cluster, ClusterOptions
+from ottla.client.config import AdminConfig, ProducerConfig
 from ottla.client.errors import ClosedError, RefusedError, UnknownTopicError
-from ottla.net.client_connection import BrokerUnreachableError
+from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.net.client_connection import (
+    Address,
+    BrokerUnreachableError,
+    ConnectionLostError,
+    ConnectionOptions,
+    UnsupportedApiError,
+)
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatedTopic as CreatedTopicResponse
 from ottla.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.incremental_alter_configs import (
@@ -20,9 +30,9 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.schema import Request
-from unit.client.scripted_broker import BROKER_ID, Answer, HangUp, ScriptedBroker
+from unit.client.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, HangUp, ScriptedBroker
 
 IMPATIENT = ClusterOptions(retry_backoff_s=0.001, retry_backoff_max_s=0.002, api_timeout_s=0.2)
 
@@ -167,3 +177,215 @@ def test_a_closed_client_says_so() -> None:
                 await cluster.refresh()
 
     run(scenario)
+
+
+# What is known grows old.
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+def test_topics_are_looked_at_again_by_and_by() -> None:
+    async def scenario() -> None:
+        options = replace(IMPATIENT, metadata_age_max_s=0.05)
+        async with ScriptedBroker() as broker, Cluster(broker.bootstrap, options) as cluster:
+            assert len((await cluster.topic("events")).partitions) == 1
+            broker.topics["events"] = 3
+            await until(lambda: len(partitions_of(cluster, "events")) == 3)
+
+    run(scenario)
+
+
+def partitions_of(cluster: Cluster, name: str) -> tuple[PartitionInfo, ...]:
+    known = cluster.known_topic(name)
+    return () if known is None else known.partitions
+
+
+def test_a_cluster_that_is_away_for_a_while_is_looked_at_when_it_is_back() -> None:
+    async def scenario() -> None:
+        refused = 0
+
+        def script(_: Request) -> Answer | None:
+            nonlocal refused
+            refused += 1
+            return HangUp() if 1 < refused < 5 else None
+
+        options = replace(IMPATIENT, metadata_age_max_s=0.05)
+        async with ScriptedBroker(script) as broker, Cluster(broker.bootstrap, options) as cluster:
+            await cluster.topic("events")
+            broker.topics["events"] = 3
+            await until(lambda: len(partitions_of(cluster, "events")) == 3)
+            assert refused >= 5
+
+    run(scenario)
+
+
+def test_a_topic_that_nobody_asks_about_is_forgotten() -> None:
+    async def scenario() -> None:
+        options = replace(IMPATIENT, metadata_age_max_s=0.05, metadata_idle_s=0.05)
+        async with ScriptedBroker() as broker, Cluster(broker.bootstrap, options) as cluster:
+            broker.topics["used"] = 1
+            await cluster.refresh(None)
+
+            def is_forgotten() -> bool:
+                assert cluster.known_leader(TopicPartition("used", 0)) == BROKER_ID
+                return cluster.known_topic("events") is None
+
+            await until(is_forgotten)
+            assert cluster.known_topic("used") is not None
+            # It is still to be had.
+            assert (await cluster.topic("events")).name == "events"
+
+    run(scenario)
+
+
+def test_connections_that_nobody_uses_are_closed() -> None:
+    async def scenario() -> None:
+        options = replace(IMPATIENT, connection_idle_s=0.05)
+        async with ScriptedBroker() as broker, Cluster(broker.bootstrap, options) as cluster:
+            await cluster.refresh()
+            connection = await cluster.connection(BROKER_ID)
+            await until(lambda: not connection.is_open)
+            await cluster.refresh()
+            assert broker.connections == 2
+
+    run(scenario)
+
+
+def test_a_broker_that_is_behind_is_not_believed() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(leader_epoch=5) as broker, Cluster(broker.bootstrap) as cluster:
+            assert (await cluster.topic("events")).partitions[0].leader_epoch == 5
+            broker.leader_epoch = 4
+            broker.topics["events"] = 2
+            assert [one.leader_epoch for one in (await cluster.topic("events", fresh=True)).partitions] == [5, 4]
+            broker.leader_epoch = 6
+            assert [one.leader_epoch for one in (await cluster.topic("events", fresh=True)).partitions] == [6, 6]
+
+    run(scenario)
+
+
+def test_another_topic_of_the_same_name_begins_anew() -> None:
+    old, new = TopicInfo("t", Uuid(b"a" * 16), False, (EPOCH_5,)), TopicInfo("t", Uuid(b"b" * 16), False, (EPOCH_0,))
+    assert new.not_older_than(old) == new
+    assert replace(new, topic_id=old.topic_id).not_older_than(old).partitions == (EPOCH_5,)
+    # Old brokers tell no ids: then nobody can know.
+    nameless = replace(new, topic_id=ZERO_UUID)
+    assert nameless.not_older_than(replace(old, topic_id=ZERO_UUID)) == nameless
+
+
+EPOCH_0 = PartitionInfo(0, BROKER_ID, 0, (BROKER_ID,), (BROKER_ID,))
+EPOCH_5 = replace(EPOCH_0, leader_epoch=5)
+
+
+def test_racks_are_told() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(rack="north") as broker, Cluster(broker.bootstrap) as cluster:
+            await cluster.refresh()
+            assert cluster.racks == {BROKER_ID: "north"}
+
+    run(scenario)
+
+
+def test_a_broker_may_send_us_back_to_the_beginning() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as right:
+
+            def script(request: Request) -> Answer | None:
+                if not isinstance(request, MetadataRequest):
+                    return None
+                if request.topics:
+                    return MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+                return wrong.metadata(request)
+
+            async with ScriptedBroker(script) as wrong:
+                addresses = [wrong.address]
+                async with Cluster(addresses) as cluster:
+                    await cluster.refresh()
+                    cluster._connections.bootstrap = [right.address]
+                    assert (await cluster.topic("events")).name == "events"
+                    assert cluster.brokers == {BROKER_ID: right.address}
+
+    run(scenario)
+
+
+def test_brokers_of_kafka_2_1_will_do() -> None:
+    async def scenario() -> None:
+        async with (
+            ScriptedBroker(newest=KAFKA_2_1, api_versions_max=2) as broker,
+            Cluster(broker.bootstrap) as cluster,
+        ):
+            # They do not know ours, and say so in version 0.
+            assert (await cluster.topic("events")).partitions[0].leader_id == BROKER_ID
+            assert broker.versions == [ApiVersionsRequest.versions.high, 2]
+            connection = await cluster.connection(BROKER_ID)
+            assert connection.version_for(MetadataRequest) == 7
+            with pytest.raises(UnsupportedApiError, match="does not serve IncrementalAlterConfigs in a version"):
+                connection.version_for(IncrementalAlterConfigsRequest)
+
+    run(scenario)
+
+
+# What is said in the end.
+
+
+def test_the_last_failure_tells_how_often_and_how_long_it_was_tried() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Cluster(broker.bootstrap, IMPATIENT) as cluster:
+            await cluster.refresh()
+
+            async def refused() -> None:
+                raise RefusedError(ErrorCode.NOT_CONTROLLER, "topic t")
+
+            with pytest.raises(RefusedError, match=r"topic t: .*; tried \d+ times in \d\.\d s \(NOT_CONTROLLER\)"):
+                await cluster.retry(refused)
+
+            async def lost() -> None:
+                raise ConnectionLostError("a:1: the connection broke")
+
+            with pytest.raises(ConnectionLostError, match=r"a:1: the connection broke; tried \d+ times in \d\.\d s"):
+                await cluster.retry(lost)
+            with pytest.raises(ConnectionLostError, match=r"^a:1: the connection broke$"):
+                await cluster.retry(lost, timeout_s=0)
+
+    run(scenario)
+
+
+def test_a_config_says_how_patient_a_cluster_is() -> None:
+    settings = {
+        "bootstrap.servers": "a:1,b:2",
+        "client.id": "me",
+        "connections.max.idle.ms": 1000,
+        "max.block.ms": 2000,
+        "metadata.max.age.ms": 3000,
+        "metadata.max.idle.ms": 5000,
+        "metadata.recovery.strategy": "none",
+        "receive.buffer.bytes": 6000,
+        "reconnect.backoff.ms": 70,
+        "reconnect.backoff.max.ms": 800,
+        "request.timeout.ms": 9000,
+        "retry.backoff.ms": 100,
+        "retry.backoff.max.ms": 1100,
+        "socket.connection.setup.timeout.ms": 12_000,
+        "socket.connection.setup.timeout.max.ms": 13_000,
+    }
+    cluster = Cluster(ProducerConfig.parse(settings))
+    assert cluster.bootstrap == [Address("a", 1), Address("b", 2)]
+    assert cluster.options == ClusterOptions(
+        connection=ConnectionOptions("me", 12.0, 9.0, receive_buffer_bytes=6000),
+        retry_backoff_s=0.1,
+        retry_backoff_max_s=1.1,
+        api_timeout_s=2.0,
+        connect_timeout_max_s=13.0,
+        reconnect_backoff_s=0.07,
+        reconnect_backoff_max_s=0.8,
+        connection_idle_s=1.0,
+        metadata_age_max_s=3.0,
+        metadata_idle_s=5.0,
+        rebootstrap=False,
+    )
+    eager = AdminConfig.parse({"bootstrap.servers": "a:1", "connections.max.idle.ms": -1})
+    assert ClusterOptions.of(eager).connection_idle_s is None
+    assert ClusterOptions.of(eager).api_timeout_s == 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable
 
 import pytest
@@ -182,9 +183,19 @@ def test_closing_tells_who_waits_and_frees_the_socket() -> None:
 
 
 @pytest.mark.parametrize(
-    "greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x03\x00\x02\x02\x46", b"\xff\xff\xff\xff", b""]
+    ("greeting", "words"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no Kafka broker answers there, but an HTTP server"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "no Kafka broker answers there, but an SSH server"),
+        (
+            b"\x15\x03\x03\x00\x02\x02\x46",
+            "no Kafka broker answers there, but TLS is spoken: take a port of the broker",
+        ),
+        (b"\xff\xff\xff\xff", "no Kafka broker answers there, but .*; is it a TLS port"),
+        (b"", "it closed the connection before saying what it serves; is it a Kafka broker, and a port without TLS"),
+    ],
 )
-def test_what_is_no_broker_is_told_from_one(greeting: bytes) -> None:
+def test_what_is_no_broker_is_told_from_one(greeting: bytes, words: str) -> None:
     async def scenario() -> None:
         async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(1)
@@ -194,12 +205,48 @@ def test_what_is_no_broker_is_told_from_one(greeting: bytes) -> None:
 
         server = await asyncio.start_server(greet, "127.0.0.1", 0)
         host, port = server.sockets[0].getsockname()
-        with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{port}"):
+        with pytest.raises(BrokerUnreachableError, match=f"127.0.0.1:{port}: {words}"):
             await ClientConnection.open(Address(host, port))
         server.close()
         await server.wait_closed()
 
     asyncio.run(scenario())
+
+
+def test_a_port_with_tls_is_told_from_a_broker() -> None:
+    async def scenario() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # it needs no certificate to see that we speak no TLS
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises(BrokerUnreachableError, match="TLS"):
+            await ClientConnection.open(Address(host, port))
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_ends_the_talk_at_the_first_request_may_want_more() -> None:
+    async def scenario() -> None:
+        answers: list[Answer | None] = [HangUp()]
+        async with ScriptedBroker(lambda _: answers.pop(0)) as broker:
+            connection = await ClientConnection.open(broker.address)
+            with pytest.raises(
+                ConnectionLostError, match="at the first request; does it want TLS or SASL on this port"
+            ):
+                await connection.send(metadata_of("a"), MetadataResponse)
+            answers[:] = [None, HangUp()]
+            connection = await ClientConnection.open(broker.address)
+            await connection.send(metadata_of("events"), MetadataResponse)
+            with pytest.raises(ConnectionLostError, match=r"the broker closed the connection$"):
+                await connection.send(metadata_of("a"), MetadataResponse)
+
+    asyncio.run(scenario())
+
+
+def test_a_host_that_nobody_knows() -> None:
+    with pytest.raises(BrokerUnreachableError, match=r"no\.such\.host\.invalid:9092: the host name cannot be resolved"):
+        asyncio.run(ClientConnection.open(Address("no.such.host.invalid", 9092)))
 
 
 def test_one_that_accepts_and_says_nothing_is_given_up() -> None:
