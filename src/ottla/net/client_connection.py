@@ -127,7 +127,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             await connection.close()
             reason = f"no answer within {options.connect_timeout_s:g} s; is it a Kafka broker, without TLS?"
             raise BrokerUnreachableError(f"{address}: {reason}") from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             await connection.close()
             raise BrokerUnreachableError(f"{address}: {_words(error)}") from error
         except ConnectionLostError as error:
@@ -181,12 +181,19 @@ class ClientConnection(asyncio.BufferedProtocol):
             async with asyncio.timeout(timeout_s):
                 received = await answer
         except TimeoutError:
-            error = RequestTimeoutError(f"{self.address} did not answer {api.name} within {timeout_s:g} s")
-            self._fail(error)
-            raise error from None
+            raise self._give_up(api.name, timeout_s) from None
         if not isinstance(received, response):
             raise TypeError(f"{api.name} is answered by {api.response.__name__}, not by {response.__name__}")
         return received
+
+    def post(self, request: Request, *, version: int, timeout_s: float) -> asyncio.Future[Response]:
+        """Sends it behind all that was sent before, at once, however much of that still has to leave: for those who bound
+        what is on its way by themselves, and need its order. The answer comes as by `send`."""
+        api = api_of(request.api_key)
+        answer = self._posted(request, version, lambda frame: read_response(api, version, frame)[1])
+        timer = self._loop.call_later(timeout_s, self._give_up, api.name, timeout_s)
+        answer.add_done_callback(lambda _: timer.cancel())
+        return answer
 
     async def send_unanswered(self, request: Request, *, version: int | None = None) -> None:
         """For the one request that has no answer: Produce with acks=0."""
@@ -199,12 +206,22 @@ class ClientConnection(asyncio.BufferedProtocol):
         self, request: Request, version: int, read: Callable[[bytes | bytearray], Response]
     ) -> asyncio.Future[Response]:
         await self._writable.wait()
+        return self._posted(request, version, read)
+
+    def _posted(
+        self, request: Request, version: int, read: Callable[[bytes | bytearray], Response]
+    ) -> asyncio.Future[Response]:
         correlation_id = self._write(request, version)
         answer: asyncio.Future[Response] = self._loop.create_future()
         # A caller that was cancelled leaves nobody to look at the failure.
         answer.add_done_callback(lambda done: None if done.cancelled() else done.exception() and None)
         self._waiting[correlation_id] = _Waiting(type(request).__name__, read, answer)
         return answer
+
+    def _give_up(self, name: str, timeout_s: float) -> RequestTimeoutError:
+        error = RequestTimeoutError(f"{self.address} did not answer {name} within {timeout_s:g} s")
+        self._fail(error)
+        return error
 
     def _write(self, request: Request, version: int) -> int:
         if self._failure is not None:
@@ -396,6 +413,8 @@ def _words(error: BaseException | None) -> str:
     # asyncio joins the failures of a name with several addresses into one text.
     if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
         return "connection refused: nothing listens there"
+    if isinstance(error, UnicodeError):
+        return f"that is no host name ({error})"
     if isinstance(error, socket.gaierror):
         return f"the host name cannot be resolved ({error.strerror})"
     if isinstance(error, OSError) and error.strerror:

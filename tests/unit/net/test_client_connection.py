@@ -244,6 +244,12 @@ def test_a_broker_that_ends_the_talk_at_the_first_request_may_want_more() -> Non
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
+def test_what_is_no_host_at_all(host: str) -> None:
+    with pytest.raises(BrokerUnreachableError, match="that is no host name"):
+        asyncio.run(ClientConnection.open(Address(host, 9092)))
+
+
 def test_a_host_that_nobody_knows() -> None:
     with pytest.raises(BrokerUnreachableError, match=r"no\.such\.host\.invalid:9092: the host name cannot be resolved"):
         asyncio.run(ClientConnection.open(Address("no.such.host.invalid", 9092)))
