@@ -9,6 +9,7 @@ seeks past them. The same holds for what a deserializer cannot read.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -29,6 +30,9 @@ SMALL_BYTES: Final = 2048
 """Below this the plain codec is as quick as the kernels."""
 LARGE_BYTES: Final = 32 * 1024
 """From here on it is worth to load the kernels."""
+
+MANY_RECORDS: Final = 700
+"""How many objects the garbage collector lets come before it looks at them."""
 
 Deserialize = Callable[[str, Iterable[bytes | None]], list[Any]]
 
@@ -92,7 +96,7 @@ class Decoder:
                 raise rest.failure
             return []
         if self._keys is None and self._values is None:
-            records = list(islice(rest.records, most))
+            records = _listed(islice(rest.records, most), most)
         else:
             records = self._deserialized(chunk, rest, most)
         rest.left -= len(records)
@@ -179,7 +183,19 @@ class Decoder:
             return self._deserialized(chunk, rest, error.index)
         rest.at += len(keys)
         fields = RecordLists(lists.offsets, lists.timestamps_ms, keys, values, lists.headers)
-        return list(make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, fields))
+        return _listed(make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, fields), most)
+
+
+def _listed(records: Iterator[ConsumerRecord], most: int) -> list[ConsumerRecord]:
+    """All of them. While many are made, the garbage collector would look at them over and over, and at everything else
+    in the process: four fifths of the time. It has nothing to find, so it is held off for that moment."""
+    if most < MANY_RECORDS or not gc.isenabled():
+        return list(records)
+    gc.disable()
+    try:
+        return list(records)
+    finally:
+        gc.enable()
 
 
 def _begin(chunk: Chunk) -> int:
