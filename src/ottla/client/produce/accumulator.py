@@ -1,0 +1,306 @@
+"""Where records wait for company: an open batch for each partition, within a bound of memory.
+
+Any thread puts records in (`gather`, `append`); the loop takes batches out. One lock is held for as long as it takes
+to put a record into a list. The loop is woken only when it would otherwise look too late: for the first batch of a
+linger, and for a full one while a broker could take it.
+
+Memory is counted by batch, not by record: an open batch reserves all it may hold, and gives back what it did not use
+when it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from time import monotonic, time
+from typing import Final
+
+from ottla.base.ids import TopicPartition
+from ottla.client.config import ProducerConfig
+from ottla.client.errors import ClientError
+from ottla.client.metadata import TopicInfo
+from ottla.client.produce.batch import Batch
+from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.partitioners import TopicPartitioner
+from ottla.client.produce.queues import PartitionQueue
+from ottla.records import Header
+from ottla.records.layout import HEADER_SIZE
+
+RECORD_OVERHEAD_BYTES: Final = 14
+"""What a record without headers takes at most beside its key and value, in a batch of less than some megabytes."""
+_HEADER_OVERHEAD_BYTES: Final = 6
+
+
+class TopicQueues:
+    """The partitions of a topic, as many as it has by now, and how one of them is chosen."""
+
+    __slots__ = ("info", "partitioner", "queues")
+
+    def __init__(self, info: TopicInfo, partitioner: TopicPartitioner) -> None:
+        self.info = info
+        self.partitioner = partitioner
+        self.queues: list[PartitionQueue] = []
+
+
+class Accumulator:
+    """Belongs to one producer."""
+
+    def __init__(self, config: ProducerConfig, wake: Callable[[], object], *, is_bare: bool) -> None:
+        """`wake` makes the loop call the sender soon, and is called by any thread. `is_bare` says that records come as
+        they are, without interceptors and serializers."""
+        self.lock = threading.RLock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.unfinished: dict[Batch, None] = {}
+        """All that are not done, in the order of their making."""
+        self.active: dict[PartitionQueue, None] = {}
+        """Those with something to send."""
+        self.next_look_s = inf
+        """When the loop looks by itself."""
+        self.can_send = True
+        """Whether a broker could take a full batch right now."""
+        self.filled = 0
+        """How many batches were closed because they were full."""
+        self.flushing = 0
+        self._config = config
+        self._wake = wake
+        self._is_woken = False
+        self._batch_bytes = min(max(config.batch_size, HEADER_SIZE), max(config.buffer_memory, 1))
+        self._linger_s = config.linger_ms / 1000
+        self._delivery_timeout_s = config.delivery_timeout_ms / 1000
+        self._free_bytes = config.buffer_memory
+        self._room_wanted: list[Callable[[], object]] = []
+        self._room_made = 0
+        self._topics: dict[str, TopicQueues] = {}
+        self._is_bare = is_bare and config.partitioner is None
+        self._fast: dict[str, Batch] = {}
+        """The batch that takes the next record of a topic, if that is nothing but a value."""
+        self._acquire, self._release, self._is_owned = self.lock.acquire, self.lock.release, self.lock._is_owned  # type: ignore[attr-defined]
+
+    # Records in, from any thread.
+
+    def gather(self, topic: str, value: object) -> Delivery | None:
+        """Takes a record that is nothing but a value, if there is an open batch for it and nothing else to be done.
+
+        Not `with self.lock`, which costs as much again as all the rest. An interruption of the main thread can come
+        after the lock was taken and before anything here knows: so the lock itself is asked.
+        """
+        try:
+            self._acquire()
+            batch = self._fast.get(topic)
+            if batch is not None and value.__class__ is bytes:
+                left = batch.left - len(value) - RECORD_OVERHEAD_BYTES
+                if left >= 0:
+                    values = batch.values
+                    delivery = Delivery()
+                    delivery.batch = batch
+                    delivery.index = len(values)
+                    values.append(value)
+                    batch.stamps.append(time())
+                    batch.left = left
+                    self._release()
+                    return delivery
+            self._release()
+        except BaseException:
+            if self._is_owned():
+                self._release()
+            raise
+        return None
+
+    def append(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[Header],
+        timestamp: int | None,
+    ) -> Delivery | None:
+        """Takes the record, for this partition or for the one that records without a key stick to; None if there is no
+        room for it (`when_room`)."""
+        size = size_of(value, key, headers)
+        with self.lock:
+            chosen = topic.partitioner.stick() if partition is None else partition
+            batch = topic.queues[chosen].open
+            if batch is not None and batch.left < size:
+                self._fill(batch)
+                if partition is None:
+                    chosen = topic.partitioner.stick()
+                batch = topic.queues[chosen].open
+                if batch is not None and batch.left < size:
+                    self._fill(batch)
+                    batch = None
+            if batch is None:
+                batch = self._opened(topic.queues[chosen], size)
+                if batch is None:
+                    return None
+            batch.left -= size
+            delivery = batch.append(value, key, headers, time() if timestamp is None else timestamp)
+            if self._is_bare:
+                self._choose_fast(topic, batch, chosen)
+            return delivery
+
+    def _choose_fast(self, topic: TopicQueues, batch: Batch, chosen: int) -> None:
+        name = topic.info.name
+        if not batch.is_plain:
+            if self._fast.get(name) is batch:
+                del self._fast[name]
+        elif topic.partitioner.is_sticking_to(chosen):
+            self._fast[name] = batch
+
+    def _opened(self, queue: PartitionQueue, size: int) -> Batch | None:
+        room = max(self._batch_bytes, size + HEADER_SIZE)
+        if room > self._free_bytes and self._free_bytes < self._config.buffer_memory:
+            return None
+        self._free_bytes -= room
+        now_s = monotonic()
+        batch = Batch(queue, room, now_s + self._linger_s, now_s + self._delivery_timeout_s)
+        batch.left -= HEADER_SIZE
+        queue.open = batch
+        self.unfinished[batch] = None
+        self.active[queue] = None
+        if batch.ripe_at_s < self.next_look_s:
+            self.wake()
+        return batch
+
+    def _fill(self, batch: Batch) -> None:
+        self.close(batch)
+        self.filled += 1
+        if self.can_send:
+            self.wake()
+
+    def enqueue(self, queue: PartitionQueue, batch: Batch) -> None:
+        """A batch that comes encoded, behind all records before it; under the lock, its memory reserved."""
+        if queue.open is not None:
+            self.close(queue.open)
+        self.unfinished[batch] = None
+        self.active[queue] = None
+        queue.ready.append(batch)
+
+    def close(self, batch: Batch) -> None:
+        """No more records for this one; under the lock."""
+        queue = batch.queue
+        queue.open = None
+        queue.ready.append(batch)
+        batch.count = len(batch.values)
+        name, index = queue.partition
+        self._fast.pop(name, None)
+        unused, batch.left = max(batch.left, 0), -1
+        batch.reserved_bytes -= unused
+        self._free_bytes += unused
+        self._topics[name].partitioner.took(index, batch.reserved_bytes)
+
+    def topic(self, info: TopicInfo) -> TopicQueues:
+        """The queues of the topic, as many as it has partitions by now."""
+        topic = self._topics.get(info.name)
+        if topic is not None and topic.info is info:
+            return topic
+        with self.lock:
+            topic = self._topics.get(info.name)
+            if topic is None:
+                self._topics[info.name] = topic = TopicQueues(info, TopicPartitioner(self._config, info.name))
+            for index in range(len(topic.queues), len(info.partitions)):
+                topic.queues.append(PartitionQueue(self, TopicPartition(info.name, index)))
+            topic.partitioner.learn(info, topic.queues)
+            topic.info = info
+            return topic
+
+    # Waiting, and not.
+
+    def wake(self) -> None:
+        """Makes the sender look soon."""
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake()
+
+    def looked(self) -> None:
+        """The sender begins to look: what comes from now on has to wake it again."""
+        self._is_woken = False
+
+    def hurry(self, batch: Batch) -> None:
+        """Somebody waits for the batch."""
+        with self.lock:
+            if batch.queue.open is batch and batch.ripe_at_s > 0.0:
+                batch.ripe_at_s = 0.0
+                self.wake()
+
+    @property
+    def is_in_hurry(self) -> bool:
+        """Whether nothing lingers: somebody flushes, or waits for room."""
+        return bool(self.flushing or self._room_wanted)
+
+    def begin_flush(self) -> list[Batch]:
+        """What there is to wait for; nothing lingers until `end_flush`."""
+        with self.lock:
+            self.flushing += 1
+            self.wake()
+            return list(self.unfinished)
+
+    def end_flush(self) -> None:
+        with self.lock:
+            self.flushing -= 1
+
+    # Memory.
+
+    @property
+    def free_bytes(self) -> int:
+        return self._free_bytes
+
+    @property
+    def room_made(self) -> int:
+        """Grows whenever memory is given back: to be read before an `append` that may find none."""
+        return self._room_made
+
+    def when_room(self, seen: int, call: Callable[[], object]) -> None:
+        """Calls it once when there is more room than when `room_made` was so much: in this thread now, or by the
+        loop."""
+        with self.lock:
+            if self._room_made == seen:
+                self._room_wanted.append(call)
+                self.wake()
+                return
+        call()
+
+    def reserve(self, size: int) -> bool:
+        """Takes so much memory, if there is; under the lock."""
+        if size > self._free_bytes and self._free_bytes < self._config.buffer_memory:
+            return False
+        self._free_bytes -= size
+        return True
+
+    def forget(self, batch: Batch) -> None:
+        """The batch is done: its memory is free, and those who wait for some try again."""
+        with self.lock:
+            self.unfinished.pop(batch, None)
+            self._free_bytes += batch.reserved_bytes
+            batch.reserved_bytes = 0
+            self._room_made += 1
+            wanted, self._room_wanted = self._room_wanted, []
+        for call in wanted:
+            call()
+
+    def refuse(self) -> list[Batch]:
+        """From now on nothing is taken by the fast way; all that is not done yet."""
+        with self.lock:
+            self._is_bare = False
+            self._fast.clear()
+            return list(self.unfinished)
+
+
+def size_of(value: bytes | None, key: bytes | None, headers: Iterable[Header]) -> int:
+    """What the record takes in a batch, at most."""
+    size = RECORD_OVERHEAD_BYTES
+    if value is not None:
+        size += len(value)
+    if key is not None:
+        size += len(key)
+    for name, content in headers:
+        size += len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD_BYTES
+    return size
+
+
+def check_partition(info: TopicInfo, partition: int) -> None:
+    count = len(info.partitions)
+    if not 0 <= partition < count:
+        raise ClientError(f"topic {info.name!r} has partitions 0 to {count - 1}, not {partition}")

@@ -1,0 +1,141 @@
+"""`AsyncProducer`: records sent from coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.client.config import ProducerConfig
+from ottla.client.metadata import PartitionInfo
+from ottla.client.produce.core import ProducerCore
+from ottla.client.produce.delivery import Delivery, RecordMetadata
+from ottla.client.produce.record import Headers, ProducerRecord
+
+
+class AsyncProducer:
+    """Sends records; `delivery = await producer.send(…)` takes one, `await delivery` waits until a broker has it.
+
+    Belongs to the loop that it is first used in. Use it as an async context, or `close` it: either sends what is left.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+        self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake)
+        self._gather = self._core.accumulator.gather
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def config(self) -> ProducerConfig:
+        return self._core.config
+
+    async def __aenter__(self) -> Self:
+        self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._core.close_quietly()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """Takes the record; waits only for a topic that is not known yet, and for room, at most max.block.ms.
+
+        The timestamp is in milliseconds since 1970. Raises `SerializationError`, `RecordTooLargeError`,
+        `UnknownTopicError` or `BufferFullError` if the record is not taken.
+        """
+        if key is None and headers is None and timestamp is None and partition is None:
+            delivery = self._gather(topic, value)
+            if delivery is not None:
+                return delivery
+        self._start()
+        core = self._core
+        filled = core.accumulator.filled
+        record = core.prepare(topic, value, key, headers, timestamp, partition)
+        delivery = await self._offer(record)
+        if core.accumulator.filled != filled:
+            # A full batch: whoever sends without a pause lets the loop send it.
+            await asyncio.sleep(0)
+        return delivery
+
+    async def _offer(self, record: ProducerRecord) -> Delivery:
+        core = self._core
+        info = core.known(record.topic)
+        if info is not None:
+            delivery = core.offer(info, record)
+            if delivery is not None:
+                return delivery
+        try:
+            async with asyncio.timeout(core.config.max_block_ms / 1000):
+                info = info or await core.learn(record.topic)
+                while True:
+                    seen = core.accumulator.room_made
+                    delivery = core.offer(info, record)
+                    if delivery is not None:
+                        return delivery
+                    await self._room(seen)
+        except TimeoutError as error:
+            raise core.no_room() from error
+
+    async def _room(self, seen: int) -> None:
+        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._core.accumulator.when_room(seen, lambda: None if made.done() else made.set_result(None))
+        await made
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> RecordMetadata:
+        """Sends the record and waits until a broker has it."""
+        return await (await self.send(topic, value, key, headers, timestamp, partition))
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Waits until all that was sent is acknowledged or has failed, without lingering; TimeoutError after so many
+        seconds. Raises the first failure of a record whose delivery nobody looked at."""
+        self._start()
+        async with asyncio.timeout(timeout):
+            await self._core.flush()
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic, and who leads them."""
+        self._start()
+        return await self._core.partitions_for(topic)
+
+    def metrics(self) -> dict[str, int]:
+        """How much was sent, and how much waits."""
+        return self._core.metrics()
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Sends what is left, for at most so many seconds; what is not acknowledged then has failed. Raises like
+        `flush`. Again is no harm."""
+        await self._core.close(timeout)
+
+    # The loop.
+
+    def _start(self) -> None:
+        if self._loop is None:
+            self._core.check_open()
+            self._loop = asyncio.get_running_loop()
+            self._core.start()
+        elif self._loop is not asyncio.get_running_loop():
+            raise RuntimeError("this producer belongs to another event loop: make one for each")
+
+    def _wake(self) -> None:
+        if self._loop is not None and self._core.sender is not None:
+            self._loop.call_soon(self._core.sender.look)

@@ -1,0 +1,213 @@
+"""Records of one partition that travel together: gathered, encoded, on their way, done.
+
+The columns belong to the accumulator's lock while the batch is open. After that the batch belongs to the loop, except
+for its end: `when_done` and what it tells can be asked for by any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
+from ottla.client.produce.identity import Identity
+from ottla.records import Header
+
+if TYPE_CHECKING:
+    from ottla.base.ids import TopicPartition
+    from ottla.client.produce.queues import PartitionQueue
+
+_logger = logging.getLogger(__name__)
+
+NO_APPEND_TIME: Final = -1
+
+
+class Outcome(NamedTuple):
+    """What became of a batch: an offset, or an error."""
+
+    base_offset: int = NO_OFFSET
+    append_time_ms: int = NO_APPEND_TIME
+    error: Exception | None = None
+
+
+class Batch:
+    """Made open, with room for so many bytes."""
+
+    __slots__ = (
+        "_settling",
+        "_waiting",
+        "attempts",
+        "count",
+        "deadline_s",
+        "encoded",
+        "given_stamps",
+        "headers",
+        "identity",
+        "is_encoding",
+        "is_watched",
+        "keys",
+        "last_error",
+        "left",
+        "number",
+        "outcome",
+        "parts",
+        "queue",
+        "reserved_bytes",
+        "ripe_at_s",
+        "sequence",
+        "stamps",
+        "values",
+    )
+
+    def __init__(self, queue: PartitionQueue, room_bytes: int, ripe_at_s: float, deadline_s: float) -> None:
+        self.queue = queue
+        self.number: tuple[int, ...] = queue.next_number()
+        """Its place among the batches of the partition; parts of one that was split have one more digit."""
+        self.left = room_bytes
+        """Bytes that still fit, before compression."""
+        self.reserved_bytes = room_bytes
+        self.ripe_at_s = ripe_at_s
+        self.deadline_s = deadline_s
+        self.values: list[bytes | None] = []
+        self.stamps: list[float] = []
+        """When each record was made: seconds as a float, from the clock, or milliseconds as an int, from the user."""
+        self.given_stamps = 0
+        """How many are the user's."""
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Sequence[Header]] | None = None
+        """None as long as no record has one: most never do."""
+        self.count = 0
+        """Of records, once the batch is closed."""
+        self.encoded: bytearray | memoryview | None = None
+        self.is_encoding = False
+        self.identity: Identity | None = None
+        self.sequence: int | None = None
+        """Of the first record, in the partition and as this identity: kept for as long as a broker might know it."""
+        self.attempts = 0
+        self.last_error: Exception | None = None
+        self.outcome: Outcome | None = None
+        self.parts: tuple[list[int], list[Batch]] | None = None
+        """Where each part begins, and the parts, if the batch was too large for the broker."""
+        self.is_watched = False
+        """Whether anybody asked what became of it."""
+        self._settling = threading.Lock()
+        self._waiting: list[tuple[int, Callable[[], object]]] = []
+
+    @property
+    def partition(self) -> TopicPartition:
+        return self.queue.partition
+
+    # Gathering.
+
+    def append(self, value: bytes | None, key: bytes | None, headers: Sequence[Header], stamp: float) -> Delivery:
+        """Takes the record, whether or not there is room; under the accumulator's lock."""
+        delivery = Delivery()
+        delivery.batch = self
+        delivery.index = index = len(self.values)
+        self.values.append(value)
+        self.stamps.append(stamp)
+        if stamp.__class__ is int:
+            self.given_stamps += 1
+        if self.keys is not None:
+            self.keys.append(key)
+        elif key is not None:
+            self.keys = [None] * index
+            self.keys.append(key)
+        if self.headers is not None:
+            self.headers.append(headers)
+        elif headers:
+            self.headers = [()] * index
+            self.headers.append(headers)
+        return delivery
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing in it but values and the times at which they were sent."""
+        return self.keys is None and self.headers is None and not self.given_stamps
+
+    def timestamps_ms(self) -> list[int]:
+        return [stamp if stamp.__class__ is int else int(stamp * 1000) for stamp in self.stamps]
+
+    def drop_records(self) -> None:
+        """Once they are encoded. Their times stay: deliveries tell them."""
+        self.values, self.keys, self.headers = [], None, None
+
+    def hurry(self) -> None:
+        """Somebody waits for it: it need not linger."""
+        self.queue.hurry(self)
+
+    # The end.
+
+    def when_done(self, index: int, call: Callable[[], object]) -> None:
+        """Calls it when it is known what became of the record: at once, or in the loop."""
+        with self._settling:
+            if self.outcome is None and self.parts is None:
+                self._waiting.append((index, call))
+                return
+        batch, place = self.place_of(index)
+        if batch is not self:
+            batch.when_done(place, call)
+        else:
+            call()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Tells everybody who waits; in the loop."""
+        with self._settling:
+            self.outcome = outcome
+            waiting, self._waiting = self._waiting, []
+        for _, call in waiting:
+            _call(call)
+
+    def settle_by_parts(self, parts: list[Batch]) -> None:
+        """Leaves it to others, which have its records between them, in order."""
+        starts, start = [], 0
+        for part in parts:
+            starts.append(start)
+            start += part.count
+        with self._settling:
+            self.parts = starts, parts
+            waiting, self._waiting = self._waiting, []
+        for part in parts:
+            part.is_watched = self.is_watched
+        for index, call in waiting:
+            batch, place = self.place_of(index)
+            batch.when_done(place, call)
+
+    def place_of(self, index: int) -> tuple[Batch, int]:
+        """Where the record is: the batch, after any splitting, and the place in it."""
+        batch = self
+        while batch.parts is not None:
+            starts, parts = batch.parts
+            number = bisect_right(starts, index) - 1
+            batch, index = parts[number], index - starts[number]
+        return batch, index
+
+    def offset_of(self, index: int) -> int:
+        base_offset = self.outcome.base_offset if self.outcome else NO_OFFSET
+        return base_offset + index if base_offset >= 0 else NO_OFFSET
+
+    def metadata_of(self, index: int) -> RecordMetadata:
+        topic, partition = self.queue.partition
+        stamp_ms = self.outcome.append_time_ms if self.outcome else NO_APPEND_TIME
+        if stamp_ms < 0:
+            stamp = self.stamps[index]
+            stamp_ms = stamp if isinstance(stamp, int) else int(stamp * 1000)
+        return RecordMetadata(topic, partition, self.offset_of(index), stamp_ms)
+
+    def check_waiting_thread(self) -> None:
+        """The loop that delivers the batch cannot wait for it."""
+        if asyncio._get_running_loop() is self.queue.loop:
+            raise RuntimeError(
+                "this would wait for ever, because the producer works in this very thread: await the delivery instead"
+            )
+
+
+def _call(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception:
+        _logger.exception("a callback of a delivery failed")

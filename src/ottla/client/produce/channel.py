@@ -1,0 +1,142 @@
+"""The way to one broker: a connection, and the requests in flight on it.
+
+Requests are written one after the other in the order in which they are given, and up to `max.in.flight` of them wait
+for answers at a time. While there is no connection nothing is given: batches stay in their queues, where other
+brokers can get them if leaders move. Belongs to the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.base.ids import ZERO_UUID, TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.client.config import ProducerConfig
+from ottla.client.errors import BrokerConnectionError, ClientError, UnsupportedApiError
+from ottla.client.produce.batch import Batch
+from ottla.net.client_connection import ClientConnection
+from ottla.wire.messages.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from ottla.wire.schema import Response
+
+_LAST_VERSION_BY_NAME: Final = 12
+
+Answers = dict[TopicPartition, ProducePartitionResponse]
+Answered = Callable[[Sequence[Batch], "Answers | Exception"], None]
+"""What becomes of the batches of a request: an answer for each partition, or why there is none."""
+
+
+class Channel:
+    """To the broker with this id."""
+
+    def __init__(self, broker_id: int, config: ProducerConfig, cluster: Cluster, answered: Answered) -> None:
+        self.broker_id = broker_id
+        self.in_flight = 0
+        self._config = config
+        self._cluster = cluster
+        self._answered = answered
+        self._connection: ClientConnection | None = None
+        # Without acknowledgements, what has been written is what is done: one by one, so that memory stays bounded.
+        self._in_flight_max = config.max_in_flight_requests_per_connection if config.acks else 1
+        self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and self._connection.is_open
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request could be sent."""
+        return self.in_flight < self._in_flight_max
+
+    async def connect(self) -> None:
+        self._connection = await self._cluster.connection(self.broker_id)
+
+    async def close(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    def send(self, batches: Sequence[Batch]) -> None:
+        """One request with these batches, of a partition each; whatever becomes of it is told by `answered`."""
+        self.in_flight += 1
+        try:
+            connection = self._connection
+            if connection is None:
+                raise ClientError(f"there is no connection to broker {self.broker_id}")
+            request, version, names = self._request(connection, batches)
+            if self._config.acks == 0:
+                loop = asyncio.get_running_loop()
+                self._writing = loop.create_task(self._write(connection, request, version, batches))
+                return
+            timeout_s = self._config.request_timeout_ms / 1000
+            answer = connection.post(request, version=version, timeout_s=timeout_s)
+        except Exception as error:  # whatever it is, it must reach those who wait for the batches
+            asyncio.get_running_loop().call_soon(self._finish, batches, error)
+        else:
+            answer.add_done_callback(lambda done: self._take(done, batches, names))
+
+    def _request(
+        self, connection: ClientConnection, batches: Sequence[Batch]
+    ) -> tuple[ProduceRequest, int, dict[object, str]]:
+        topics: dict[str, ProduceTopic] = {}
+        by_name = False
+        for batch in batches:
+            name, index = batch.queue.partition
+            topic = topics.get(name)
+            if topic is None:
+                info = self._cluster.known_topic(name)
+                topic_id = info.topic_id if info is not None else ZERO_UUID
+                by_name = by_name or topic_id == ZERO_UUID
+                topics[name] = topic = ProduceTopic(name=name, topic_id=topic_id)
+            topic.partition_data.append(ProducePartition(index=index, records=batch.encoded))
+        version = connection.version_for(ProduceRequest, at_most=_LAST_VERSION_BY_NAME if by_name else None)
+        request = ProduceRequest(
+            acks=self._config.acks, timeout_ms=self._config.request_timeout_ms, topic_data=list(topics.values())
+        )
+        return request, version, {topic.topic_id: name for name, topic in topics.items()}
+
+    async def _write(
+        self, connection: ClientConnection, request: ProduceRequest, version: int, batches: Sequence[Batch]
+    ) -> None:
+        try:
+            await connection.send_unanswered(request, version=version)
+        except Exception as error:
+            self._finish(batches, error)
+        else:
+            self._finish(batches, {batch.partition: ProducePartitionResponse(base_offset=-1) for batch in batches})
+
+    def _take(self, done: asyncio.Future[Response], batches: Sequence[Batch], names: dict[object, str]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is not None:
+            self._finish(batches, error if isinstance(error, Exception) else ClientError(str(error)))
+            return
+        answer = done.result()
+        if not isinstance(answer, ProduceResponse):
+            raise TypeError(f"Produce is answered by ProduceResponse, not by {type(answer).__name__}")
+        self._finish(
+            batches,
+            {
+                TopicPartition(topic.name or names.get(topic.topic_id, ""), one.index): one
+                for topic in answer.responses
+                for one in topic.partition_responses
+            },
+        )
+
+    def _finish(self, batches: Sequence[Batch], outcome: Answers | Exception) -> None:
+        self.in_flight -= 1
+        self._answered(batches, outcome)
+
+
+def is_about_connection(error: Exception) -> bool:
+    """Whether another broker, or this one a little later, may do better."""
+    return isinstance(error, BrokerConnectionError) and not isinstance(error, UnsupportedApiError)

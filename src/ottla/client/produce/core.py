@@ -1,0 +1,234 @@
+"""A producer without a face: everything that `AsyncProducer` and `Producer` share.
+
+`prepare`, `known` and `offer` are for the thread that sends; coroutines and `start` for the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.client.cluster import Cluster
+from ottla.client.config import ProducerConfig
+from ottla.client.errors import (
+    BufferFullError,
+    ClientError,
+    ClosedError,
+    RecordTooLargeError,
+    RefusedError,
+    UnknownTopicError,
+)
+from ottla.client.metadata import NO_LEADER, PartitionInfo, TopicInfo
+from ottla.client.produce.accumulator import Accumulator, size_of
+from ottla.client.produce.batch import Batch
+from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.interceptors import Interceptors
+from ottla.client.produce.record import Headers, ProducerRecord, checked_headers
+from ottla.client.produce.sender import Sender
+from ottla.client.serializers import bound_serializer, serializer_of
+
+_logger = logging.getLogger(__name__)
+
+_UNKNOWN_TOPIC_PATIENCE_S: Final = 5.0
+"""For how long a topic that nobody knows is asked for: it may have been made a moment ago, or be made by asking."""
+
+
+class ProducerCore:
+    """Made anywhere, started in a loop, which it belongs to from then on."""
+
+    def __init__(self, config: ProducerConfig, wake: Callable[[], object]) -> None:
+        self.config = config
+        self.interceptors = Interceptors(config.interceptors)
+        self._key_bytes = bound_serializer(serializer_of(config.key_serializer, "key"), "key")
+        self._value_bytes = bound_serializer(serializer_of(config.value_serializer, "value"), "value")
+        self._takes_key_bytes = config.key_serializer is None
+        self._takes_value_bytes = config.value_serializer is None
+        self.accumulator = Accumulator(config, wake, is_bare=self._takes_value_bytes and not self.interceptors)
+        self.sender: Sender | None = None
+        self.is_closed = False
+        self._cluster: Cluster | None = None
+
+    def start(self) -> None:
+        """In the loop."""
+        self.accumulator.loop = asyncio.get_running_loop()
+        self._cluster = Cluster(self.config)
+        self.sender = Sender(self.config, self._cluster, self.accumulator, self.interceptors)
+
+    @property
+    def cluster(self) -> Cluster:
+        if self._cluster is None:
+            raise ClientError("the producer was not started")
+        return self._cluster
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedError("the producer is closed")
+
+    # Records in.
+
+    def prepare(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        timestamp: int | None,
+        partition: int | None,
+    ) -> ProducerRecord:
+        """The record in bytes, after interceptors and serializers; refused here if it cannot be sent at all."""
+        self.check_open()
+        record = ProducerRecord(topic, value, key, headers, timestamp, partition)
+        if not self.interceptors:
+            return self._in_bytes(record)
+        record = self.interceptors.send(record)
+        try:
+            return self._in_bytes(record)
+        except Exception as error:
+            self.interceptors.fail(record, error)
+            raise
+
+    def _in_bytes(self, record: ProducerRecord) -> ProducerRecord:
+        topic, value, key, headers, timestamp, partition = record
+        if not isinstance(topic, str):
+            raise TypeError(f"the name of a topic is a text, not {type(topic).__name__}")
+        if timestamp is not None and (not isinstance(timestamp, int) or timestamp < 0):
+            raise ValueError(f"a record cannot have timestamp {timestamp!r}: it is in milliseconds since 1970")
+        if partition is not None and (not isinstance(partition, int) or partition < 0):
+            raise ValueError(f"a record cannot go to partition {partition!r}: they count from 0")
+        if key.__class__ is not bytes or not self._takes_key_bytes:
+            key = self._key_bytes(topic, key)
+        if value.__class__ is not bytes or not self._takes_value_bytes:
+            value = self._value_bytes(topic, value)
+        pairs = checked_headers(topic, headers) if headers else ()
+        size = size_of(value, key, pairs)
+        limit = min(self.config.max_request_size, self.config.buffer_memory)
+        if size > limit:
+            name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"
+            reason = f"a record of {size} bytes for topic {topic!r} is above {name}, which is {limit}"
+            raise RecordTooLargeError(f"{reason}: raise it, and max.message.bytes of the topic, or send less")
+        return ProducerRecord(topic, value, key, pairs, timestamp, partition)
+
+    def known(self, topic: str) -> TopicInfo | None:
+        """What is known of the topic; None if it has to be learnt."""
+        return self._cluster.known_topic(topic) if self._cluster is not None else None
+
+    async def learn(self, topic: str) -> TopicInfo:
+        """Asks for a topic, which the broker may make of that; within max.block.ms."""
+        patience_s = min(_UNKNOWN_TOPIC_PATIENCE_S, self.config.max_block_ms / 1000)
+        give_up_at_s = time.monotonic() + patience_s
+
+        async def attempt() -> TopicInfo:
+            found = await self.cluster.refresh([topic], create_topics=True)
+            if not found:
+                if time.monotonic() >= give_up_at_s:
+                    raise UnknownTopicError(topic)
+                raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}")
+            if all(one.leader_id == NO_LEADER for one in found[0].partitions):
+                raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic}")
+            return found[0]
+
+        try:
+            return await self.cluster.retry(attempt, timeout_s=self.config.max_block_ms / 1000)
+        except RefusedError as error:
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise UnknownTopicError(topic) from None
+            raise
+
+    def offer(self, info: TopicInfo, record: ProducerRecord) -> Delivery | None:
+        """Puts the record into its batch; None if there is no room."""
+        topic = self.accumulator.topic(info)
+        partition = record.partition
+        if partition is None:
+            partition = topic.partitioner.choose(record.key, record.value)
+        elif partition >= len(info.partitions):
+            raise ClientError(f"topic {info.name!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}")
+        self.check_open()
+        headers = record.headers or ()
+        return self.accumulator.append(topic, partition, record.value, record.key, headers, record.timestamp)  # type: ignore[arg-type]
+
+    def no_room(self) -> BufferFullError:
+        config = self.config
+        reason = f"no room came free within {config.max_block_ms / 1000:g} s (max.block.ms)"
+        hint = "records come faster than brokers take them: send less, raise it, or look at the brokers"
+        return BufferFullError(f"the buffer of {config.buffer_memory} bytes (buffer.memory) is full; {reason}; {hint}")
+
+    # The rest, in the loop.
+
+    async def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        self.check_open()
+        return list((self.known(topic) or await self.learn(topic)).partitions)
+
+    async def flush(self) -> None:
+        """Until all that was sent before is done; then raises the first failure that nobody asked after."""
+        batches = self.accumulator.begin_flush()
+        try:
+            for batch in batches:
+                await _done(batch)
+        finally:
+            self.accumulator.end_flush()
+        self.raise_failure()
+
+    def raise_failure(self) -> None:
+        if self.sender is not None and self.sender.first_failure is not None:
+            failure, self.sender.first_failure = self.sender.first_failure, None
+            raise failure.with_traceback(None)
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Sends what is left, for so many seconds, and ends; what is not acknowledged then has failed. Raises the first
+        failure that nobody asked after."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.accumulator.refuse()
+        if self.sender is None:
+            self.interceptors.close()
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                for batch in self.accumulator.begin_flush():
+                    await _done(batch)
+        except TimeoutError:
+            pass
+        finally:
+            await self.sender.close()
+            await self.cluster.close()
+            self.interceptors.close()
+        self.raise_failure()
+
+    async def close_quietly(self) -> None:
+        """As `close`; for when there is something worse to tell than what could not be sent."""
+        try:
+            await self.close()
+        except Exception:
+            _logger.exception("records were not delivered")
+
+    def metrics(self) -> dict[str, int]:
+        """How much was sent, and how much waits."""
+        accumulator = self.accumulator
+        return {
+            **(self.sender.counts if self.sender is not None else {}),
+            "batches_unfinished": len(accumulator.unfinished),
+            "buffer_free_bytes": accumulator.free_bytes,
+        }
+
+
+async def _done(batch: Batch) -> None:
+    while batch.outcome is None:
+        if batch.parts is not None:
+            for part in batch.parts[1]:
+                await _done(part)
+            return
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Future[None] = loop.create_future()
+        batch.when_done(0, partial(_arrive, arrived))
+        await arrived
+
+
+def _arrive(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)

@@ -1,0 +1,82 @@
+"""Those who look on: objects of the user's that see every record before it is sent, and what became of it.
+
+An interceptor has `on_send(record)`, which answers the record to go on with, `on_acknowledgement(metadata, error)`,
+or both. Several are called in the order of the config; one that raises is logged and passed over, and the record is
+sent all the same. `on_send` runs in the thread that sends, `on_acknowledgement` in the producer's loop, which waits
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from ottla.client.errors import ConfigError
+from ottla.client.produce.batch import Batch
+from ottla.client.produce.delivery import NO_OFFSET, RecordMetadata
+from ottla.client.produce.record import ProducerRecord
+
+_logger = logging.getLogger(__name__)
+
+NO_PARTITION = -1
+
+
+class Interceptors:
+    """All of one producer's; false if there are none."""
+
+    def __init__(self, interceptors: Iterable[Any]) -> None:
+        self._all = tuple(interceptors)
+        for one in self._all:
+            if not (hasattr(one, "on_send") or hasattr(one, "on_acknowledgement")):
+                reason = f"{one!r} has neither on_send(record) nor on_acknowledgement(metadata, error)"
+                raise ConfigError("interceptor.classes", reason)
+        self._on_send = [one.on_send for one in self._all if hasattr(one, "on_send")]
+        self._on_acknowledgement = [one.on_acknowledgement for one in self._all if hasattr(one, "on_acknowledgement")]
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def send(self, record: ProducerRecord) -> ProducerRecord:
+        """The record as it shall be sent."""
+        for on_send in self._on_send:
+            try:
+                answered = on_send(record)
+                if not isinstance(answered, ProducerRecord):
+                    raise TypeError(f"on_send answers a ProducerRecord, not {type(answered).__name__}")
+                record = answered
+            except Exception:
+                _logger.exception(
+                    "an interceptor failed for a record of topic %r, which goes on without it", record.topic
+                )
+        return record
+
+    def acknowledge(self, batch: Batch) -> None:
+        """Tells what became of each of the batch's records."""
+        if not self._on_acknowledgement or batch.outcome is None:
+            return
+        error = batch.outcome.error
+        for index in range(batch.count):
+            self._tell(batch.metadata_of(index), error)
+
+    def fail(self, record: ProducerRecord, error: Exception) -> None:
+        """Tells of a record that was refused before it got anywhere."""
+        partition = NO_PARTITION if record.partition is None else record.partition
+        timestamp = -1 if record.timestamp is None else record.timestamp
+        self._tell(RecordMetadata(record.topic, partition, NO_OFFSET, timestamp), error)
+
+    def _tell(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        for on_acknowledgement in self._on_acknowledgement:
+            try:
+                on_acknowledgement(metadata, error)
+            except Exception:
+                _logger.exception("an interceptor failed at the acknowledgement of %s", metadata)
+
+    def close(self) -> None:
+        for one in self._all:
+            close = getattr(one, "close", None)
+            if close is not None:
+                try:
+                    close()
+                except Exception:
+                    _logger.exception("an interceptor could not be closed")

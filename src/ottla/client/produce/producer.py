@@ -1,0 +1,136 @@
+"""`Producer`: records sent from ordinary code, from any thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ottla.client.config import ProducerConfig
+from ottla.client.loop_thread import LoopThread
+from ottla.client.metadata import PartitionInfo
+from ottla.client.produce.core import ProducerCore
+from ottla.client.produce.delivery import Delivery, RecordMetadata
+from ottla.client.produce.record import Headers
+
+
+class Producer:
+    """Sends records; `send` returns at once, and its delivery can be waited for: `producer.send(…).result()`.
+
+    Batches are sent by a thread of its own, whatever yours do. Use it as a context, or `close` it: either sends what is
+    left. Can be used by any number of threads.
+    """
+
+    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+        # Before the thread: what is wrong with the settings leaves nothing to close.
+        self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake)
+        self._gather = self._core.accumulator.gather
+        self._thread = LoopThread("the producer")
+        self._thread.run(self._start())
+
+    @property
+    def config(self) -> ProducerConfig:
+        return self._core.config
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+        elif self._thread.is_open:
+            try:
+                self._thread.run(self._core.close_quietly())
+            finally:
+                self._thread.close()
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> Delivery:
+        """Takes the record; waits only for a topic that is not known yet, and for room, at most max.block.ms.
+
+        The timestamp is in milliseconds since 1970. Raises `SerializationError`, `RecordTooLargeError`,
+        `UnknownTopicError` or `BufferFullError` if the record is not taken.
+        """
+        if key is None and headers is None and timestamp is None and partition is None:
+            delivery = self._gather(topic, value)
+            if delivery is not None:
+                return delivery
+        self._thread.check()
+        core = self._core
+        record = core.prepare(topic, value, key, headers, timestamp, partition)
+        info = core.known(topic)
+        deadline_s = None
+        if info is None:
+            deadline_s = time.monotonic() + core.config.max_block_ms / 1000
+            info = self._thread.run(core.learn(record.topic))
+        while True:
+            seen = core.accumulator.room_made
+            delivery = core.offer(info, record)
+            if delivery is not None:
+                return delivery
+            now_s = time.monotonic()
+            deadline_s = deadline_s or now_s + core.config.max_block_ms / 1000
+            self._wait_for_room(seen, deadline_s - now_s)
+
+    def _wait_for_room(self, seen: int, timeout_s: float) -> None:
+        made = threading.Lock()
+        made.acquire()
+        self._core.accumulator.when_room(seen, made.release)
+        if not made.acquire(timeout=max(0.0, timeout_s)):
+            raise self._core.no_room()
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> RecordMetadata:
+        """Sends the record and waits until a broker has it."""
+        return self.send(topic, value, key, headers, timestamp, partition).result()
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Waits until all that was sent is acknowledged or has failed, without lingering; TimeoutError after so many
+        seconds. Raises the first failure of a record whose delivery nobody looked at."""
+        self._thread.check()
+        self._thread.run(self._core.flush(), timeout)
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        """The partitions of a topic, and who leads them."""
+        self._thread.check()
+        return self._thread.run(self._core.partitions_for(topic))
+
+    def metrics(self) -> dict[str, int]:
+        """How much was sent, and how much waits."""
+        return self._core.metrics()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Sends what is left, for at most so many seconds; what is not acknowledged then has failed. Raises like
+        `flush`. Again is no harm."""
+        if self._thread.is_open:
+            try:
+                self._thread.run(self._core.close(timeout))
+            finally:
+                self._thread.close()
+
+    # The loop.
+
+    async def _start(self) -> None:
+        self._core.start()
+
+    def _wake(self) -> None:
+        if self._core.sender is not None:
+            self._thread.call_soon(self._core.sender.look)
