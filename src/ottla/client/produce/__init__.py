@@ -4,3 +4,10 @@ A record's walk: `Producer.send` (any thread) → `accumulator`, the open batch 
 when the batch is full, has lingered or is waited for → `encoding` → `channel`, one a broker, several requests in
 flight → the answer settles the `batch`, and with it the `Delivery` of every record in it.
 """
+
+from ottla.client.produce.async_producer import AsyncProducer
+from ottla.client.produce.delivery import Delivery, RecordMetadata
+from ottla.client.produce.producer import Producer
+from ottla.client.produce.record import ProducerRecord
+
+__all__ = ["AsyncProducer", "Delivery", "Producer", "ProducerRecord", "RecordMetadata"]
