@@ -66,6 +66,7 @@ bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python bench/compaction.py --kafka
 	$(BIN)/python -m bench.broker --save
 	$(BIN)/python -m bench.groups --save
+	$(BIN)/python -m bench.clients --save
 
 COUNT ?= 1000000
 fuzz: bytecode  ## a million mutated frames, and as many mutated batches (COUNT=…)

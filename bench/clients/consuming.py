@@ -1,21 +1,23 @@
 """Consumers that read a partition from its beginning for some seconds, or to its end, and look at every value.
 
-The clock starts when the first records have come: how a client finds its place is not what is measured. Clients are
-asked for many records at once, as their documentation recommends; and of an answer only the values are looked at,
-though some would have to be asked for errors as well.
+Each reads for a while before the clock starts, and begins again with the first record: how a client finds its place,
+and loads what it needs, is not what is measured. Clients are asked for many records at once, as their documentation
+recommends; and of an answer only the values are looked at, though some would have to be asked for errors as well.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import uvloop
 from bench.clients import conditions
 from bench.clients.conditions import POLL_RECORDS
 from bench.clients.measuring import cost
 
-_POLL_S = 5.0
+_POLL_S: Final = 5.0
+_WARM_S: Final = 2.0
 Taken = tuple[int, int]
 """Records, and the bytes of their values."""
 
@@ -30,7 +32,7 @@ def ottla(address: str, pid: int, topic: str, value_bytes: int, count: int, seco
             records = consumer.poll(_POLL_S)
             return len(records), sum([len(record.value or b"") for record in records])
 
-        return _measured(take, pid, value_bytes, count, seconds)
+        return _measured(take, consumer.seek_to_beginning, pid, value_bytes, count, seconds)
 
 
 def ottla_asyncio(address: str, pid: int, topic: str, value_bytes: int, count: int, seconds: float) -> dict[str, float]:
@@ -38,13 +40,13 @@ def ottla_asyncio(address: str, pid: int, topic: str, value_bytes: int, count: i
 
     async def run() -> dict[str, float]:
         async with AsyncConsumer(conditions.ottla_consumer(address)) as consumer:
-            await consumer.assign([TopicPartition(topic, 0)])
+            consumer.assign([TopicPartition(topic, 0)])
 
             async def take() -> Taken:
                 records = await consumer.poll(_POLL_S)
                 return len(records), sum([len(record.value or b"") for record in records])
 
-            return await _measured_async(take, pid, value_bytes, count, seconds)
+            return await _measured_async(take, consumer.seek_to_beginning, pid, value_bytes, count, seconds)
 
     return uvloop.run(run())
 
@@ -61,21 +63,22 @@ def ottla_arrow(address: str, pid: int, topic: str, value_bytes: int, count: int
             table = consumer.poll_arrow(_POLL_S)
             return len(table), pyarrow.compute.sum(pyarrow.compute.binary_length(table["value"])).as_py() or 0
 
-        return _measured(take, pid, value_bytes, count, seconds)
+        return _measured(take, consumer.seek_to_beginning, pid, value_bytes, count, seconds)
 
 
 def confluent(address: str, pid: int, topic: str, value_bytes: int, count: int, seconds: float) -> dict[str, float]:
     import confluent_kafka
 
     consumer = confluent_kafka.Consumer(conditions.confluent_consumer(address))
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    beginning = confluent_kafka.TopicPartition(topic, 0, 0)
+    consumer.assign([beginning])
 
     def take() -> Taken:
         messages = consumer.consume(POLL_RECORDS, _POLL_S)
         return len(messages), sum([len(message.value() or b"") for message in messages])
 
     try:
-        return _measured(take, pid, value_bytes, count, seconds)
+        return _measured(take, lambda: consumer.seek(beginning), pid, value_bytes, count, seconds)
     finally:
         consumer.close()
 
@@ -86,7 +89,8 @@ def aiokafka(address: str, pid: int, topic: str, value_bytes: int, count: int, s
     async def run() -> dict[str, float]:
         consumer = AIOKafkaConsumer(**conditions.aiokafka_consumer(address))
         await consumer.start()
-        consumer.assign([TopicPartition(topic, 0)])
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
 
         async def take() -> Taken:
             polled = await consumer.getmany(timeout_ms=int(_POLL_S * 1000), max_records=POLL_RECORDS)
@@ -94,7 +98,7 @@ def aiokafka(address: str, pid: int, topic: str, value_bytes: int, count: int, s
             return len(sizes), sum(sizes)
 
         try:
-            return await _measured_async(take, pid, value_bytes, count, seconds)
+            return await _measured_async(take, lambda: consumer.seek(partition, 0), pid, value_bytes, count, seconds)
         finally:
             await consumer.stop()
 
@@ -105,7 +109,8 @@ def kafka_python(address: str, pid: int, topic: str, value_bytes: int, count: in
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(**conditions.kafka_python_consumer(address))
-    consumer.assign([TopicPartition(topic, 0)])
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
 
     def take() -> Taken:
         polled = consumer.poll(int(_POLL_S * 1000), max_records=POLL_RECORDS)
@@ -113,16 +118,25 @@ def kafka_python(address: str, pid: int, topic: str, value_bytes: int, count: in
         return len(sizes), sum(sizes)
 
     try:
-        return _measured(take, pid, value_bytes, count, seconds)
+        return _measured(take, lambda: consumer.seek(partition, 0), pid, value_bytes, count, seconds)
     finally:
         consumer.close(autocommit=False)
 
 
-def _measured(take: Callable[[], Taken], pid: int, value_bytes: int, count: int, seconds: float) -> dict[str, float]:
-    last, (first, _) = _whole_polls(count), _came(take())
-    read, read_bytes, until_s = 0, 0, time.perf_counter() + seconds
+def _measured(
+    take: Callable[[], Taken], rewind: Callable[[], None], pid: int, value_bytes: int, count: int, seconds: float
+) -> dict[str, float]:
+    last, read, read_bytes = _whole_polls(count), 0, 0
+    until_s = time.perf_counter() + _WARM_S
+    while time.perf_counter() < until_s:
+        read += _came(take())[0]
+        if read >= last:
+            read = 0
+            rewind()
+    rewind()
+    read, until_s = 0, time.perf_counter() + seconds
     with cost(pid) as spent:
-        while first + read < last and time.perf_counter() < until_s:
+        while read < last and time.perf_counter() < until_s:
             records, size = _came(take())
             read += records
             read_bytes += size
@@ -130,12 +144,24 @@ def _measured(take: Callable[[], Taken], pid: int, value_bytes: int, count: int,
 
 
 async def _measured_async(
-    take: Callable[[], Awaitable[Taken]], pid: int, value_bytes: int, count: int, seconds: float
+    take: Callable[[], Awaitable[Taken]],
+    rewind: Callable[[], None],
+    pid: int,
+    value_bytes: int,
+    count: int,
+    seconds: float,
 ) -> dict[str, float]:
-    last, (first, _) = _whole_polls(count), _came(await take())
-    read, read_bytes, until_s = 0, 0, time.perf_counter() + seconds
+    last, read, read_bytes = _whole_polls(count), 0, 0
+    until_s = time.perf_counter() + _WARM_S
+    while time.perf_counter() < until_s:
+        read += _came(await take())[0]
+        if read >= last:
+            read = 0
+            rewind()
+    rewind()
+    read, until_s = 0, time.perf_counter() + seconds
     with cost(pid) as spent:
-        while first + read < last and time.perf_counter() < until_s:
+        while read < last and time.perf_counter() < until_s:
             records, size = _came(await take())
             read += records
             read_bytes += size
@@ -144,7 +170,7 @@ async def _measured_async(
 
 def _whole_polls(count: int) -> int:
     """How far to read: who waits for as many records as it asks for must never wait for what is not there."""
-    return count - POLL_RECORDS
+    return count - 2 * POLL_RECORDS
 
 
 def _came(taken: Taken) -> Taken:
