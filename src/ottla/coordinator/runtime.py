@@ -50,6 +50,8 @@ class Outcome(Generic[R]):
     """Called once the records are appended and replayed, before the response: for soft state that goes with them."""
     producer: Producer | None = None
     """Whose transaction the records are part of."""
+    on_failed: Callable[[CoordinatorError], None] | None = None
+    """Called if the records could not be appended: for others who wait for them. The caller is told anyway."""
 
 
 @dataclass(slots=True)
@@ -199,7 +201,12 @@ class CoordinatorRuntime(Generic[S]):
         index, loaded = self._settled(key)
         outcome = operation(loaded.shard)
         if outcome.records:
-            self._append(index, loaded, outcome.records, outcome.producer)
+            try:
+                self._append(index, loaded, outcome.records, outcome.producer)
+            except CoordinatorError as error:
+                if outcome.on_failed is not None:
+                    outcome.on_failed(error)
+                raise
         if outcome.on_appended is not None:
             outcome.on_appended()
         response = outcome.response

@@ -121,7 +121,8 @@ class ClassicProtocol:
             self._rebalance.hand_out(group)
 
         assignments = {each.member_id: each.assignment for each in request.assignments}
-        return Outcome(answer, [group.record(assignments)], assigned)
+        records = [group.record(assignments)]
+        return Outcome(answer, records, assigned, on_failed=lambda error: self._rebalance.not_assigned(group, error))
 
     def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Outcome[HeartbeatResponse]:
         group = self._shard.groups.get(request.group_id)

@@ -16,6 +16,7 @@ import math
 from typing import Final
 
 from ottla.base.error_codes import ErrorCode
+from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.classic_group import ClassicGroup, State
 from ottla.coordinator.groups.classic_member import ClassicMember
 from ottla.coordinator.groups.shard import GroupShard
@@ -139,6 +140,16 @@ class ClassicRebalance:
         for member in group.members.values():
             if group.answer_sync(member, assignment_of(group, member)):
                 self.keep_alive(group, member)
+
+    def not_assigned(self, group: ClassicGroup, error: CoordinatorError) -> None:
+        """The leader's assignment could not be written: those who wait for it are told, and everybody joins again."""
+        if self._shard.groups.get(group.group_id) is not group or group.state is not State.COMPLETING:
+            return  # The shard is loaded again, and has told everybody.
+        for member in group.members.values():
+            if group.answer_sync(member, SyncGroupResponse(error_code=error.code)):
+                self.keep_alive(group, member)
+        reason = f"the assignment could not be written ({error.code.name})"
+        self._context.write(lambda: Outcome(None, self.begin_or_go_on(group, reason)))
 
     def _sync_timed_out(self, group_id: str) -> Outcome[None]:
         group = self._group(group_id)

@@ -131,17 +131,20 @@ async def test_an_assignment_is_told_when_it_is_committed() -> None:
 
 
 @in_loop
-async def test_an_assignment_that_cannot_be_written_can_be_sent_again() -> None:
+async def test_an_assignment_that_cannot_be_written_is_told_to_all_who_then_join_again() -> None:
     group = ClassicMembers()
     leader, follower = await completing(group, 2)
     waiting = await group.sync(follower)
     group.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
     refused = await group.sync(leader, {follower.member_id: b"1"})
     assert refused.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (waiting.done(), group.group().state) == (False, State.COMPLETING)
+    assert waiting.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group.group().state is State.PREPARING
+    assert await group.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
     group.log.refuse_appends = None
-    await group.sync(leader, {follower.member_id: b"1"})
-    assert waiting.result().assignment == b"1"
+    again = [await group.join(member.member_id) for member in (leader, follower)]
+    await group.settle()
+    assert [task.result().generation_id for task in again] == [2, 2]
 
 
 @in_loop
