@@ -186,9 +186,7 @@ class LoopThread:
             failure.__cause__ = error
         except Exception as error:
             failure = error
-        if self._is_forked:  # in the callback: the work and its loop are the parent's
-            self.check()
-        with contextlib.suppress(ClosedError):
+        with contextlib.suppress(ClosedError):  # but not ForkedError, if the function forked: nobody will answer here
             self.call_soon(_settle, call.answer, result, failure)
 
     def _cancel(self, waiting: _Waiting) -> None:

@@ -238,7 +238,7 @@ def test_background_tasks_end_with_the_loop(thread: LoopThread) -> None:
         try:
             await forever()
         finally:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)  # longer than the loop would turn by itself
             ended.append("tidied up")
 
     async def start() -> None:
@@ -250,25 +250,48 @@ def test_background_tasks_end_with_the_loop(thread: LoopThread) -> None:
     assert ended == ["tidied up"]
 
 
-def test_closing_races_with_use(thread: LoopThread) -> None:
+def test_closing_between_the_look_and_the_use(thread: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = thread.check
+
+    def check_and_be_overtaken() -> None:
+        check()
+        monkeypatch.undo()
+        thread.close()
+
+    monkeypatch.setattr(thread, "check", check_and_be_overtaken)
+    with pytest.raises(ClosedError):
+        thread.run(give(1))
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval_s)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+def test_closing_races_with_use() -> None:
     """Whatever is handed over is either done or refused: nobody waits for ever."""
-    outcomes: list[str] = []
+    for _ in range(20):
+        outcomes: list[str] = []
+        thread = LoopThread("a client")
 
-    def use() -> None:
-        while True:
+        def use(thread: LoopThread = thread, outcomes: list[str] = outcomes) -> None:
             try:
-                thread.run(give(1))
-            except ClosedError:
-                outcomes.append("refused")
-                return
+                while True:
+                    thread.run(give(1))
+            except Exception as error:
+                outcomes.append(str(error))
 
-    users = [threading.Thread(target=use) for _ in range(8)]
-    for user in users:
-        user.start()
-    thread.close()
-    for user in users:
-        user.join(BOUND_S)
-    assert outcomes == ["refused"] * 8
+        users = [threading.Thread(target=use, daemon=True) for _ in range(8)]
+        for user in users:
+            user.start()
+        thread.close()
+        for user in users:
+            user.join(BOUND_S)
+        assert outcomes == ["a client is closed"] * 8
 
 
 # In processes of their own.
@@ -340,8 +363,15 @@ def test_the_interpreter_ends_without_a_word_when_a_client_is_left_open() -> Non
     program = """
         tasks = []
 
+        async def background():
+            try:
+                await say("at work")
+            finally:
+                await asyncio.sleep(0)
+                print("tidied up")
+
         async def start():
-            tasks.append(asyncio.create_task(say("at work")))
+            tasks.append(asyncio.create_task(background()))
             await asyncio.sleep(0.01)
 
         thread.run(start())
@@ -349,7 +379,7 @@ def test_the_interpreter_ends_without_a_word_when_a_client_is_left_open() -> Non
         sys.excepthook = threading.excepthook = lambda *_: None
         waiting.start()
         """
-    assert outcome(start(program)) == (0, "at work\n", "")
+    assert outcome(start(program)) == (0, "at work\ntidied up\n", "")
 
 
 def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
