@@ -14,6 +14,7 @@ from clients.confluent_client import ConfluentClient
 from clients.dialect import CODECS, Client
 from clients.interposer import Interposer, running_interposer
 from clients.kafka_python_client import KafkaPythonClient
+from clients.ottla_client import OttlaAsyncClient, OttlaClient
 from clients.peers import Peer, running_peer
 from golden.kafka_process import Ports, free_port
 
@@ -21,6 +22,8 @@ CLIENTS: dict[str, type[Client]] = {
     "confluent": ConfluentClient,
     "kafka-python": KafkaPythonClient,
     "aiokafka": AiokafkaClient,
+    "ottla": OttlaClient,
+    "ottla-asyncio": OttlaAsyncClient,
 }
 
 
