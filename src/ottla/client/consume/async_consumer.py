@@ -73,7 +73,7 @@ class AsyncConsumer:
     Settings are by Kafka's names in a mapping, or by Python's as keywords. Timeouts are in seconds.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         self._set_up(ConsumerConfig.parse(settings, keywords), _call_listener)
 
     @classmethod

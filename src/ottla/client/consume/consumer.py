@@ -45,7 +45,7 @@ class Consumer:
     promise stands with those of `AsyncConsumer`.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         config = ConsumerConfig.parse(settings, keywords)
         self._polling = threading.Lock()
         self._thread = LoopThread("ottla-consumer")

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ottla.client.consume.record import NO_TIMESTAMP_TYPE
 from ottla.client.consume.subscription import NO_EPOCH, Position
-from ottla.records import BatchView, ByteBuffer, RecordError, TruncatedBatchError, iter_entries, read_transaction_marker
+from ottla.records import BatchView, ByteBuffer, RecordError, iter_entries, read_transaction_marker
 from ottla.records.layout import (
     HEADER_SIZE,
     LENGTH_PREFIX_SIZE,
@@ -66,20 +66,42 @@ def survey(data: ByteBuffer, begin: Position, aborted: Collection[AbortedTransac
     return Survey(pieces, pieces[-1].next if pieces else begin, failure)
 
 
+class _Pieces:
+    """Batches put together, from the front to the back of a buffer."""
+
+    __slots__ = ("_kind", "_start", "end", "position", "view", "whole")
+
+    def __init__(self, view: memoryview, begin: Position) -> None:
+        self.view = view
+        self.whole: list[Piece] = []
+        self.position = begin
+        self.end = 0
+        self._start = 0
+        self._kind: tuple[int, int] = (NO_TIMESTAMP_TYPE, NO_EPOCH)
+
+    def add(self, size: int, timestamp_type: int, leader_epoch: int, next_offset: int) -> None:
+        kind = (timestamp_type, leader_epoch)
+        if kind != self._kind or self.end - self._start >= PIECE_BYTES:
+            self.cut()
+            self._kind = kind
+        self.end += size
+        self.position = Position(next_offset, leader_epoch)
+
+    def cut(self) -> None:
+        if self._start < self.end:
+            self.whole.append(Piece(self.view[self._start : self.end], self.position, *self._kind))
+            self._start = self.end
+
+
 def _survey(data: ByteBuffer, begin: Position) -> Survey:
     view = memoryview(data)
-    pieces: list[Piece] = []
-    unpack, end = _START.unpack_from, len(view)
-    position, failure = begin, None
-    start = at = 0
-    kind: tuple[int, int] | None = None
+    pieces = _Pieces(view, begin)
+    unpack, end, at, failure = _START.unpack_from, len(view), 0, None
     while at < end:
         if end - at < HEADER_SIZE or view[at + MAGIC_AT] != MAGIC_V2:
-            # Nothing, a piece of a batch, garbage, or messages of an older magic: rare, all of them.
-            if start < at and kind is not None:
-                pieces.append(Piece(view[start:at], position, *kind))
-            failure = _survey_entries(view, at, position, pieces)
-            return Survey(pieces, pieces[-1].next if pieces else position, failure)
+            # A part of a batch, garbage, or messages of an older magic: rare, all of them.
+            failure = _survey_entries(pieces)
+            break
         base_offset, length, leader_epoch, _, _, attributes, last_delta = unpack(view, at)
         size = length + LENGTH_PREFIX_SIZE
         if size > end - at:
@@ -87,30 +109,22 @@ def _survey(data: ByteBuffer, begin: Position) -> Survey:
         if size < HEADER_SIZE or last_delta < 0:
             failure = _fault_at(view, at)
             break
-        its_kind = (1 if attributes & TIMESTAMP_TYPE_BIT else 0, leader_epoch)
-        if its_kind != kind or at - start >= PIECE_BYTES:
-            if start < at and kind is not None:
-                pieces.append(Piece(view[start:at], position, *kind))
-            start, kind = at, its_kind
+        pieces.add(size, 1 if attributes & TIMESTAMP_TYPE_BIT else 0, leader_epoch, base_offset + last_delta + 1)
         at += size
-        position = Position(base_offset + last_delta + 1, leader_epoch)
-    if start < at and kind is not None:
-        pieces.append(Piece(view[start:at], position, *kind))
-    return Survey(pieces, position, failure)
+    pieces.cut()
+    return Survey(pieces.whole, pieces.position, failure)
 
 
-def _survey_entries(view: memoryview, at: int, position: Position, pieces: list[Piece]) -> RecordError | None:
-    """The same for entries of any magic, a piece each."""
+def _survey_entries(pieces: _Pieces) -> RecordError | None:
+    """The same for what is left, of any magic."""
     try:
-        for entry in iter_entries(view, at, partial_tail=True):
+        for entry in iter_entries(pieces.view, pieces.end, partial_tail=True):
             epoch, type_ = NO_EPOCH, int(entry.timestamp_type)
             if isinstance(entry, BatchView):
                 epoch = entry.leader_epoch
             elif entry.magic == MAGIC_V0:
                 type_ = NO_TIMESTAMP_TYPE
-            position = Position(entry.last_offset + 1, epoch)
-            end = entry.position + entry.size_in_bytes
-            pieces.append(Piece(view[entry.position : end], position, type_, epoch))
+            pieces.add(entry.size_in_bytes, type_, epoch, entry.last_offset + 1)
     except RecordError as error:
         return error
     return None
@@ -118,9 +132,7 @@ def _survey_entries(view: memoryview, at: int, position: Position, pieces: list[
 
 def _fault_at(view: memoryview, at: int) -> RecordError | None:
     try:
-        BatchView(view, at).validate()
-    except TruncatedBatchError:
-        return None
+        BatchView(view, at).validate(verify_crc=False)
     except RecordError as error:
         return error
     return None

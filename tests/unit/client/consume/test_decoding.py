@@ -1,0 +1,177 @@
+"""Batches into records and columns: by both codecs, with deserializers, up to what cannot be read."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ottla.base.ids import TopicPartition
+from ottla.client.config import ConsumerConfig
+from ottla.client.consume import decoding
+from ottla.client.consume.arrow import arrow_schema, combined, empty_batch, labelled
+from ottla.client.consume.decoding import KERNELS, Decoder
+from ottla.client.consume.fetch_buffer import Chunk
+from ottla.client.consume.record import ConsumerRecord
+from ottla.client.consume.subscription import PartitionState, Position
+from ottla.client.errors import CorruptRecordError, SerializationError
+from ottla.records import BatchOptions, Compression, Record, encode_batch
+from ottla.records.layout import CRC_AT
+from unit.client.consume.scripted_log import batch, message
+
+
+def chunk_of(data: bytes | bytearray, begin: int = 0, **options: Any) -> Chunk:
+    state = PartitionState(TopicPartition("events", 3))
+    state.seek(Position(begin))
+    return Chunk(state, state.generation, data, **options)
+
+
+def decoder(**settings: object) -> Decoder:
+    return Decoder(ConsumerConfig.parse(None, {"bootstrap_servers": "localhost:1", **settings}))
+
+
+@pytest.fixture(params=["plain", "kernels"])
+def codec(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the codecs in turn, whatever the size."""
+    KERNELS.load()
+    monkeypatch.setattr(decoding, "SMALL_BYTES", 0 if request.param == "kernels" else 1 << 40)
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.mark.usefixtures("codec")
+@pytest.mark.parametrize("compression", Compression)
+def test_records_are_what_was_written(compression: Compression) -> None:
+    written = [
+        Record(0, 1000, b"k", b"v", (("h", b"1"), ("h", None))),
+        Record(0, 1001, None, b""),
+        Record(0, 1002, b"", None),
+    ]
+    data = encode_batch(written, BatchOptions(base_offset=7, compression=compression))
+    chunk = chunk_of(data, leader_epoch=4, timestamp_type=1)
+    assert decoder().take(chunk, 10) == [
+        ConsumerRecord("events", 3, 7, 1000, 1, b"k", b"v", (("h", b"1"), ("h", None)), 4),
+        ConsumerRecord("events", 3, 8, 1001, 1, None, b"", (), 4),
+        ConsumerRecord("events", 3, 9, 1002, 1, b"", None, (), 4),
+    ]
+    assert decoder().take(chunk, 10) == []
+
+
+@pytest.mark.usefixtures("codec")
+def test_a_chunk_is_taken_bit_by_bit_from_the_position_on() -> None:
+    chunk = chunk_of(batch(0, 5) + batch(5, 5), begin=3)
+    one = decoder()
+    assert [record.offset for record in one.take(chunk, 4)] == [3, 4, 5, 6]
+    assert chunk.rest.left == 3
+    assert [record.offset for record in one.take(chunk, 4)] == [7, 8, 9]
+    assert chunk.rest.left == 0
+
+
+@pytest.mark.usefixtures("codec")
+def test_older_magics() -> None:
+    chunk = chunk_of(message(4, magic=1) + message(5, magic=1), begin=5, timestamp_type=0)
+    assert decoder().take(chunk, 10) == [ConsumerRecord("events", 3, 5, 1005, 0, None, b"5", (), -1)]
+
+
+@pytest.mark.usefixtures("codec")
+def test_what_stands_before_a_corrupt_batch_comes_first() -> None:
+    corrupt = batch(5, 5)
+    corrupt[CRC_AT] ^= 1
+    chunk = chunk_of(batch(0, 5) + corrupt)
+    one = decoder()
+    assert [record.offset for record in one.take(chunk, 100)] == [0, 1, 2, 3, 4]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=r"partition events-3, .*base offset 5: its CRC .*seek past it"):
+            one.take(chunk, 100)
+    with pytest.raises(CorruptRecordError):
+        one.take(chunk_of(corrupt), 100)
+    assert len(decoder(check_crcs=False).take(chunk_of(corrupt), 100)) == 5
+
+
+@pytest.mark.usefixtures("codec")
+def test_deserializers() -> None:
+    def read_key(topic: str, data: bytes) -> tuple[str, bytes]:
+        return topic, data
+
+    data = encode_batch([Record(0, 0, b"k", b'{"a": 1}'), Record(0, 0, None, None)])
+    one = decoder(key_deserializer=read_key, value_deserializer="json")
+    assert [(record.key, record.value) for record in one.take(chunk_of(data), 10)] == [
+        (("events", b"k"), {"a": 1}),
+        (None, None),
+    ]
+
+
+@pytest.mark.usefixtures("codec")
+def test_what_a_deserializer_cannot_read_is_raised_after_what_it_can() -> None:
+    chunk = chunk_of(encode_batch([Record(0, 0, None, value) for value in (b"1", b"2", b"?", b"4")]))
+    one = decoder(value_deserializer="json")
+    assert [record.value for record in one.take(chunk, 100)] == [1, 2]
+    for _ in range(2):
+        with pytest.raises(SerializationError, match=r"value .*'events'.*partition 3, offset 2; seek past it"):
+            one.take(chunk, 100)
+
+
+def test_both_codecs_agree_on_large_chunks() -> None:
+    data = b"".join(bytes(batch(100 * index, 100)) for index in range(20))
+    assert len(data) > decoding.SMALL_BYTES
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "SMALL_BYTES", 1 << 40)
+        plain = decoder().take(chunk_of(data), 10_000)
+    KERNELS.load()
+    assert decoder().take(chunk_of(data), 10_000) == plain
+    assert gc.isenabled()
+
+
+def test_columns() -> None:
+    written = [Record(0, 1000, b"k", b"v", (("h", b"1"),)), Record(0, 1001, None, None)]
+    chunk = chunk_of(encode_batch(written, BatchOptions(base_offset=7)), begin=7)
+    table = labelled(decoder().take_columns(chunk), "events")
+    assert table.schema == arrow_schema()
+    assert table.column("topic").dictionary.to_pylist() == ["events"]
+    rows = table.to_pylist()
+    assert [row | {"timestamp": row["timestamp"].timestamp()} for row in rows] == [
+        {
+            "topic": "events",
+            "partition": 3,
+            "offset": 7,
+            "timestamp": 1.0,
+            "key": b"k",
+            "value": b"v",
+            "headers": [{"key": "h", "value": b"1"}],
+        },
+        {
+            "topic": "events",
+            "partition": 3,
+            "offset": 8,
+            "timestamp": 1.001,
+            "key": None,
+            "value": None,
+            "headers": [],
+        },
+    ]
+
+
+def test_columns_of_several_topics_are_put_together() -> None:
+    batches = [
+        labelled(decoder().take_columns(chunk_of(batch(offset, 2), begin=offset)), topic)
+        for offset, topic in ((0, "a"), (2, "b"), (4, "a"))
+    ]
+    whole = combined(batches)
+    assert whole.schema == arrow_schema()
+    assert whole.column("topic").to_pylist() == ["a", "a", "b", "b", "a", "a"]
+    assert whole.column("offset").to_pylist() == [0, 1, 2, 3, 4, 5]
+    assert combined([]) is None
+    assert empty_batch().num_rows == 0
+    assert pa.Table.from_batches([whole, empty_batch()]).num_rows == 6
+
+
+def test_columns_up_to_what_is_corrupt() -> None:
+    corrupt = batch(5, 5)
+    corrupt[CRC_AT] ^= 1
+    chunk = chunk_of(batch(0, 5) + corrupt)
+    one = decoder()
+    assert one.take_columns(chunk).num_rows == 5
+    with pytest.raises(CorruptRecordError):
+        one.take_columns(chunk)

@@ -1,0 +1,483 @@
+"""Fetching: what a consumer makes of the batches that brokers send, and of brokers that have a bad day."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
+from ottla.client.consume import AsyncConsumer, ConsumerRecord
+from ottla.client.consume.subscription import PartitionState
+from ottla.client.errors import (
+    ClientError,
+    CorruptRecordError,
+    LogTruncatedError,
+    NoBrokerError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    RefusedError,
+    UnknownTopicError,
+)
+from ottla.records import BatchOptions, encode_batch, encode_transaction_marker
+from ottla.records.layout import CRC_AT
+from ottla.wire.messages.fetch import AbortedTransaction
+from ottla.wire.messages.list_offsets import ListOffsetsRequest
+from ottla.wire.messages.metadata import MetadataBroker, MetadataRequest
+from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from ottla.wire.schema import Request
+from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch, by_partition, config_for
+from unit.client.scripted_broker import KAFKA_2_1, Answer, HangUp, ScriptedBroker
+from unit.client.test_cluster import run
+
+EVENTS = TopicPartition(TOPIC, 0)
+NEAR_ID = 8
+
+
+async def read(consumer: AsyncConsumer, count: int) -> list[ConsumerRecord]:
+    """So many records, or those that came in time."""
+    records: list[ConsumerRecord] = []
+    while len(records) < count:
+        polled = await consumer.poll(5)
+        if not polled:
+            break
+        records += polled
+    return records
+
+
+async def read_all(log: ScriptedLog, count: int, start: int | None = None, **settings: object) -> list[ConsumerRecord]:
+    """That many records of partition 0."""
+    async with log.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+        consumer.assign([EVENTS])
+        if start is not None:
+            consumer.seek(EVENTS, start)
+        records = await read(consumer, count)
+        assert await consumer.poll(0) == []
+        return records
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("start", [0, 3, 9])
+def test_a_batch_that_holds_more_than_was_asked_for_is_cut(start: int) -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 5), batch(5, 5)], end=10))
+        records = await read_all(log, 10 - start, start)
+        assert [record.offset for record in records] == list(range(start, 10))
+        assert [record.value for record in records] == [b"%d" % offset for offset in range(start, 10)]
+        assert records[0] == ConsumerRecord(TOPIC, 0, start, 1000 + start, 0, None, b"%d" % start, (), -1)
+
+    run(scenario)
+
+
+def test_a_batch_that_is_cut_off_is_fetched_again() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 5), batch(5, 5)], end=10, chunk=len(batch(0, 5)) + 20))
+        assert [record.offset for record in await read_all(log, 10)] == list(range(10))
+
+    run(scenario)
+
+
+def test_markers_and_gaps_are_passed_over() -> None:
+    async def scenario() -> None:
+        marker = encode_transaction_marker(
+            producer_id=1, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp_ms=1, base_offset=5
+        )
+        emptied = encode_batch([], BatchOptions(base_offset=6, last_offset_delta=3))
+        log = ScriptedLog(Partition([batch(0, 5), marker, emptied], end=10))
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([EVENTS])
+            assert [record.offset for record in await read(consumer, 5)] == [0, 1, 2, 3, 4]
+            assert await consumer.poll(0) == []
+            assert await consumer.position(EVENTS) == 10
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "offsets"), [("read_uncommitted", list(range(9))), ("read_committed", [0, 1, 2, 6, 7, 8])]
+)
+def test_aborted_transactions_are_left_out_on_demand(isolation: str, offsets: list[int]) -> None:
+    async def scenario() -> None:
+        transaction = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        marker = encode_transaction_marker(
+            producer_id=4, producer_epoch=0, committed=False, coordinator_epoch=0, timestamp_ms=1, base_offset=9
+        )
+        partition = Partition(
+            [batch(0, 3), batch(3, 3, **transaction), batch(6, 3), marker],
+            end=10,
+            aborted=[AbortedTransaction(producer_id=4, first_offset=3)],
+        )
+        records = await read_all(ScriptedLog(partition), len(offsets), isolation_level=isolation)
+        assert [record.offset for record in records] == offsets
+
+    run(scenario)
+
+
+def test_what_may_pass_is_fetched_again_without_loss_or_repetition() -> None:
+    async def scenario() -> None:
+        partition = Partition([batch(0, 5), batch(5, 5)], end=10, chunk=len(batch(0, 5)))
+        partition.errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
+        log = ScriptedLog(partition)
+        log.before = [HangUp(), ErrorCode.NONE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, HangUp()]
+        assert [record.offset for record in await read_all(log, 10)] == list(range(10))
+        assert not partition.errors
+        assert not log.before
+
+    run(scenario)
+
+
+def test_sessions_tell_only_what_changed() -> None:
+    async def scenario() -> None:
+        partitions = [Partition([batch(0, 5)], end=5) for _ in range(3)]
+        log = ScriptedLog(*partitions)
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([TopicPartition(TOPIC, index) for index in range(3)])
+            assert by_partition(await read(consumer, 15)) == {index: [0, 1, 2, 3, 4] for index in range(3)}
+            await until(lambda: log.fetches[-1].session_epoch >= 2 and not log.fetches[-1].topics)
+            assert log.fetches[0].session_epoch == 0
+            assert len(log.fetches[0].topics[0].partitions) == 3
+            partitions[1].batches.append(batch(5, 2))
+            partitions[1].end = 7
+            log.changed()
+            assert by_partition(await read(consumer, 2)) == {1: [5, 6]}
+            await until(lambda: log.fetches[-1].topics)
+            (changed,) = log.fetches[-1].topics[0].partitions
+            assert (changed.partition, changed.fetch_offset) == (1, 7)
+            assert log.fetched_at_once[-1] == {0, 1, 2}
+            consumer.assign([EVENTS])
+            await until(lambda: log.fetched_at_once[-1] == {0})
+            assert log.fetches[-1].forgotten_topics_data[0].partitions == [1, 2]
+
+    run(scenario)
+
+
+def test_a_broker_without_sessions_is_asked_for_everything_each_time() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 5), batch(5, 5)], end=10, chunk=len(batch(0, 5))), session_id=0)
+        assert len(await read_all(log, 10)) == 10
+        assert {fetch.session_epoch for fetch in log.fetches} == {0}
+        assert all(fetch.topics for fetch in log.fetches)
+
+    run(scenario)
+
+
+def test_topics_are_asked_for_by_id_and_by_name_from_those_who_know_no_ids() -> None:
+    async def scenario() -> None:
+        for newest, name in ((None, ""), (KAFKA_2_1, TOPIC)):
+            log = ScriptedLog(Partition([batch(0, 5)], end=5))
+            async with log.broker(newest=newest) as broker, AsyncConsumer(config_for(broker)) as consumer:
+                consumer.assign([EVENTS])
+                assert len(await read(consumer, 5)) == 5
+                assert log.fetches[0].topics[0].topic == name
+
+    run(scenario)
+
+
+def test_what_is_fetched_ahead_is_bounded() -> None:
+    async def scenario() -> None:
+        batches = [batch(5 * index, 5) for index in range(100)]
+        size = len(batches[-1])
+        log = ScriptedLog(Partition(batches, end=500, chunk=size))
+        settings = {"queued_max_bytes": 10 * size}
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+            consumer.assign([EVENTS])
+            state = consumer.subscriptions.state(EVENTS)
+            await until(lambda: state.waiting_bytes >= 10 * size - 100)
+            fetches = len(log.fetches)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert len(log.fetches) == fetches
+            assert state.waiting_bytes <= 11 * size
+            assert [record.offset for record in await read(consumer, 500)] == list(range(500))
+
+    run(scenario)
+
+
+def test_partitions_take_turns() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(*(Partition([batch(0, 5), batch(5, 5)], end=10, chunk=len(batch(0, 5))) for _ in range(2)))
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, max_poll_records=5)) as consumer:
+            consumer.assign([(TOPIC, 0), (TOPIC, 1)])
+            await until(lambda: all(len(state.waiting) == 2 for state in consumer.subscriptions.partitions.values()))
+            order = [(await consumer.poll(0))[0].partition for _ in range(4)]
+            assert order in ([0, 1, 0, 1], [1, 0, 1, 0])
+
+    run(scenario)
+
+
+def test_paused_partitions_keep_what_was_fetched_and_sought_ones_drop_it() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 5)], end=5), Partition([batch(0, 5)], end=5))
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            first, second = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+            consumer.assign([first, second])
+            await until(lambda: all(state.waiting for state in consumer.subscriptions.partitions.values()))
+            consumer.pause([first])
+            assert consumer.paused() == {first}
+            assert by_partition(await consumer.poll(0)) == {1: [0, 1, 2, 3, 4]}
+            assert await consumer.poll(0) == []
+            fetched = {fetch.session_epoch for fetch in log.fetches}
+            consumer.resume([first])
+            assert by_partition(await consumer.poll(0, max_records=2)) == {0: [0, 1]}
+            consumer.pause([first])
+            assert await consumer.poll(0) == []
+            consumer.resume([first])
+            assert by_partition(await consumer.poll(0)) == {0: [2, 3, 4]}
+            assert fetched
+            consumer.seek(first, 1)
+            consumer.pause([second])
+            assert by_partition(await consumer.poll(5, max_records=1)) == {0: [1]}
+            consumer.seek(first, 3)
+            assert by_partition(await consumer.poll(5)) == {0: [3, 4]}
+
+    run(scenario)
+
+
+def _is_reset(state: PartitionState) -> bool:
+    return state.generation >= 3 and state.position is not None
+
+
+@pytest.mark.parametrize(("reset", "offsets"), [("earliest", [3, 4, 5]), ("latest", [])])
+def test_an_offset_that_is_not_there_leads_to_where_the_config_says(reset: str, offsets: list[int]) -> None:
+    async def scenario() -> None:
+        for start in (0, 20):
+            log = ScriptedLog(Partition([batch(3, 3)], first=3, end=6))
+            settings = {"auto_offset_reset": reset}
+            async with log.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+                consumer.assign([EVENTS])
+                consumer.seek(EVENTS, start)
+                state = consumer.subscriptions.state(EVENTS)
+                await until(partial(_is_reset, state))
+                assert [record.offset for record in await consumer.poll(0.3)] == offsets
+                assert await consumer.position(EVENTS) == 6
+
+    run(scenario)
+
+
+def test_without_a_reset_it_is_told_with_the_offsets_that_are_there() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(3, 7)], first=3, end=10))
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, auto_offset_reset="none")) as consumer:
+            consumer.assign([EVENTS])
+            with pytest.raises(NoOffsetError, match="events-0 has no committed offset"):
+                await consumer.poll(5)
+            consumer.seek(EVENTS, 20)
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRangeError, match=r"has offsets 3 to 9; 20 is not there"):
+                    await consumer.poll(5)
+            consumer.seek(EVENTS, 8)
+            assert [record.offset for record in await consumer.poll(5)] == [8, 9]
+
+    run(scenario)
+
+
+def test_everything_before_a_failure_is_handed_out_first() -> None:
+    async def scenario() -> None:
+        corrupt = batch(5, 5)
+        corrupt[CRC_AT] ^= 1
+        log = ScriptedLog(Partition([batch(0, 5), corrupt, batch(10, 2)], end=12))
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([EVENTS])
+            assert [record.offset for record in await consumer.poll(5)] == [0, 1, 2, 3, 4]
+            for _ in range(2):
+                with pytest.raises(CorruptRecordError, match=r"partition events-0, .* base offset 5: its CRC"):
+                    await consumer.poll(5)
+            consumer.seek(EVENTS, 10)
+            assert [record.offset for record in await consumer.poll(5)] == [10, 11]
+        trusting = ScriptedLog(Partition([batch(0, 5), corrupt], end=10))
+        assert len(await read_all(trusting, 10, check_crcs=False)) == 10
+
+    run(scenario)
+
+
+def test_garbage_is_told_and_not_fetched_over_and_over() -> None:
+    async def scenario() -> None:
+        garbage = batch(5, 5)
+        garbage[16] = 9
+        log = ScriptedLog(Partition([batch(0, 5), garbage], end=10))
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([EVENTS])
+            assert len(await consumer.poll(5)) == 5
+            with pytest.raises(CorruptRecordError, match="from offset 5 on: magic 9"):
+                await consumer.poll(5)
+            fetches = len(log.fetches)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert len(log.fetches) == fetches
+
+    run(scenario)
+
+
+def test_a_refusal_that_does_not_pass_is_raised() -> None:
+    async def scenario() -> None:
+        partition = Partition([batch(0, 5)], end=5, errors=[ErrorCode.TOPIC_AUTHORIZATION_FAILED])
+        async with ScriptedLog(partition).broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([EVENTS])
+            with pytest.raises(RefusedError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await consumer.poll(5)
+
+    run(scenario)
+
+
+def test_topics_and_partitions_that_are_not_there_are_told() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker:
+            for partition, error, words in (
+                (TopicPartition("nope", 0), UnknownTopicError, "nope"),
+                (TopicPartition("events", 7), ClientError, "events has no partition 7: it has 1"),
+            ):
+                async with AsyncConsumer(config_for(broker, default_api_timeout_ms=10)) as consumer:
+                    consumer.assign([partition])
+                    with pytest.raises(error, match=words):
+                        await consumer.poll(5)
+        async with AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([EVENTS])
+            with pytest.raises(NoBrokerError):
+                await consumer.poll(5)
+
+    run(scenario)
+
+
+def test_a_poll_without_anything_to_read_is_a_mistake() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            with pytest.raises(ClientError, match="nothing to read"):
+                await consumer.poll(5)
+
+    run(scenario)
+
+
+# Leaders and replicas.
+
+
+def test_a_new_leader_that_has_everything_is_read_on_from() -> None:
+    async def scenario() -> None:
+        partition = Partition([batch(0, 5, leader_epoch=0)], end=5, epoch_ends={0: (0, 5)})
+        log = ScriptedLog(partition)
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([EVENTS])
+            assert len(await consumer.poll(5)) == 5
+            broker.leader_epoch = 1
+            partition.batches.append(batch(5, 5, leader_epoch=1))
+            partition.end = 10
+            log.changed()
+            assert [record.offset for record in await consumer.poll(5)] == [5, 6, 7, 8, 9]
+            (asked,) = broker.of(OffsetForLeaderEpochRequest)
+            assert isinstance(asked, OffsetForLeaderEpochRequest)
+            one = asked.topics[0].partitions[0]
+            assert (one.leader_epoch, one.current_leader_epoch) == (0, 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("reset", ["earliest", "none"])
+def test_a_leader_that_lost_what_was_read_is_noticed(reset: str) -> None:
+    async def scenario() -> None:
+        partition = Partition([batch(0, 5, leader_epoch=0)], end=5, epoch_ends={0: (0, 3)})
+        log = ScriptedLog(partition)
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, auto_offset_reset=reset)) as consumer:
+            consumer.assign([EVENTS])
+            consumer.seek(EVENTS, 0)
+            assert len(await consumer.poll(5)) == 5
+            broker.leader_epoch = 1
+            partition.batches = [batch(3, 4, leader_epoch=1)]
+            partition.end = 7
+            log.changed()
+            if reset == "none":
+                with pytest.raises(LogTruncatedError, match="cut off before offset 5"):
+                    await consumer.poll(5)
+            else:
+                assert [record.offset for record in await consumer.poll(5)] == [3, 4, 5, 6]
+
+    run(scenario)
+
+
+def test_what_was_only_fetched_ahead_can_be_lost_without_a_word() -> None:
+    async def scenario() -> None:
+        partition = Partition([batch(0, 5, leader_epoch=0)], end=5, epoch_ends={0: (0, 3)})
+        log = ScriptedLog(partition)
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, auto_offset_reset="none")) as consumer:
+            consumer.assign([EVENTS])
+            consumer.seek(EVENTS, 0)
+            assert [record.offset for record in await consumer.poll(5, max_records=2)] == [0, 1]
+            broker.leader_epoch = 1
+            partition.batches = [batch(0, 3, leader_epoch=0), batch(3, 4, leader_epoch=1)]
+            partition.end = 7
+            log.changed()
+            await until(lambda: broker.of(OffsetForLeaderEpochRequest))
+            await until(lambda: consumer.subscriptions.state(EVENTS).fetched == (7, 1))
+            records = await read(consumer, 5)
+            assert [(record.offset, record.leader_epoch) for record in records] == [
+                (2, 0),
+                *((offset, 1) for offset in range(3, 7)),
+            ]
+
+    run(scenario)
+
+
+def test_a_consumer_goes_to_the_replica_that_the_leader_names_and_back() -> None:
+    async def scenario() -> None:
+        near, far = Partition([batch(0, 5)], end=5), Partition(preferred_read_replica=NEAR_ID, end=10)
+        leader, follower = ScriptedLog(far), ScriptedLog(near)
+        async with leader.broker() as broker, follower.broker() as other:
+
+            def introduce(request: Request) -> Answer | Awaitable[Answer] | None:
+                if not isinstance(request, MetadataRequest):
+                    return leader(request)
+                answer = broker.metadata(request)
+                answer.brokers.append(MetadataBroker(node_id=NEAR_ID, host=other.address.host, port=other.address.port))
+                return answer
+
+            broker.script = introduce
+            async with AsyncConsumer(config_for(broker, client_rack="a")) as consumer:
+                consumer.assign([EVENTS])
+                assert [record.offset for record in await consumer.poll(5)] == [0, 1, 2, 3, 4]
+                assert leader.fetches[0].rack_id == "a"
+                far.preferred_read_replica = -1
+                far.batches = [batch(0, 5), batch(5, 5)]
+                # The follower does not have what comes next, and says that it has not; the leader is asked again.
+                near.errors = [ErrorCode.OFFSET_OUT_OF_RANGE]
+                follower.changed()
+                assert [record.offset for record in await consumer.poll(5)] == [5, 6, 7, 8, 9]
+                assert consumer.subscriptions.state(EVENTS).read_replica is None
+
+    run(scenario)
+
+
+def test_the_ends_and_times_of_partitions() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition(first=3, end=10))
+        settings = {"isolation_level": "read_committed"}
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+            assert await consumer.beginning_offsets([EVENTS]) == {EVENTS: 3}
+            assert await consumer.end_offsets([EVENTS]) == {EVENTS: 10}
+            assert await consumer.offsets_for_times({EVENTS: 1007}) == {EVENTS: (7, 1007, 0)}
+            assert await consumer.offsets_for_times({EVENTS: 5000}) == {EVENTS: None}
+            asked = broker.of(ListOffsetsRequest)
+            assert [one.isolation_level for one in asked if isinstance(one, ListOffsetsRequest)] == [1] * 4
+            with pytest.raises(ValueError, match="is no time"):
+                await consumer.offsets_for_times({EVENTS: -5})
+
+    run(scenario)
+
+
+def test_closing_ends_what_goes_on() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 5)], end=5))
+        async with log.broker() as broker:
+            async with AsyncConsumer(config_for(broker)) as consumer:
+                consumer.assign([EVENTS])
+                await consumer.poll(5)
+            assert not [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("ottla-")]
+            await consumer.close()
+
+    run(scenario)
