@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import math
 import threading
 import time
 import weakref
@@ -26,6 +27,9 @@ from ottla.client.forks import tell_of_forks
 
 T = TypeVar("T")
 
+SIGNALS_SEEN_WITHIN_S: Final = 0.25
+"""How long a thread may sleep in one go that is to hear Ctrl-C. Mostly a signal wakes it at once; but one that comes in
+the moment before it falls asleep would not be seen until it wakes up by itself."""
 _PATIENCE_S: Final = 5.0
 """For a loop that is held up: how long its end, or the end of cancelled work, is waited for."""
 
@@ -148,14 +152,15 @@ class LoopThread:
     # In the calling thread.
 
     def _wait(self, waiting: _Waiting, timeout_s: float | None) -> Any:
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         is_late = False
         while True:
+            left_s = max(0.0, deadline_s - time.monotonic())
             try:
-                message = waiting.mailbox.get(
-                    timeout=None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
-                )
+                message = waiting.mailbox.get(timeout=min(left_s, SIGNALS_SEEN_WITHIN_S))
             except Empty:
+                if time.monotonic() < deadline_s:
+                    continue
                 if is_late:
                     raise self._too_late(timeout_s) from None
                 # Cancelled work ends at once unless the loop is held up; what came just in time is not lost.
