@@ -83,11 +83,10 @@ def serialization_failure(
 ) -> SerializationError:
     """What a producer raises for a key or value that the serializer did not take."""
     accepts = getattr(serializer, "accepts", None)
-    said = _said(error)
     if accepts is None:
-        return SerializationError(topic, part, f"{name_of(serializer)} did not take {_type_of(value)}{said}")
-    reason = f"{name_of(serializer)} takes {accepts}, and did not take this {_type_name(value)}{said}"
-    return SerializationError(topic, part, reason + _hint(part, value, serializer))
+        return SerializationError(topic, part, f"{name_of(serializer)} did not take {_type_of(value)}{_said(error)}")
+    reason = f"the {name_of(serializer)} serializer takes {accepts}, and did not take this {_type_name(value)}"
+    return SerializationError(topic, part, f"{reason}{_said(error)}{_hint(part, value, serializer)}")
 
 
 def deserialization_failure(
@@ -95,10 +94,8 @@ def deserialization_failure(
 ) -> SerializationError:
     """What a consumer raises for a key or value that the deserializer could not read."""
     accepts = getattr(deserializer, "accepts", None)
-    takes = f" takes {accepts}, and" if accepts else ""
-    return SerializationError(
-        topic, part, f"{name_of(deserializer)}{takes} could not read these {len(data)} bytes{_said(error)}"
-    )
+    reader = f"the {name_of(deserializer)} deserializer takes {accepts}, and" if accepts else name_of(deserializer)
+    return SerializationError(topic, part, f"{reader} could not read these {len(data)} bytes{_said(error)}")
 
 
 def name_of(serializer: Callable[..., Any]) -> str:
@@ -108,10 +105,12 @@ def name_of(serializer: Callable[..., Any]) -> str:
 
 
 def _said(error: Exception | None) -> str:
-    if error is None:
+    # Built-in serializers raise a bare TypeError where what they accept says it all.
+    if error is None or (type(error) is TypeError and not error.args):
         return ""
-    text = str(error)
-    return f" ({type(error).__name__}: {text})" if text else f" ({type(error).__name__})"
+    kind = type(error)
+    name = f"{kind.__module__}.{kind.__name__}" if kind.__name__ == "error" else kind.__name__  # such as struct.error
+    return f" ({name}: {error})" if str(error) else f" ({name})"
 
 
 def _type_name(value: Any) -> str:

@@ -35,7 +35,7 @@ class BytesSerializer:
             return value
         if isinstance(value, bytearray | memoryview):
             return bytes(value)
-        raise TypeError("not bytes")
+        raise TypeError
 
 
 class BytesDeserializer:
@@ -58,7 +58,10 @@ class StringSerializer:
         self._encoding = _checked_encoding(encoding)
 
     def __call__(self, topic: str, value: str) -> bytes:
-        return value.encode(self._encoding)
+        try:
+            return value.encode(self._encoding)
+        except AttributeError:
+            raise TypeError from None
 
 
 class StringDeserializer:
@@ -134,7 +137,7 @@ class UUIDSerializer:
 
     def __call__(self, topic: str, value: UUID) -> bytes:
         if not isinstance(value, UUID):
-            raise TypeError("not a UUID")
+            raise TypeError
         return str(value).encode("ascii")
 
 

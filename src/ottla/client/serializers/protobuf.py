@@ -25,7 +25,7 @@ class ProtobufSerializer(Generic[AnyMessage]):
 
     def __call__(self, topic: str, value: AnyMessage) -> bytes:
         if not isinstance(value, self._message):
-            raise TypeError(f"not a {self._message.__qualname__}")
+            raise TypeError
         return value.SerializeToString(deterministic=True)
 
 

@@ -117,13 +117,17 @@ def test_records_written_with_a_schema_that_is_not_known() -> None:
     ],
 )
 def test_what_the_schema_does_not_describe_is_refused(value: object, said: str) -> None:
-    with pytest.raises(SerializationError, match=f"avro takes what the schema shop.Order describes.*{said}"):
+    with pytest.raises(
+        SerializationError, match=f"the avro serializer takes what the schema shop.Order describes.*{said}"
+    ):
         bound_serializer(AvroSerializer(ORDER), "value")(TOPIC, value)
 
 
 @pytest.mark.parametrize("data", ["", "36", "3606666f", "36ff", "3606666f6f00"])
 def test_bytes_that_another_schema_wrote(data: str) -> None:
-    with pytest.raises(SerializationError, match=f"avro .* could not read these {len(data) // 2} bytes"):
+    with pytest.raises(
+        SerializationError, match=f"the avro deserializer .* could not read these {len(data) // 2} bytes"
+    ):
         bound_deserializer(AvroDeserializer(ORDER), "value")(TOPIC, [bytes.fromhex(data)])
 
 
