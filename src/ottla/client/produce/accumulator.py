@@ -1,8 +1,17 @@
 """Where records wait for company: an open batch for each partition, within a bound of memory.
 
-Any thread puts records in (`gather`, `append`); the loop takes batches out. One lock is held for as long as it takes
-to put a record into a list. The loop is woken only when it would otherwise look too late: for the first batch of a
-linger, and for a full one while a broker could take it.
+Any thread puts records in; the loop takes batches out. One lock is held for as long as it takes to put a record into
+a list. The loop is woken only when it would otherwise look too late: for the first batch of a linger, and for a full
+one while a broker could take it.
+
+A lock costs a third of what a record costs. So records that are nothing but a value go without it, as long as one
+thread sends them: the open batch of the topic is in `fast` and has that thread as its owner, who
+
+    takes the batch from `fast`, appends the value, and then looks whether the batch is closed;
+
+while who closes a batch (under the lock) marks it as closed first and then counts its values. If the owner does not see
+the mark, the record was counted; if it does, the count tells (`is_taken`), and the record may have to be sent again. A
+second thread closes the batch that another owns, and after that the topic has no owners any more.
 
 Memory is counted by batch, not by record: an open batch reserves all it may hold, and gives back what it did not use
 when it is closed.
@@ -12,9 +21,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from time import monotonic, time
+from threading import get_ident
+from time import monotonic
 from typing import Final
 
 from ottla.base.ids import TopicPartition
@@ -36,12 +47,14 @@ _HEADER_OVERHEAD_BYTES: Final = 6
 class TopicQueues:
     """The partitions of a topic, as many as it has by now, and how one of them is chosen."""
 
-    __slots__ = ("info", "partitioner", "queues")
+    __slots__ = ("info", "is_shared", "partitioner", "queues")
 
     def __init__(self, info: TopicInfo, partitioner: TopicPartitioner) -> None:
         self.info = info
         self.partitioner = partitioner
         self.queues: list[PartitionQueue] = []
+        self.is_shared = False
+        """Whether several threads send to it."""
 
 
 class Accumulator:
@@ -60,8 +73,8 @@ class Accumulator:
         """When the loop looks by itself."""
         self.can_send = True
         """Whether a broker could take a full batch right now."""
-        self.filled = 0
-        """How many batches were closed because they were full."""
+        self.full: deque[Batch] = deque()
+        """Those that were closed because they were full, to be encoded by the thread that fills the next."""
         self.flushing = 0
         self._config = config
         self._wake = wake
@@ -74,39 +87,45 @@ class Accumulator:
         self._room_made = 0
         self._topics: dict[str, TopicQueues] = {}
         self._is_bare = is_bare and config.partitioner is None
-        self._fast: dict[str, Batch] = {}
-        """The batch that takes the next record of a topic, if that is nothing but a value."""
+        self.fast: dict[str, Batch] = {}
+        """The batch that takes the next record of a topic, if that is nothing but a value and sent by the batch's
+        owner."""
         self._acquire, self._release, self._is_owned = self.lock.acquire, self.lock.release, self.lock._is_owned  # type: ignore[attr-defined]
 
     # Records in, from any thread.
 
-    def gather(self, topic: str, value: object) -> Delivery | None:
-        """Takes a record that is nothing but a value, if there is an open batch for it and nothing else to be done.
+    def gather(self, topic: str, value: bytes, key: bytes) -> Delivery | None:
+        """Takes a record of a key and a value, if there is an open batch for it and nothing else to be done.
 
         Not `with self.lock`, which costs as much again as all the rest. An interruption of the main thread can come
         after the lock was taken and before anything here knows: so the lock itself is asked.
         """
+        queues = self._topics.get(topic)
+        if queues is None or not self._is_bare:
+            return None
+        partition = queues.partitioner.choose(key, value)
+        if partition is None:
+            return None
+        size = len(value) + len(key) + RECORD_OVERHEAD_BYTES
         try:
             self._acquire()
-            batch = self._fast.get(topic)
-            if batch is not None and value.__class__ is bytes:
-                left = batch.left - len(value) - RECORD_OVERHEAD_BYTES
-                if left >= 0:
-                    values = batch.values
-                    delivery = Delivery()
-                    delivery.batch = batch
-                    delivery.index = len(values)
-                    values.append(value)
-                    batch.stamps.append(time())
-                    batch.left = left
-                    self._release()
-                    return delivery
+            batch = queues.queues[partition].open
+            if batch is not None and batch.left >= size and not batch.owner:
+                batch.left -= size
+                delivery = batch.append(value, key, (), None)
+                self._release()
+                return delivery
             self._release()
         except BaseException:
             if self._is_owned():
                 self._release()
             raise
         return None
+
+    def is_taken(self, delivery: Delivery) -> bool:
+        """Whether a record that a batch's owner appended while the batch was closed is in it."""
+        with self.lock:
+            return delivery.index < delivery.batch.count
 
     def append(
         self,
@@ -120,34 +139,40 @@ class Accumulator:
         """Takes the record, for this partition or for the one that records without a key stick to; None if there is no
         room for it (`when_room`)."""
         size = size_of(value, key, headers)
+        is_plain = key is None and not headers and timestamp is None
         with self.lock:
             chosen = topic.partitioner.stick() if partition is None else partition
-            batch = topic.queues[chosen].open
-            if batch is not None and batch.left < size:
-                self._fill(batch)
-                if partition is None:
-                    chosen = topic.partitioner.stick()
-                batch = topic.queues[chosen].open
-                if batch is not None and batch.left < size:
-                    self._fill(batch)
-                    batch = None
+            batch = self._open_for(topic, chosen, size, is_plain)
+            if batch is None and partition is None:
+                # The last one may have been as much as the partition gets for now.
+                chosen = topic.partitioner.stick()
+                batch = self._open_for(topic, chosen, size, is_plain)
             if batch is None:
                 batch = self._opened(topic.queues[chosen], size)
                 if batch is None:
                     return None
+                if partition is None and self._is_bare and is_plain and not topic.is_shared:
+                    batch.owner = get_ident()
+                    self.fast[topic.info.name] = batch
             batch.left -= size
-            delivery = batch.append(value, key, headers, time() if timestamp is None else timestamp)
-            if self._is_bare:
-                self._choose_fast(topic, batch, chosen)
-            return delivery
+            return batch.append(value, key, headers, timestamp)
 
-    def _choose_fast(self, topic: TopicQueues, batch: Batch, chosen: int) -> None:
-        name = topic.info.name
-        if not batch.is_plain:
-            if self._fast.get(name) is batch:
-                del self._fast[name]
-        elif topic.partitioner.is_sticking_to(chosen):
-            self._fast[name] = batch
+    def _open_for(self, topic: TopicQueues, partition: int, size: int, is_plain: bool) -> Batch | None:
+        """The open batch of the partition, if it can take the record. One that cannot is closed."""
+        batch = topic.queues[partition].open
+        if batch is None:
+            return None
+        if batch.owner and (batch.owner != get_ident() or not is_plain):
+            # Another thread, or another kind of record: from now on all take the lock.
+            topic.is_shared = topic.is_shared or batch.owner != get_ident()
+            self.close(batch)
+            return None
+        if batch.left < size:
+            self.close(batch)
+            self.full.append(batch)
+            batch.is_encoding = True
+            return None
+        return batch
 
     def _opened(self, queue: PartitionQueue, size: int) -> Batch | None:
         room = max(self._batch_bytes, size + HEADER_SIZE)
@@ -164,12 +189,6 @@ class Accumulator:
             self.wake()
         return batch
 
-    def _fill(self, batch: Batch) -> None:
-        self.close(batch)
-        self.filled += 1
-        if self.can_send:
-            self.wake()
-
     def enqueue(self, queue: PartitionQueue, batch: Batch) -> None:
         """A batch that comes encoded, behind all records before it; under the lock, its memory reserved."""
         if queue.open is not None:
@@ -181,11 +200,12 @@ class Accumulator:
     def close(self, batch: Batch) -> None:
         """No more records for this one; under the lock."""
         queue = batch.queue
+        name, index = queue.partition
+        if self.fast.get(name) is batch:
+            del self.fast[name]
+        batch.close()
         queue.open = None
         queue.ready.append(batch)
-        batch.count = len(batch.values)
-        name, index = queue.partition
-        self._fast.pop(name, None)
         unused, batch.left = max(batch.left, 0), -1
         batch.reserved_bytes -= unused
         self._free_bytes += unused
@@ -213,6 +233,11 @@ class Accumulator:
         if not self._is_woken:
             self._is_woken = True
             self._wake()
+
+    def wake_to_send(self) -> None:
+        """There is a full batch."""
+        if self.can_send:
+            self.wake()
 
     def looked(self) -> None:
         """The sender begins to look: what comes from now on has to wake it again."""
@@ -284,7 +309,7 @@ class Accumulator:
         """From now on nothing is taken by the fast way; all that is not done yet."""
         with self.lock:
             self._is_bare = False
-            self._fast.clear()
+            self.fast.clear()
             return list(self.unfinished)
 
 

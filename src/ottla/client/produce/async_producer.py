@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from time import time
 from types import TracebackType
 from typing import Any, Self
 
 from ottla.client.config import ProducerConfig
 from ottla.client.metadata import PartitionInfo
+from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
-from ottla.client.produce.record import Headers, ProducerRecord
+from ottla.client.produce.record import Headers, PreparedRecord
 
 
 class AsyncProducer:
@@ -22,7 +24,8 @@ class AsyncProducer:
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake)
-        self._gather = self._core.accumulator.gather
+        self._accumulator = self._core.accumulator
+        self._fast = self._accumulator.fast
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -55,21 +58,34 @@ class AsyncProducer:
         The timestamp is in milliseconds since 1970. Raises `SerializationError`, `RecordTooLargeError`,
         `UnknownTopicError` or `BufferFullError` if the record is not taken.
         """
-        if key is None and headers is None and timestamp is None and partition is None:
-            delivery = self._gather(topic, value)
-            if delivery is not None:
-                return delivery
+        # Only what is nothing but a value, or a key and a value, in bytes, goes the short way: see `accumulator`.
+        if value.__class__ is bytes and headers is None and timestamp is None and partition is None:
+            if key is None:
+                batch = self._fast.get(topic)
+                if batch is not None and batch.since_s <= time() < batch.until_s:
+                    left = batch.left - len(value) - RECORD_OVERHEAD_BYTES
+                    if left >= 0:
+                        values = batch.values
+                        delivery = Delivery()
+                        delivery.batch = batch
+                        delivery.index = len(values)
+                        values.append(value)
+                        batch.left = left
+                        return delivery
+            elif key.__class__ is bytes:
+                gathered = self._accumulator.gather(topic, value, key)
+                if gathered is not None:
+                    return gathered
         self._start()
         core = self._core
-        filled = core.accumulator.filled
         record = core.prepare(topic, value, key, headers, timestamp, partition)
         delivery = await self._offer(record)
-        if core.accumulator.filled != filled:
-            # A full batch: whoever sends without a pause lets the loop send it.
+        if delivery.index == 0:
+            # The first of a batch: whoever sends without a pause lets the loop send the one before.
             await asyncio.sleep(0)
         return delivery
 
-    async def _offer(self, record: ProducerRecord) -> Delivery:
+    async def _offer(self, record: PreparedRecord) -> Delivery:
         core = self._core
         info = core.known(record.topic)
         if info is not None:

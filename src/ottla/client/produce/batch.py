@@ -11,6 +11,7 @@ import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from time import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
@@ -44,9 +45,9 @@ class Batch:
         "count",
         "deadline_s",
         "encoded",
-        "given_stamps",
         "headers",
         "identity",
+        "is_closed",
         "is_encoding",
         "is_watched",
         "keys",
@@ -54,12 +55,16 @@ class Batch:
         "left",
         "number",
         "outcome",
+        "owner",
         "parts",
         "queue",
         "reserved_bytes",
         "ripe_at_s",
         "sequence",
-        "stamps",
+        "since_s",
+        "stamp_starts",
+        "stamps_ms",
+        "until_s",
         "values",
     )
 
@@ -73,10 +78,14 @@ class Batch:
         self.ripe_at_s = ripe_at_s
         self.deadline_s = deadline_s
         self.values: list[bytes | None] = []
-        self.stamps: list[float] = []
-        """When each record was made: seconds as a float, from the clock, or milliseconds as an int, from the user."""
-        self.given_stamps = 0
-        """How many are the user's."""
+        self.stamps_ms: list[int] = []
+        self.stamp_starts: list[int] = []
+        """When records were made: each time, and the first record that has it. Thousands are made in a millisecond."""
+        self.since_s = self.until_s = 0.0
+        """Records that are made between these times have the last stamp."""
+        self.owner = 0
+        """The thread that may append without the lock; 0 if none may."""
+        self.is_closed = False
         self.keys: list[bytes | None] | None = None
         self.headers: list[Sequence[Header]] | None = None
         """None as long as no record has one: most never do."""
@@ -103,15 +112,15 @@ class Batch:
 
     # Gathering.
 
-    def append(self, value: bytes | None, key: bytes | None, headers: Sequence[Header], stamp: float) -> Delivery:
+    def append(
+        self, value: bytes | None, key: bytes | None, headers: Sequence[Header], stamp_ms: int | None
+    ) -> Delivery:
         """Takes the record, whether or not there is room; under the accumulator's lock."""
         delivery = Delivery()
         delivery.batch = self
         delivery.index = index = len(self.values)
+        self.stamp(index, stamp_ms)
         self.values.append(value)
-        self.stamps.append(stamp)
-        if stamp.__class__ is int:
-            self.given_stamps += 1
         if self.keys is not None:
             self.keys.append(key)
         elif key is not None:
@@ -124,13 +133,36 @@ class Batch:
             self.headers.append(headers)
         return delivery
 
+    def stamp(self, index: int, stamp_ms: int | None) -> None:
+        """Sets the time of the next record, and of those after it in the same millisecond."""
+        if stamp_ms is None:
+            now_s = time()
+            if self.since_s <= now_s < self.until_s:
+                return
+            stamp_ms = int(now_s * 1000)
+            self.since_s, self.until_s = stamp_ms / 1000, (stamp_ms + 1) / 1000
+        else:
+            self.since_s = self.until_s = 0.0
+        if not self.stamps_ms or self.stamps_ms[-1] != stamp_ms:
+            self.stamps_ms.append(stamp_ms)
+            self.stamp_starts.append(index)
+
+    def close(self) -> None:
+        """No more records; under the lock. One that its owner is just appending is in, or is not, by the count."""
+        self.is_closed = True
+        self.values = self.values[:]
+        self.count = len(self.values)
+
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing in it but values and the times at which they were sent."""
-        return self.keys is None and self.headers is None and not self.given_stamps
+        """Whether there is nothing in it but values."""
+        return self.keys is None and self.headers is None
 
     def timestamps_ms(self) -> list[int]:
-        return [stamp if stamp.__class__ is int else int(stamp * 1000) for stamp in self.stamps]
+        """Of all records."""
+        ends = [*self.stamp_starts[1:], self.count]
+        runs = zip(self.stamps_ms, self.stamp_starts, ends, strict=True)
+        return [stamp_ms for stamp_ms, start, end in runs for _ in range(end - start)]
 
     def drop_records(self) -> None:
         """Once they are encoded. Their times stay: deliveries tell them."""
@@ -194,8 +226,7 @@ class Batch:
         topic, partition = self.queue.partition
         stamp_ms = self.outcome.append_time_ms if self.outcome else NO_APPEND_TIME
         if stamp_ms < 0:
-            stamp = self.stamps[index]
-            stamp_ms = stamp if isinstance(stamp, int) else int(stamp * 1000)
+            stamp_ms = self.stamps_ms[bisect_right(self.stamp_starts, index) - 1]
         return RecordMetadata(topic, partition, self.offset_of(index), stamp_ms)
 
     def check_waiting_thread(self) -> None:

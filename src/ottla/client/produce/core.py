@@ -27,8 +27,9 @@ from ottla.client.metadata import NO_LEADER, PartitionInfo, TopicInfo
 from ottla.client.produce.accumulator import Accumulator, size_of
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.encoding import Encoder
 from ottla.client.produce.interceptors import Interceptors
-from ottla.client.produce.record import Headers, ProducerRecord, checked_headers
+from ottla.client.produce.record import Headers, PreparedRecord, ProducerRecord, checked_headers
 from ottla.client.produce.sender import Sender
 from ottla.client.serializers import bound_serializer, serializer_of
 
@@ -49,6 +50,7 @@ class ProducerCore:
         self._takes_key_bytes = config.key_serializer is None
         self._takes_value_bytes = config.value_serializer is None
         self.accumulator = Accumulator(config, wake, is_bare=self._takes_value_bytes and not self.interceptors)
+        self.encoder = Encoder(config)
         self.sender: Sender | None = None
         self.is_closed = False
         self._cluster: Cluster | None = None
@@ -57,7 +59,7 @@ class ProducerCore:
         """In the loop."""
         self.accumulator.loop = asyncio.get_running_loop()
         self._cluster = Cluster(self.config)
-        self.sender = Sender(self.config, self._cluster, self.accumulator, self.interceptors)
+        self.sender = Sender(self.config, self._cluster, self.accumulator, self.encoder, self.interceptors)
 
     @property
     def cluster(self) -> Cluster:
@@ -79,7 +81,7 @@ class ProducerCore:
         headers: Headers | None,
         timestamp: int | None,
         partition: int | None,
-    ) -> ProducerRecord:
+    ) -> PreparedRecord:
         """The record in bytes, after interceptors and serializers; refused here if it cannot be sent at all."""
         self.check_open()
         record = ProducerRecord(topic, value, key, headers, timestamp, partition)
@@ -92,7 +94,7 @@ class ProducerCore:
             self.interceptors.fail(record, error)
             raise
 
-    def _in_bytes(self, record: ProducerRecord) -> ProducerRecord:
+    def _in_bytes(self, record: ProducerRecord) -> PreparedRecord:
         topic, value, key, headers, timestamp, partition = record
         if not isinstance(topic, str):
             raise TypeError(f"the name of a topic is a text, not {type(topic).__name__}")
@@ -111,7 +113,7 @@ class ProducerCore:
             name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"
             reason = f"a record of {size} bytes for topic {topic!r} is above {name}, which is {limit}"
             raise RecordTooLargeError(f"{reason}: raise it, and max.message.bytes of the topic, or send less")
-        return ProducerRecord(topic, value, key, pairs, timestamp, partition)
+        return PreparedRecord(topic, value, key, pairs, timestamp, partition)
 
     def known(self, topic: str) -> TopicInfo | None:
         """What is known of the topic; None if it has to be learnt."""
@@ -139,7 +141,7 @@ class ProducerCore:
                 raise UnknownTopicError(topic) from None
             raise
 
-    def offer(self, info: TopicInfo, record: ProducerRecord) -> Delivery | None:
+    def offer(self, info: TopicInfo, record: PreparedRecord) -> Delivery | None:
         """Puts the record into its batch; None if there is no room."""
         topic = self.accumulator.topic(info)
         partition = record.partition
@@ -148,8 +150,28 @@ class ProducerCore:
         elif partition >= len(info.partitions):
             raise ClientError(f"topic {info.name!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}")
         self.check_open()
-        headers = record.headers or ()
-        return self.accumulator.append(topic, partition, record.value, record.key, headers, record.timestamp)  # type: ignore[arg-type]
+        delivery = self.accumulator.append(topic, partition, record.value, record.key, record.headers, record.timestamp)
+        if self.accumulator.full:
+            self._encode_full()
+        return delivery
+
+    def _encode_full(self) -> None:
+        """Here, and not in the loop: it is the sender's work that is done, several threads do it at a time, and while a
+        kernel runs without the interpreter's lock, the loop gets its turn."""
+        accumulator = self.accumulator
+        try:
+            batch = accumulator.full.popleft()
+        except IndexError:  # Another thread has it.
+            return
+        try:
+            batch.encoded = self.encoder.encode(batch)
+            batch.drop_records()
+        except Exception as error:
+            # The loop will try again, and tell those who wait.
+            _logger.debug("a batch for %s could not be encoded: %s", batch.partition, error)
+        finally:
+            batch.is_encoding = False
+            accumulator.wake_to_send()
 
     def no_room(self) -> BufferFullError:
         config = self.config

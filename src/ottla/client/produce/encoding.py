@@ -34,10 +34,8 @@ class Encoder:
         if columns is not None and batch.count >= _KERNELS_FROM_RECORDS:
             import numpy as np
 
-            if batch.given_stamps:
-                stamps = np.array(batch.timestamps_ms(), np.int64)
-            else:
-                stamps = (np.array(batch.stamps) * 1000).astype(np.int64)
+            runs = np.diff(batch.stamp_starts, append=batch.count)
+            stamps = np.repeat(np.array(batch.stamps_ms, np.int64), runs)
             encoded: bytearray = columns.encode_columns(
                 batch.values, batch.keys, batch.headers, stamps, options=self._options
             )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
+from threading import get_ident
+from time import monotonic, time
 from types import TracebackType
 from typing import Any, Self
 
 from ottla.client.config import ProducerConfig
 from ottla.client.loop_thread import LoopThread
 from ottla.client.metadata import PartitionInfo
+from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.record import Headers
@@ -26,7 +28,8 @@ class Producer:
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         # Before the thread: what is wrong with the settings leaves nothing to close.
         self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake)
-        self._gather = self._core.accumulator.gather
+        self._accumulator = self._core.accumulator
+        self._fast = self._accumulator.fast
         self._thread = LoopThread("the producer")
         self._thread.run(self._start())
 
@@ -62,24 +65,50 @@ class Producer:
         The timestamp is in milliseconds since 1970. Raises `SerializationError`, `RecordTooLargeError`,
         `UnknownTopicError` or `BufferFullError` if the record is not taken.
         """
-        if key is None and headers is None and timestamp is None and partition is None:
-            delivery = self._gather(topic, value)
-            if delivery is not None:
-                return delivery
+        # Only what is nothing but a value, or a key and a value, in bytes, goes the short way: see `accumulator`.
+        if value.__class__ is bytes and headers is None and timestamp is None and partition is None:
+            if key is None:
+                batch = self._fast.get(topic)
+                if batch is not None and batch.owner == get_ident() and batch.since_s <= time() < batch.until_s:
+                    left = batch.left - len(value) - RECORD_OVERHEAD_BYTES
+                    if left >= 0:
+                        values = batch.values
+                        delivery = Delivery()
+                        delivery.batch = batch
+                        delivery.index = len(values)
+                        values.append(value)
+                        batch.left = left
+                        if not batch.is_closed or self._accumulator.is_taken(delivery):
+                            return delivery
+            elif key.__class__ is bytes:
+                gathered = self._accumulator.gather(topic, value, key)
+                if gathered is not None:
+                    return gathered
+        return self._send(topic, value, key, headers, timestamp, partition)
+
+    def _send(
+        self,
+        topic: str,
+        value: object,
+        key: object,
+        headers: Headers | None,
+        timestamp: int | None,
+        partition: int | None,
+    ) -> Delivery:
         self._thread.check()
         core = self._core
         record = core.prepare(topic, value, key, headers, timestamp, partition)
         info = core.known(topic)
         deadline_s = None
         if info is None:
-            deadline_s = time.monotonic() + core.config.max_block_ms / 1000
+            deadline_s = monotonic() + core.config.max_block_ms / 1000
             info = self._thread.run(core.learn(record.topic))
         while True:
             seen = core.accumulator.room_made
             delivery = core.offer(info, record)
             if delivery is not None:
                 return delivery
-            now_s = time.monotonic()
+            now_s = monotonic()
             deadline_s = deadline_s or now_s + core.config.max_block_ms / 1000
             self._wait_for_room(seen, deadline_s - now_s)
 

@@ -23,6 +23,17 @@ class ProducerRecord(NamedTuple):
     partition: int | None = None
 
 
+class PreparedRecord(NamedTuple):
+    """The same, as it will be in a batch."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: tuple[Header, ...]
+    timestamp: int | None
+    partition: int | None
+
+
 def checked_headers(topic: str, headers: Headers | None) -> tuple[Header, ...]:
     """The headers as a batch takes them. Text becomes UTF-8."""
     if not headers:

@@ -50,7 +50,12 @@ class Sender:
     """Of one producer; made and used in the loop."""
 
     def __init__(
-        self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, interceptors: Interceptors
+        self,
+        config: ProducerConfig,
+        cluster: Cluster,
+        accumulator: Accumulator,
+        encoder: Encoder,
+        interceptors: Interceptors,
     ) -> None:
         self.first_failure: Exception | None = None
         """Of a batch that nobody asked after, since it was last told."""
@@ -59,7 +64,7 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._interceptors = interceptors
-        self._encoder = Encoder(config)
+        self._encoder = encoder
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, Channel] = {}
         self._identity: Identity | None = None
