@@ -15,6 +15,7 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import ClientError
 from ottla.client.membership.classic import ClassicMembership
+from ottla.client.membership.consumer_protocol import ConsumerMembership
 from ottla.client.membership.handover import Invoke
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
@@ -93,4 +94,5 @@ def create_membership(
     """`invoke` calls a method of the user's listener with partitions: in the loop, or in the thread that polls."""
     if not config.group_id:
         return NoMembership()
-    return ClassicMembership(config, cluster, subscription, config.group_id, invoke)
+    made = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
+    return made(config, cluster, subscription, config.group_id, invoke)

@@ -68,7 +68,7 @@ class Participation(ABC):
         """What has to be committed before partitions go."""
         self._is_lost = False
         """Whether the assigned partitions are others' by now, which the user does not know yet."""
-        self._failure: ClientError | None = None
+        self._failure: ClientError | BrokerConnectionError | None = None
         """What the next poll raises."""
 
     # What a consumer calls.
@@ -175,7 +175,7 @@ class Participation(ABC):
         self._is_lost = bool(self._subscription.partitions)
         self._topics_changed(reason)
 
-    def _raise_failure(self, failure: ClientError) -> None:
+    def _raise_failure(self, failure: ClientError | BrokerConnectionError) -> None:
         raise failure
 
     async def _is_committed(self, deadline: Deadline) -> bool:
