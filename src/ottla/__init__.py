@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from ottla.base.errors import OttlaError
     from ottla.base.ids import TopicPartition
     from ottla.client.administer import Admin, AsyncAdmin
+    from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord
+    from ottla.client.produce import AsyncProducer, Producer, RecordMetadata
 
 __all__ = [
     "Admin",
@@ -20,8 +22,10 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "Consumer",
+    "ConsumerRecord",
     "OttlaError",
     "Producer",
+    "RecordMetadata",
     "TopicPartition",
 ]
 
@@ -31,8 +35,10 @@ _HOMES: Final = {
     "AsyncConsumer": "ottla.client.consume",
     "AsyncProducer": "ottla.client.produce",
     "Consumer": "ottla.client.consume",
+    "ConsumerRecord": "ottla.client.consume",
     "OttlaError": "ottla.base.errors",
     "Producer": "ottla.client.produce",
+    "RecordMetadata": "ottla.client.produce",
     "TopicPartition": "ottla.base.ids",
 }
 

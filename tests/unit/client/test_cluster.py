@@ -96,6 +96,26 @@ def test_what_may_pass_is_tried_again() -> None:
     run(scenario)
 
 
+def test_leaders_are_asked_for_anew_after_a_failure() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, Cluster(broker.bootstrap, IMPATIENT) as cluster:
+            await cluster.topic("events")
+            leaders: list[int | None] = []
+
+            async def attempt() -> None:
+                leaders.append(cluster.known_leader(TopicPartition("events", 0)))
+                if len(leaders) < 2:
+                    raise RefusedError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "events-0")
+                await cluster.topic("events")
+
+            await cluster.retry(attempt)
+            assert leaders == [BROKER_ID, None]
+            assert len(broker.of(MetadataRequest)) == 2
+            assert cluster.known_leader(TopicPartition("events", 0)) == BROKER_ID
+
+    run(scenario)
+
+
 def test_patience_ends() -> None:
     async def scenario() -> None:
         def script(request: Request) -> Answer | None:
@@ -175,6 +195,9 @@ def test_a_closed_client_says_so() -> None:
             await cluster.close()
             with pytest.raises(ClosedError):
                 await cluster.refresh()
+            # Nor does it look after anything by itself any more.
+            assert cluster._next_upkeep is not None
+            assert cluster._next_upkeep.cancelled()
 
     run(scenario)
 

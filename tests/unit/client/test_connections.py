@@ -244,6 +244,44 @@ def test_closing_while_a_connection_is_opened() -> None:
     run(scenario)
 
 
+def test_who_is_cancelled_while_all_is_closed_is_cancelled() -> None:
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            some = Connections([], QUICK)
+            some.brokers = {BROKER_ID: Address(*silent.getsockname())}
+            opening = asyncio.create_task(some.to(BROKER_ID))
+            await until(lambda: len(some._attempts) == 1)
+            opening.cancel()
+            await some.close()
+            await asyncio.wait([opening])
+            assert opening.cancelled()
+
+    run(scenario)
+
+
+def test_a_broker_that_came_back_begins_with_a_clean_slate(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker, opened(broker.address) as some:
+            some.brokers = {BROKER_ID: broker.address}
+            outcomes = [False, False, True, False]
+            really = ClientConnection.open
+
+            async def sometimes(address: Address, options: ConnectionOptions) -> ClientConnection:
+                if outcomes.pop(0):
+                    return await really(address, options)
+                raise BrokerUnreachableError(f"{address}: no")
+
+            monkeypatch.setattr(ClientConnection, "open", sometimes)
+            for expected in (r": no$", r": no \(2 attempts in 0\.\d s\)$"):
+                with pytest.raises(BrokerUnreachableError, match=expected):
+                    await some.to(BROKER_ID)
+            await (await some.to(BROKER_ID)).close()
+            with pytest.raises(BrokerUnreachableError, match=r": no$"):
+                await some.to(BROKER_ID)
+
+    run(scenario)
+
+
 def test_the_system_s_buffers_are_set_if_they_are_to_be() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker:
