@@ -64,9 +64,7 @@ class ConsumerMembership(Participation):
     # Within polls.
 
     def _has_steps(self) -> bool:
-        return not self._is_wanted or (
-            self._target is not None and self._target != self._subscription.partitions.keys()
-        )
+        return not self._is_wanted or (self._target is not None and self._target != self._owned)
 
     async def _step(self, deadline: Deadline) -> bool:
         if not self._is_wanted:
