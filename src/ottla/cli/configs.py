@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.cli.output import note, show_json, show_rows
-from ottla.cli.session import Bootstrap, CommandError, Json, with_cluster
+from ottla.cli.session import Bootstrap, CommandError, Json, with_admin
 from ottla.cli.topics import parse_assignments
 
 if TYPE_CHECKING:
-    from ottla.client.admin import ConfigValue, Resource
-    from ottla.client.cluster import Cluster
+    from ottla.client.administer import AsyncAdmin, ConfigEntry, ConfigResource
 
 app = typer.Typer(no_args_is_help=True, help="Look at and change the configs of topics and brokers.")
 
@@ -39,17 +38,11 @@ def describe(
     """Show configs that are set; with --all every config there is."""
     resource = _resource(topic, broker, broker_defaults)
 
-    async def work(cluster: Cluster) -> list[ConfigValue]:
-        from ottla.client.admin import Admin
-        from ottla.client.errors import RefusedError
+    async def work(admin: AsyncAdmin) -> dict[str, ConfigEntry]:
+        return (await admin.describe_configs([resource], include_synonyms=True))[resource]
 
-        found = (await Admin(cluster).describe_configs([resource]))[resource]
-        if isinstance(found, RefusedError):
-            raise found
-        return found
-
-    values = with_cluster(context, bootstrap, work)
-    shown = [value for value in values if everything or _is_set(value, resource)]
+    values = with_admin(context, bootstrap, work)
+    shown = [value for value in values.values() if everything or _is_set(value, resource)]
     if as_json:
         show_json([_json(value) for value in shown])
         return
@@ -90,36 +83,34 @@ def unset(
     _alter(context, bootstrap, _resource(topic, broker, broker_defaults), dict.fromkeys(keys))
 
 
-def _alter(context: typer.Context, bootstrap: str | None, resource: Resource, changes: dict[str, str | None]) -> None:
-    async def work(cluster: Cluster) -> None:
-        from ottla.client.admin import Admin
+def _alter(
+    context: typer.Context, bootstrap: str | None, resource: ConfigResource, changes: dict[str, str | None]
+) -> None:
+    async def work(admin: AsyncAdmin) -> None:
+        await admin.incremental_alter_configs({resource: changes})
 
-        await Admin(cluster).alter_configs(resource, changes)
-
-    with_cluster(context, bootstrap, work)
+    with_admin(context, bootstrap, work)
     note(f"Changed {', '.join(changes)} of {resource}.")
 
 
-def _resource(topic: str | None, broker: int | None, broker_defaults: bool) -> Resource:
-    from ottla.client.admin import Resource, ResourceType
+def _resource(topic: str | None, broker: int | None, broker_defaults: bool) -> ConfigResource:
+    from ottla.client.administer import ConfigResource
 
     if (topic is not None) + (broker is not None) + broker_defaults != 1:
         raise CommandError("say whose configs: --topic TOPIC, --broker ID or --broker-defaults, one of them")
-    if topic is not None:
-        return Resource(ResourceType.TOPIC, topic)
-    return Resource(ResourceType.BROKER, "" if broker is None else str(broker))
+    return ConfigResource.topic(topic) if topic is not None else ConfigResource.broker(broker)
 
 
-def _is_set(value: ConfigValue, resource: Resource) -> bool:
+def _is_set(value: ConfigEntry, resource: ConfigResource) -> bool:
     """Whether someone gave it a value: for a topic, on that topic."""
-    from ottla.client.admin import ConfigSource, ResourceType
+    from ottla.client.administer import ConfigSource, ResourceType
 
     if resource.kind is ResourceType.TOPIC:
         return value.source is ConfigSource.TOPIC
     return value.source is not ConfigSource.DEFAULT
 
 
-def _text(value: ConfigValue) -> str | None:
+def _text(value: ConfigEntry) -> str | None:
     return "(hidden)" if value.is_sensitive else value.value
 
 
@@ -127,11 +118,11 @@ def _source(source: Any) -> str:
     return str(source.name).lower().replace("_", " ")
 
 
-def _synonyms(value: ConfigValue) -> str:
+def _synonyms(value: ConfigEntry) -> str:
     return ", ".join(f"{name}={text} ({_source(source)})" for name, text, source in value.synonyms)
 
 
-def _json(value: ConfigValue) -> dict[str, Any]:
+def _json(value: ConfigEntry) -> dict[str, Any]:
     return {
         "config": value.name,
         "value": value.value,

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ottla.cli.output import silence_stdout
-from ottla.cli.session import Bootstrap, CommandError, with_cluster
+from ottla.cli.session import PATIENCE_MS, Bootstrap, CommandError, client_settings
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
     from ottla.cli.record_formats import Formatter
-    from ottla.client.cluster import Cluster
-    from ottla.client.consumer import Consumer
+    from ottla.client.consume import AsyncConsumer
     from ottla.client.metadata import TopicInfo
-    from ottla.client.offsets import Place
+
+_RECORDS_AT_ONCE: Final = 10_000
+_LOOK_UP_S: Final = 0.2
 
 
 def consume(
@@ -82,60 +83,89 @@ def consume(
     except ValueError as error:
         raise CommandError(str(error)) from None
 
-    async def work(cluster: Cluster) -> None:
-        from ottla.client.consumer import Consumer
+    async def work() -> None:
+        from ottla.client.consume import AsyncConsumer
 
-        places = await _places(cluster, await cluster.topic(topic), partitions or [], from_beginning, offset, time)
-        async with Consumer(cluster) as consumer:
-            await consumer.assign(places)
-            await _show(consumer, formatter, count, follow is not False)
+        async with AsyncConsumer(
+            settings, max_poll_records=_RECORDS_AT_ONCE, default_api_timeout_ms=PATIENCE_MS, auto_offset_reset="none"
+        ) as consumer:
+            chosen = _chosen(await consumer.partitions_for(topic), partitions or [])
+            places = await _places(consumer, chosen, from_beginning, offset, time)
+            consumer.assign(places)
+            for partition, place in places.items():
+                consumer.seek(partition, place)
+            ends = None if follow is not False else await consumer.end_offsets(chosen)
+            await _show(consumer, formatter, count, ends)
 
+    settings = client_settings(context, bootstrap)
     try:
-        with_cluster(context, bootstrap, work)
+        asyncio.run(work())
     except KeyboardInterrupt:
         return  # how one ends `tail -f`
     except BrokenPipeError:
         silence_stdout()  # whoever reads us has had enough
 
 
-async def _places(
-    cluster: Cluster,
-    topic: TopicInfo,
-    wanted: list[int],
-    from_beginning: bool,
-    offset: int | None,
-    since: datetime | None,
-) -> Mapping[TopicPartition, Place | int]:
+def _chosen(topic: TopicInfo, wanted: list[int]) -> list[TopicPartition]:
     from ottla.base.ids import TopicPartition
-    from ottla.cli.times import milliseconds
-    from ottla.client.offsets import EARLIEST, LATEST, Place, offsets_at
 
     for index in wanted:
         if index >= len(topic.partitions):
             raise CommandError(f"topic {topic.name} has partitions 0 to {len(topic.partitions) - 1}, not {index}")
-    chosen = [TopicPartition(topic.name, one.index) for one in topic.partitions if not wanted or one.index in wanted]
-    if offset is not None and offset >= 0:
-        return dict.fromkeys(chosen, offset)
-    if offset is not None:
-        first = await offsets_at(cluster, dict.fromkeys(chosen, EARLIEST))
-        end = await offsets_at(cluster, dict.fromkeys(chosen, LATEST))
-        return {partition: max(first[partition], end[partition] + offset) for partition in chosen}
+    return [TopicPartition(topic.name, one.index) for one in topic.partitions if not wanted or one.index in wanted]
+
+
+async def _places(
+    consumer: AsyncConsumer,
+    chosen: list[TopicPartition],
+    from_beginning: bool,
+    offset: int | None,
+    since: datetime | None,
+) -> dict[TopicPartition, int]:
+    """The offsets to begin at."""
+    from ottla.cli.times import milliseconds
+
+    end = await consumer.end_offsets(chosen)
     if since is not None:
-        return dict.fromkeys(chosen, Place.at_time(milliseconds(since)))
-    return dict.fromkeys(chosen, EARLIEST if from_beginning else LATEST)
+        found = await consumer.offsets_for_times(dict.fromkeys(chosen, milliseconds(since)))
+        return {partition: end[partition] if one is None else one.offset for partition, one in found.items()}
+    if offset is None and not from_beginning:
+        return end
+    first = await consumer.beginning_offsets(chosen)
+    if offset is None:
+        return first
+    if offset < 0:
+        return {partition: max(first[partition], end[partition] + offset) for partition in chosen}
+    for partition in chosen:
+        if not first[partition] <= offset <= end[partition]:
+            has = f"has offsets {first[partition]} to {end[partition] - 1}"
+            if first[partition] == end[partition]:
+                has = f"is empty, the next offset is {end[partition]}"
+            raise CommandError(f"partition {partition} {has}; {offset} is not there")
+    return dict.fromkeys(chosen, offset)
 
 
-async def _show(consumer: Consumer, formatter: Formatter, count: int | None, follow: bool) -> None:
-    """Writes what comes until there is no more to be waited for. Each answer of a broker is written at once."""
+async def _show(
+    consumer: AsyncConsumer, formatter: Formatter, count: int | None, ends: dict[TopicPartition, int] | None
+) -> None:
+    """Writes what comes, for ever or up to these ends; what a poll gives is written at once."""
     output = sys.stdout.buffer
     left = count
-    async for fetched in consumer:
-        records = fetched.records if left is None else fetched.records[:left]
-        output.write(b"".join([formatter(fetched.partition, record) for record in records]))
-        output.flush()
+    while ends is None or await _is_before(consumer, ends):
+        records = await consumer.poll(_LOOK_UP_S, left)
+        if records:
+            output.write(b"".join(map(formatter, records)))
+            output.flush()
         if left is not None:
             left -= len(records)
             if left == 0:
                 return
-        if not follow and fetched.is_at_end:
-            consumer.forget(fetched.partition)
+
+
+async def _is_before(consumer: AsyncConsumer, ends: dict[TopicPartition, int]) -> bool:
+    """Whether there is anything left before the ends. Partitions that are done are given up."""
+    for partition, end in list(ends.items()):
+        if await consumer.position(partition) >= end:
+            consumer.pause([partition])
+            del ends[partition]
+    return bool(ends)

@@ -14,7 +14,6 @@ from ottla.cli.session import CommandError
 
 if TYPE_CHECKING:
     from ottla.cli.demo_traffic import Traffic
-    from ottla.client.cluster import Cluster
 
 _UNWATCHED_S: Final = 10.0
 _REFRESH_S: Final = 0.25
@@ -42,7 +41,6 @@ async def _demo(seconds: float | None) -> None:
 
     from ottla.cli.demo_screen import summary
     from ottla.cli.demo_traffic import Traffic, create_topics, own_broker
-    from ottla.client.cluster import Cluster
 
     traffic = Traffic()
     loop = asyncio.get_running_loop()
@@ -50,30 +48,28 @@ async def _demo(seconds: float | None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, interrupted.set)
     note("Starting a broker …")
-    async with own_broker() as address, Cluster(address) as cluster:
-        await create_topics(cluster)
-        took_s = await _watch(cluster, traffic, address, interrupted, seconds)
+    async with own_broker() as address:
+        await create_topics(address)
+        took_s = await _watch(traffic, address, interrupted, seconds)
     Console().print(summary(traffic, took_s))
     if traffic.received < traffic.sent:
         raise CommandError(f"{traffic.sent - traffic.received} records were sent and not received")
     note("Every record that was sent was received. `ottla start` gives you a broker of your own.")
 
 
-async def _watch(
-    cluster: Cluster, traffic: Traffic, address: str, interrupted: asyncio.Event, seconds: float | None
-) -> float:
+async def _watch(traffic: Traffic, address: str, interrupted: asyncio.Event, seconds: float | None) -> float:
     """Lets the events flow until the time is over, and says how long that was; then waits for those still on their
     way."""
     from ottla.cli.demo_traffic import run_reader, run_shop, run_website
 
     stop = asyncio.Event()
     producers = [
-        asyncio.create_task(run_shop(cluster, traffic, stop)),
-        asyncio.create_task(run_website(cluster, traffic, stop)),
+        asyncio.create_task(run_shop(address, traffic, stop)),
+        asyncio.create_task(run_website(address, traffic, stop)),
     ]
     readers = [
-        asyncio.create_task(run_reader(cluster, traffic, ["orders", "payments"])),
-        asyncio.create_task(run_reader(cluster, traffic, ["page-views"], naps=True)),
+        asyncio.create_task(run_reader(address, traffic, "billing", ["orders", "payments"])),
+        asyncio.create_task(run_reader(address, traffic, "analytics", ["page-views"], naps=True)),
     ]
     tasks = [*producers, *readers]
     loop = asyncio.get_running_loop()

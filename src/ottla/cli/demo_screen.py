@@ -77,6 +77,7 @@ def _commands(address: str) -> Text:
     return Text(
         f"ottla consume orders -b {address}\n"
         f"ottla topics describe -b {address}\n"
+        f"ottla groups describe -b {address}\n"
         f"kcat -b {address} -t payments -C -o end\n"
         "Ctrl-C ends the demo and leaves nothing behind."
     )

@@ -6,24 +6,19 @@ import asyncio
 import math
 import sys
 import tempfile
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ottla.base.ids import TopicPartition
 from ottla.cli.demo_events import Event, Shop, event_of
 from ottla.cli.session import CommandError
 from ottla.cli.start import READY
-from ottla.client.admin import Admin, TopicSpec
-from ottla.client.cluster import Cluster
-from ottla.client.consumer import Consumer
-from ottla.client.errors import RefusedError
-from ottla.client.offsets import EARLIEST
-from ottla.client.producer import Producer, ProducerOptions
-from ottla.records.layout import Compression
+from ottla.client.administer import AsyncAdmin, NewTopic
+from ottla.client.consume import AsyncConsumer
+from ottla.client.produce import AsyncProducer
 
 TOPICS: Final = {"orders": 3, "payments": 3, "page-views": 4}
 """With their numbers of partitions."""
@@ -35,6 +30,7 @@ _TICK_S: Final = 0.05
 _LATEST_KEPT: Final = 8
 _NAP_EVERY_S: Final = 4.0
 _NAP_S: Final = 1.2
+_COMMIT_EVERY_MS: Final = 500
 
 
 class Meter:
@@ -114,6 +110,7 @@ async def own_broker() -> AsyncIterator[str]:
                 sys.executable,
                 *("-m", "ottla", "start", "--data-dir", str(Path(place) / "data")),
                 *("--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", "ottla.log.level=warning"),
+                *("--override", "group.initial.rebalance.delay.ms=0"),  # nobody else comes
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -150,31 +147,29 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         await process.communicate()
 
 
-async def create_topics(cluster: Cluster) -> None:
-    specs = [TopicSpec(name, partitions, 1) for name, partitions in TOPICS.items()]
-    for outcome in (await Admin(cluster).create_topics(specs)).values():
-        if isinstance(outcome, RefusedError):
-            raise outcome
+async def create_topics(address: str) -> None:
+    async with AsyncAdmin(bootstrap_servers=address) as admin:
+        await admin.create_topics(NewTopic(name, partitions, 1) for name, partitions in TOPICS.items())
 
 
-async def run_shop(cluster: Cluster, traffic: Traffic, stop: asyncio.Event) -> None:
+async def run_shop(address: str, traffic: Traffic, stop: asyncio.Event) -> None:
     """A producer of orders and payments, some tens a second."""
     shop = Shop()
-    async with Producer(cluster) as producer:
+    async with AsyncProducer(bootstrap_servers=address) as producer:
         await _stream(
             producer, traffic, stop, lambda wave: [event for _ in range(1 + int(2 * wave)) for event in shop.order()]
         )
 
 
-async def run_website(cluster: Cluster, traffic: Traffic, stop: asyncio.Event) -> None:
+async def run_website(address: str, traffic: Traffic, stop: asyncio.Event) -> None:
     """A producer of page views, up to some thousands a second, compressed."""
     shop = Shop()
-    async with Producer(cluster, ProducerOptions(compression=Compression.ZSTD)) as producer:
+    async with AsyncProducer(bootstrap_servers=address, compression_type="zstd") as producer:
         await _stream(producer, traffic, stop, lambda wave: [shop.page_view() for _ in range(20 + int(150 * wave))])
 
 
 async def _stream(
-    producer: Producer, traffic: Traffic, stop: asyncio.Event, make: Callable[[float], list[Event]]
+    producer: AsyncProducer, traffic: Traffic, stop: asyncio.Event, make: Callable[[float], list[Event]]
 ) -> None:
     """Events in waves until it is time to stop; each counts as sent when the broker has it."""
     loop = asyncio.get_running_loop()
@@ -187,7 +182,7 @@ async def _stream(
             for event in events
         ]
         for event, delivery in zip(events, deliveries, strict=True):
-            await delivery.acknowledged()
+            await delivery
             counts = traffic.topics[event.topic]
             counts.sent.add(1)
             counts.bytes_sent += len(event.value)
@@ -196,20 +191,25 @@ async def _stream(
                 await stop.wait()
 
 
-async def run_reader(cluster: Cluster, traffic: Traffic, topics: list[str], *, naps: bool = False) -> None:
-    """A consumer of these topics. One that naps falls behind now and then, and catches up."""
+async def run_reader(address: str, traffic: Traffic, group: str, topics: list[str], *, naps: bool = False) -> None:
+    """A group of one consumer of these topics. One that naps falls behind now and then, and catches up."""
     loop = asyncio.get_running_loop()
-    async with Consumer(cluster) as consumer:
-        await consumer.assign(
-            {TopicPartition(name, index): EARLIEST for name in topics for index in range(TOPICS[name])}
-        )
+    async with AsyncConsumer(
+        bootstrap_servers=address,
+        group_id=group,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=_COMMIT_EVERY_MS,
+    ) as consumer:
+        consumer.subscribe(topics)
         napped_s = loop.time()
-        async for fetched in consumer:
-            name, index = fetched.partition
-            if fetched.records:
-                traffic.topics[name].received.add(len(fetched.records))
-                last = fetched.records[-1]
-                traffic.latest.append(Latest(event_of(name, last.key, last.value), index, last.offset))
+        while True:
+            records = await consumer.poll(1.0)
+            for name, count in Counter(record.topic for record in records).items():
+                traffic.topics[name].received.add(count)
+            if records:
+                last = records[-1]
+                event = event_of(last.topic, last.key, last.value)
+                traffic.latest.append(Latest(event, last.partition, last.offset))
             if naps and loop.time() - napped_s > _NAP_EVERY_S:
                 await asyncio.sleep(_NAP_S)
                 napped_s = loop.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ottla.cli.output import note
-from ottla.cli.session import Bootstrap, CommandError, with_cluster
+from ottla.cli.session import PATIENCE_MS, Bootstrap, CommandError, client_settings
 
 if TYPE_CHECKING:
     from ottla.cli.record_formats import NewRecord
-    from ottla.client.cluster import Cluster
-    from ottla.client.producer import Producer
+    from ottla.client.produce import AsyncProducer
 
 _PROGRESS_EVERY_S: Final = 1.0
+_ANY_SIZE: Final = 128 * 1024 * 1024
+"""How large a record may be is for the topic to say."""
 
 
 class Codec(StrEnum):
@@ -39,9 +41,6 @@ class Acks(StrEnum):
     ALL = "all"
     LEADER = "1"
     NONE = "0"
-
-
-_ACKS: Final = {Acks.ALL: -1, Acks.LEADER: 1, Acks.NONE: 0}
 
 
 def produce(
@@ -109,26 +108,32 @@ def produce(
             record.value = None
         return record
 
-    async def work(cluster: Cluster) -> None:
-        from ottla.client.producer import Producer, ProducerOptions
-        from ottla.records.layout import Compression
+    async def work() -> None:
+        from ottla.client.produce import AsyncProducer
 
-        options = ProducerOptions(acks=_ACKS[acks], compression=Compression[compression.name])
-        await cluster.topic(topic, create=True)
-        descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
-        try:
-            async with Producer(cluster, options) as producer:
+        async with AsyncProducer(
+            settings,
+            acks=acks.value,
+            compression_type=compression.value,
+            max_block_ms=PATIENCE_MS,
+            max_request_size=_ANY_SIZE,
+            buffer_memory=_ANY_SIZE,
+        ) as producer:
+            await producer.partitions_for(topic)  # before anybody types in vain
+            descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
+            try:
                 await _send_lines(producer, topic, descriptor, read)
-        finally:
-            if file is not None:
-                os.close(descriptor)
+            finally:
+                if file is not None:
+                    os.close(descriptor)
 
+    settings = client_settings(context, bootstrap)
     if file is None and sys.stdin.isatty():
         note(f"Type a record for {topic} and press Enter; Ctrl-D ends.")
-    with_cluster(context, bootstrap, work)
+    asyncio.run(work())
 
 
-async def _send_lines(producer: Producer, topic: str, descriptor: int, read: Callable[[bytes], NewRecord]) -> None:
+async def _send_lines(producer: AsyncProducer, topic: str, descriptor: int, read: Callable[[bytes], NewRecord]) -> None:
     from ottla.cli.input_lines import read_lines
     from ottla.cli.record_formats import LineError
 
@@ -145,9 +150,9 @@ async def _send_lines(producer: Producer, topic: str, descriptor: int, read: Cal
                 topic,
                 record.value,
                 key=record.key,
-                headers=record.headers,
+                headers=record.headers or None,
                 partition=record.partition,
-                timestamp_ms=record.timestamp_ms,
+                timestamp=record.timestamp_ms,
             )
             count += 1
         if os.isatty(descriptor):

@@ -6,12 +6,14 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.base.ids import TopicPartition
-from ottla.records.record import Header, Record
+from ottla.records.record import Header
 
-Formatter = Callable[[TopicPartition, Record], bytes]
+if TYPE_CHECKING:
+    from ottla.client.consume import ConsumerRecord
+
+Formatter = Callable[["ConsumerRecord"], bytes]
 
 DEFAULT_TEMPLATE: Final = "%v\\n"
 
@@ -28,16 +30,16 @@ def _headers(headers: tuple[Header, ...]) -> bytes:
 
 
 _FIELDS: Final[dict[str, Formatter]] = {
-    "t": lambda place, _: place.topic.encode(),
-    "p": lambda place, _: _number(place.partition),
-    "o": lambda _, record: _number(record.offset),
-    "k": lambda _, record: record.key or b"",
-    "v": lambda _, record: record.value or b"",
-    "s": lambda _, record: record.value or b"",
-    "h": lambda _, record: _headers(record.headers),
-    "T": lambda _, record: _number(record.timestamp_ms),
-    "K": lambda _, record: _number(-1 if record.key is None else len(record.key)),
-    "S": lambda _, record: _number(-1 if record.value is None else len(record.value)),
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: _number(record.partition),
+    "o": lambda record: _number(record.offset),
+    "k": lambda record: record.key or b"",
+    "v": lambda record: record.value or b"",
+    "s": lambda record: record.value or b"",
+    "h": lambda record: _headers(record.headers),
+    "T": lambda record: _number(record.timestamp),
+    "K": lambda record: _number(-1 if record.key is None else len(record.key)),
+    "S": lambda record: _number(-1 if record.value is None else len(record.value)),
 }
 FIELD_HELP: Final = (
     "%k key, %v (or %s) value, %h headers, %t topic, %p partition, %o offset, %T timestamp in ms, "
@@ -50,8 +52,8 @@ def template_formatter(template: str) -> Formatter:
     parts = [_part(token, template) for token in _TOKEN.finditer(template)]
     if len(parts) == 2 and parts[0] is _FIELDS["v"] and isinstance(parts[1], bytes):
         end = parts[1]
-        return lambda _, record: (record.value or b"") + end
-    return lambda place, record: b"".join(part if isinstance(part, bytes) else part(place, record) for part in parts)
+        return lambda record: (record.value or b"") + end
+    return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
 
 
 def _part(token: re.Match[str], template: str) -> bytes | Formatter:
@@ -68,13 +70,13 @@ def _part(token: re.Match[str], template: str) -> bytes | Formatter:
     return token["text"].encode()
 
 
-def json_formatter(place: TopicPartition, record: Record) -> bytes:
+def json_formatter(record: ConsumerRecord) -> bytes:
     """One JSON object a line, in the form that `ottla produce --json` takes."""
     line: dict[str, Any] = {
-        "topic": place.topic,
-        "partition": place.partition,
+        "topic": record.topic,
+        "partition": record.partition,
         "offset": record.offset,
-        "timestamp": record.timestamp_ms,
+        "timestamp": record.timestamp,
         **_json_bytes("key", record.key),
         **_json_bytes("value", record.value),
     }

@@ -1,4 +1,4 @@
-"""What commands share: the options of the whole command line, and a cluster to talk to."""
+"""What commands share: the options of the whole command line, and an admin of the cluster they name."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.administer import AsyncAdmin
 
 T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 
-_PATIENCE_S: Final = 20.0
+PATIENCE_MS: Final = 20_000
 """How long a person waits for something that may yet succeed."""
 
 Bootstrap = Annotated[
@@ -51,18 +51,28 @@ def settings_of(context: typer.Context) -> Settings:
     return settings if isinstance(settings, Settings) else Settings()
 
 
-def with_cluster(context: typer.Context, bootstrap: str | None, work: Callable[[Cluster], Awaitable[T]]) -> T:
-    """Runs the work on the cluster that the options name; all connections are closed when it is done or interrupted."""
-    from ottla.client.cluster import Cluster, ClusterOptions  # not before a command needs it: help must be quick
+def client_settings(context: typer.Context, bootstrap: str | None) -> dict[str, object]:
+    """What a client is made with to reach the cluster that the options name."""
+    from ottla.net.client_connection import parse_addresses  # not before a command needs it: help must be quick
 
-    addresses = bootstrap or settings_of(context).bootstrap
+    try:
+        addresses = parse_addresses(bootstrap or settings_of(context).bootstrap)
+    except ValueError as error:
+        raise CommandError(f"--bootstrap-server: {error}") from None
+    if not addresses:
+        reason = "no address of a broker is given: write host:port, for instance localhost:9092"
+        raise CommandError(f"--bootstrap-server: {reason}")
+    return {"bootstrap.servers": addresses, "client.id": "ottla-cli"}
+
+
+def with_admin(context: typer.Context, bootstrap: str | None, work: Callable[[AsyncAdmin], Awaitable[T]]) -> T:
+    """Runs the work on the cluster that the options name; all connections are closed when it is done or interrupted."""
+    settings = client_settings(context, bootstrap)
 
     async def connected() -> T:
-        try:
-            cluster = Cluster(addresses, ClusterOptions(api_timeout_s=_PATIENCE_S))
-        except ValueError as error:
-            raise CommandError(f"--bootstrap-server: {error}") from None
-        async with cluster:
-            return await work(cluster)
+        from ottla.client.administer import AsyncAdmin
+
+        async with AsyncAdmin(settings, default_api_timeout_ms=PATIENCE_MS) as admin:
+            return await work(admin)
 
     return asyncio.run(connected())

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import ZERO_UUID, format_uuid
 from ottla.cli.output import is_terminal, json_rows, note, show_json, show_rows, size_text
-from ottla.cli.session import Bootstrap, CommandError, Json, with_cluster
+from ottla.cli.session import Bootstrap, CommandError, Json, with_admin
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
-    from ottla.client.cluster import Cluster
+    from ottla.client.administer import AsyncAdmin, TopicDescription
     from ottla.client.errors import RefusedError
-    from ottla.client.metadata import TopicInfo
 
 app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
 
@@ -49,27 +47,26 @@ def create(
     """Create topics."""
     configs = parse_assignments(config or [])
 
-    async def work(cluster: Cluster) -> None:
-        from ottla.client.admin import BROKERS_DEFAULT, Admin, TopicSpec
-        from ottla.client.errors import RefusedError
+    async def work(admin: AsyncAdmin) -> None:
+        from ottla.client.administer import NewTopic, SomeRefusedError
 
-        specs = [
-            TopicSpec(name, partitions or BROKERS_DEFAULT, replication_factor or BROKERS_DEFAULT, configs)
-            for name in names
-        ]
-        outcomes = await Admin(cluster).create_topics(specs)
-        failures = []
-        for name, outcome in outcomes.items():
-            if not isinstance(outcome, RefusedError):
-                counts = f" with {outcome.partitions} partitions" if outcome.partitions > 0 else ""
-                note(f"Created topic {name}{counts}.")
-            elif if_not_exists and outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        failures: dict[str, RefusedError] = {}
+        try:
+            created = await admin.create_topics(
+                NewTopic(name, partitions, replication_factor, configs=configs) for name in names
+            )
+        except SomeRefusedError as error:
+            created, failures = error.results, error.errors
+        for name, topic in created.items():
+            counts = f" with {topic.partitions} partitions" if topic.partitions else ""
+            note(f"Created topic {name}{counts}.")
+        for name, failure in list(failures.items()):
+            if if_not_exists and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 note(f"Topic {name} is there already.")
-            else:
-                failures.append(outcome)
-        raise_all(failures)
+                del failures[name]
+        raise_all(failures.values())
 
-    with_cluster(context, bootstrap, work)
+    with_admin(context, bootstrap, work)
 
 
 @app.command("list")
@@ -81,14 +78,12 @@ def list_topics(
 ) -> None:
     """List the topics. In a pipe: their names, one a line."""
 
-    async def work(cluster: Cluster) -> list[TopicInfo]:
-        from ottla.client.admin import Admin
+    async def work(admin: AsyncAdmin) -> list[TopicDescription]:
+        return await admin.list_topics(include_internal=internal)
 
-        return await Admin(cluster).list_topics()
-
-    topics = [topic for topic in with_cluster(context, bootstrap, work) if internal or not topic.is_internal]
+    topics = with_admin(context, bootstrap, work)
     columns = ("topic", "partitions", "replicas")
-    rows = [(topic.name, len(topic.partitions), _replication_factor(topic)) for topic in topics]
+    rows = [(topic.name, len(topic.partitions), topic.replication_factor) for topic in topics]
     if as_json:
         show_json(json_rows(columns, rows))
     elif not is_terminal():
@@ -111,10 +106,10 @@ def describe(
 ) -> None:
     """Show the partitions of topics: leaders, replicas, offsets, sizes."""
 
-    async def work(cluster: Cluster) -> list[dict[str, Any]]:
-        return await _describe(cluster, names or [])
+    async def work(admin: AsyncAdmin) -> list[dict[str, Any]]:
+        return await _describe(admin, names or [])
 
-    topics = with_cluster(context, bootstrap, work)
+    topics = with_admin(context, bootstrap, work)
     if as_json:
         show_json(topics)
         return
@@ -153,19 +148,17 @@ def alter(
     if partitions is None and not changes:
         raise CommandError("nothing to alter: give --partitions, --config or --unset")
 
-    async def work(cluster: Cluster) -> None:
-        from ottla.client.admin import Admin, Resource, ResourceType
+    async def work(admin: AsyncAdmin) -> None:
+        from ottla.client.administer import ConfigResource
 
-        admin = Admin(cluster)
         if changes:
-            await admin.alter_configs(Resource(ResourceType.TOPIC, name), changes)
+            await admin.incremental_alter_configs({ConfigResource.topic(name): changes})
             note(f"Changed {len(changes)} config{'s' if len(changes) > 1 else ''} of topic {name}.")
         if partitions is not None:
-            outcomes = await admin.create_partitions({name: partitions})
-            raise_all(failure for failure in outcomes.values() if failure)
+            await admin.create_partitions({name: partitions})
             note(f"Topic {name} has {partitions} partitions now.")
 
-    with_cluster(context, bootstrap, work)
+    with_admin(context, bootstrap, work)
 
 
 @app.command(epilog="Example: ottla topics delete orders --if-exists")
@@ -177,20 +170,24 @@ def delete(
 ) -> None:
     """Delete topics, with all their records, for good."""
 
-    async def work(cluster: Cluster) -> None:
-        from ottla.client.admin import Admin
+    async def work(admin: AsyncAdmin) -> None:
+        from ottla.client.administer import SomeRefusedError
 
-        failures = []
-        for name, failure in (await Admin(cluster).delete_topics(names)).items():
-            if failure is None:
-                note(f"Deleted topic {name}.")
-            elif if_exists and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        deleted: Iterable[str] = names
+        failures: dict[str, RefusedError] = {}
+        try:
+            await admin.delete_topics(names)
+        except SomeRefusedError as error:
+            deleted, failures = error.results, error.errors
+        for name in deleted:
+            note(f"Deleted topic {name}.")
+        for name, failure in list(failures.items()):
+            if if_exists and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 note(f"There is no topic {name}.")
-            else:
-                failures.append(failure)
-        raise_all(failures)
+                del failures[name]
+        raise_all(failures.values())
 
-    with_cluster(context, bootstrap, work)
+    with_admin(context, bootstrap, work)
 
 
 def parse_assignments(texts: Iterable[str]) -> dict[str, str]:
@@ -210,44 +207,74 @@ def raise_all(failures: Iterable[RefusedError]) -> None:
         raise CommandError("\n".join(texts))
 
 
-async def _describe(cluster: Cluster, names: list[str]) -> list[dict[str, Any]]:
+async def _describe(admin: AsyncAdmin, names: list[str]) -> list[dict[str, Any]]:
     from ottla.base.ids import TopicPartition
-    from ottla.client.admin import Admin, ConfigSource, Resource, ResourceType
-    from ottla.client.errors import RefusedError
-    from ottla.client.offsets import EARLIEST, LATEST, offsets_at
-    from ottla.net.client_connection import UnsupportedApiError
+    from ottla.client.administer import EARLIEST, LATEST, ConfigResource, ConfigSource
 
-    admin = Admin(cluster)
-    topics = [await cluster.topic(name) for name in names] if names else await admin.list_topics()
+    topics = await _topics(admin, names)
     led = [
         TopicPartition(topic.name, one.index)
         for topic in topics
         for one in topic.partitions
-        if one.leader_id in cluster.brokers
+        if one.leader_id is not None
     ]
-    first = await offsets_at(cluster, dict.fromkeys(led, EARLIEST))
-    end = await offsets_at(cluster, dict.fromkeys(led, LATEST))
+    first = await admin.list_offsets(dict.fromkeys(led, EARLIEST))
+    end = await admin.list_offsets(dict.fromkeys(led, LATEST))
+    sizes = await _sizes(admin, topics)
+    resources = [ConfigResource.topic(topic.name) for topic in topics]
+    configs = await admin.describe_configs(resources)
+    return [
+        _topic_row(
+            topic,
+            {entry.name: entry.value for entry in configs[resource].values() if entry.source is ConfigSource.TOPIC},
+            {partition: found.offset for partition, found in first.items()},
+            {partition: found.offset for partition, found in end.items()},
+            sizes,
+        )
+        for topic, resource in zip(topics, resources, strict=True)
+    ]
+
+
+async def _topics(admin: AsyncAdmin, names: list[str]) -> list[TopicDescription]:
+    from ottla.client.administer import SomeRefusedError
+    from ottla.client.errors import UnknownTopicError
+
+    if not names:
+        return await admin.list_topics(include_internal=True)
     try:
-        sizes = await admin.sizes(topics)
+        return list((await admin.describe_topics(names)).values())
+    except SomeRefusedError as error:
+        for name, failure in error.errors.items():
+            if failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise UnknownTopicError(name) from None
+        raise
+
+
+async def _sizes(admin: AsyncAdmin, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
+    """The bytes that each partition's leader keeps of it; none where brokers do not tell."""
+    from ottla.base.ids import TopicPartition
+    from ottla.net.client_connection import UnsupportedApiError
+
+    leaders = {TopicPartition(topic.name, one.index): one.leader_id for topic in topics for one in topic.partitions}
+    brokers = {leader for leader in leaders.values() if leader is not None}
+    try:
+        described = await admin.describe_log_dirs(brokers, partitions=leaders)
     except UnsupportedApiError:
-        sizes = {}
-    resources = [Resource(ResourceType.TOPIC, topic.name) for topic in topics]
-    configs = await admin.describe_configs(resources) if resources else {}
-    described = []
-    for topic, resource in zip(topics, resources, strict=True):
-        values = configs.get(resource, [])
-        if isinstance(values, RefusedError):
-            raise values
-        own = {value.name: value.value for value in values if value.source is ConfigSource.TOPIC}
-        described.append(_topic_row(topic, own, first, end, sizes))
-    return described
+        return {}
+    return {
+        partition: replica.size
+        for broker_id, directories in described.items()
+        for directory in directories.values()
+        for partition, replica in directory.replicas.items()
+        if leaders[partition] == broker_id and not replica.is_future
+    }
 
 
 def _topic_row(
-    topic: TopicInfo,
+    topic: TopicDescription,
     configs: Mapping[str, str | None],
-    first: Mapping[TopicPartition, int],
-    end: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int | None],
+    end: Mapping[TopicPartition, int | None],
     sizes: Mapping[TopicPartition, int],
 ) -> dict[str, Any]:
     from ottla.base.ids import TopicPartition
@@ -258,7 +285,7 @@ def _topic_row(
         partitions.append(
             {
                 "partition": one.index,
-                "leader": one.leader_id if one.leader_id >= 0 else None,
+                "leader": one.leader_id,
                 "replicas": list(one.replicas),
                 "in_sync": list(one.in_sync),
                 "first_offset": first.get(name),
@@ -266,13 +293,8 @@ def _topic_row(
                 "bytes": sizes.get(name),
             }
         )
-    topic_id = None if topic.topic_id == ZERO_UUID else format_uuid(topic.topic_id)
-    return {"topic": topic.name, "id": topic_id, "configs": dict(configs), "partitions": partitions}
+    return {"topic": topic.name, "id": topic.topic_id, "configs": dict(configs), "partitions": partitions}
 
 
 def _partition_row(topic: Mapping[str, Any], partition: Mapping[str, Any]) -> tuple[Any, ...]:
     return (topic["topic"], *(partition[column] for column in _PARTITION_COLUMNS[1:]))
-
-
-def _replication_factor(topic: TopicInfo) -> int:
-    return max((len(one.replicas) for one in topic.partitions), default=0)

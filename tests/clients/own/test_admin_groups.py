@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ from clients.confluent_client import ConfluentClient
 from clients.dialect import Record
 from clients.groups.consumers import Consumed, GroupConsumer, Membership, join
 from clients.groups.flavours import CONFLUENT, Flavour
-from clients.peers import Peer
+from clients.peers import WITH_ZOOKEEPER, Peer
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.administer import (
@@ -27,6 +28,7 @@ from ottla.client.administer import (
 )
 
 COUNT = 10
+PEER = os.environ.get("OTTLA_TEST_PEER")
 
 
 @pytest.fixture
@@ -35,7 +37,8 @@ def admin(broker: Peer) -> Iterator[Admin]:
         yield admin
 
 
-@pytest.fixture(params=[CONFLUENT[0], CONFLUENT[3]], ids=str)
+# Kafka with ZooKeeper does not speak the newer protocol.
+@pytest.fixture(params=[CONFLUENT[0]] + [CONFLUENT[3]] * (PEER != WITH_ZOOKEEPER), ids=str)
 def flavour(request: pytest.FixtureRequest) -> Flavour:
     chosen: Flavour = request.param
     return chosen

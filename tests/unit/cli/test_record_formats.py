@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from ottla.base.ids import TopicPartition
 from ottla.cli.record_formats import (
     LineError,
     json_formatter,
@@ -15,11 +14,10 @@ from ottla.cli.record_formats import (
     read_plain_line,
     template_formatter,
 )
-from ottla.records import Record
+from ottla.client.consume import ConsumerRecord
 
-PLACE = TopicPartition("events", 3)
-RECORD = Record(42, 1_700_000_000_123, b"key", b"value", (("a", b"1"), ("b", None)))
-EMPTY = Record(7, -1, None, None)
+RECORD = ConsumerRecord("events", 3, 42, 1_700_000_000_123, 0, b"key", b"value", (("a", b"1"), ("b", None)))
+EMPTY = ConsumerRecord("events", 3, 7, -1, 0, None, None)
 
 
 @pytest.mark.parametrize(
@@ -36,8 +34,8 @@ EMPTY = Record(7, -1, None, None)
 )
 def test_templates(template: str, full: bytes, empty: bytes) -> None:
     formatter = template_formatter(template)
-    assert formatter(PLACE, RECORD) == full
-    assert formatter(PLACE, EMPTY) == empty
+    assert formatter(RECORD) == full
+    assert formatter(EMPTY) == empty
 
 
 def test_a_template_with_an_unknown_field_says_which_there_are() -> None:
@@ -46,8 +44,8 @@ def test_a_template_with_an_unknown_field_says_which_there_are() -> None:
 
 
 def test_json_holds_everything_and_can_be_produced_again() -> None:
-    record = Record(1, 5, b"\xff\x00", "žluť".encode(), (("h", b"\xfe"), ("n", None)))
-    line = json_formatter(PLACE, record)
+    record = ConsumerRecord("events", 3, 1, 5, 0, b"\xff\x00", "žluť".encode(), (("h", b"\xfe"), ("n", None)))
+    line = json_formatter(record)
     assert json.loads(line) == {
         "topic": "events",
         "partition": 3,
