@@ -30,6 +30,7 @@ T = TypeVar("T")
 SIGNALS_SEEN_WITHIN_S: Final = 0.25
 """How long a thread may sleep in one go that is to hear Ctrl-C. Mostly a signal wakes it at once; but one that comes in
 the moment before it falls asleep would not be seen until it wakes up by itself."""
+_ROUNDS: Final = 5
 _PATIENCE_S: Final = 5.0
 """For a loop that is held up: how long its end, or the end of cancelled work, is waited for."""
 
@@ -218,15 +219,22 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=_PATIENCE_S))
+        loop.run_until_complete(_end_tasks(loop))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+async def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Tasks that end may have others started, to make good what failed: so again, but not for ever."""
+    for _ in range(_ROUNDS):
+        tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PATIENCE_S / _ROUNDS)
+        await asyncio.sleep(0)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -250,6 +250,31 @@ def test_background_tasks_end_with_the_loop(thread: LoopThread) -> None:
     assert ended == ["tidied up"]
 
 
+def test_tasks_that_are_started_at_the_end_end_too(thread: LoopThread) -> None:
+    ended: list[int] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    def another(left: int) -> None:
+        tasks.append(asyncio.create_task(background(left)))
+
+    async def background(left: int) -> None:
+        try:
+            await forever()
+        finally:
+            ended.append(left)
+            if left:
+                asyncio.get_running_loop().call_soon(another, left - 1)
+
+    async def start() -> None:
+        another(3)
+        await asyncio.sleep(0)
+
+    thread.run(start())
+    thread.close()
+    assert ended == [3, 2, 1, 0]
+    assert all(task.cancelled() for task in tasks)
+
+
 def test_closing_between_the_look_and_the_use(thread: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
     check = thread.check
 
