@@ -443,8 +443,10 @@ class OttlaMember(GroupConsumer):
     def commit_later(self, offsets: Mapping[Partition, int]) -> None:
         self.library.commit_async(self._places(offsets))
 
-    def _places(self, offsets: Mapping[Partition, int]) -> dict[Any, int]:
-        return {self._kafka.TopicPartition(*partition): offset for partition, offset in offsets.items()}
+    def _places(self, offsets: Mapping[Partition, int]) -> dict[Any, Any]:
+        from ottla.client.offsets import OffsetAndMetadata
+
+        return {self._kafka.TopicPartition(*partition): OffsetAndMetadata(at) for partition, at in offsets.items()}
 
     def committed(self, partition: Partition) -> int | None:
         place = self._kafka.TopicPartition(*partition)

@@ -38,6 +38,6 @@ OURS = [
     Flavour("ottla", "consumer", "uniform"),
     Flavour("ottla", "consumer", "range"),
 ]
-FLAVOURS = [*CONFLUENT, *OTHERS]
-A_CLIENT_EACH = [CONFLUENT[0], CONFLUENT[3], OTHERS[0], OTHERS[2]]
+FLAVOURS = [*CONFLUENT, *OTHERS, *OURS]
+A_CLIENT_EACH = [CONFLUENT[0], CONFLUENT[3], OTHERS[0], OTHERS[2], OURS[0], OURS[4]]
 """For what does not depend on who gets what: each client in each protocol it speaks."""

@@ -8,7 +8,7 @@ import pytest
 
 from clients.dialect import wait_until
 from clients.groups.consumers import MakeTopic, Membership
-from clients.groups.flavours import CONFLUENT, OTHERS, Flavour
+from clients.groups.flavours import CONFLUENT, OTHERS, OURS, Flavour
 from clients.groups.processes import GroupOfProcesses, group_of_processes
 from clients.groups.traffic import traffic
 
@@ -41,7 +41,7 @@ def test_clients_of_all_libraries_share_a_group(membership: Membership, topic: s
     """They agree on an assignor by name, and read each other's subscriptions and assignments."""
     partitions = make_topic(topic, PARTITIONS)
     with group_of_processes(membership) as group, traffic(membership.bootstrap, topic, PARTITIONS) as records:
-        for library in ("confluent", "kafka_python", "aiokafka"):
+        for library in ("confluent", "kafka_python", "aiokafka", "ottla"):
             flavour = Flavour(library, "classic", "range")
             group.start(replace(membership, flavour=flavour))
             group.wait_until_stable(partitions)
@@ -53,12 +53,36 @@ def test_clients_of_all_libraries_share_a_group(membership: Membership, topic: s
     group.check(sent)
 
 
-@pytest.mark.parametrize("flavour", [CONFLUENT[3]], ids=str)
+@pytest.mark.parametrize("ours_first", [True, False], ids=["ours leads", "theirs leads"])
+@pytest.mark.parametrize("flavour", [OURS[0], OURS[1], OURS[3], OURS[4], OURS[5]], ids=str)
+def test_our_members_and_those_of_librdkafka_share_a_group(
+    membership: Membership, topic: str, make_topic: MakeTopic, *, ours_first: bool
+) -> None:
+    """Whoever came first assigns in a classic group, until it goes; and nobody loses what it can keep."""
+    partitions = make_topic(topic, PARTITIONS)
+    theirs = replace(membership, flavour=replace(membership.flavour, library="confluent"))
+    members = [membership, theirs, membership, theirs] if ours_first else [theirs, membership, theirs, membership]
+    with group_of_processes(membership) as group, traffic(membership.bootstrap, topic, PARTITIONS) as records:
+        for each in members:
+            group.start(each)
+            group.wait_until_stable(partitions)
+        group.kill(group.members[0])
+        group.wait_until_stable(partitions)
+        group.leave(group.members[0])
+        group.wait_until_stable(partitions)
+        sent = records.stop()
+        group.wait_for(sent)
+    group.check(sent)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "classic_flavour"), [(CONFLUENT[3], CONFLUENT[0]), (OURS[4], OURS[0])], ids=["confluent", "ottla"]
+)
 def test_a_group_changes_its_protocol_member_by_member_and_back(
-    membership: Membership, topic: str, make_topic: MakeTopic
+    membership: Membership, classic_flavour: Flavour, topic: str, make_topic: MakeTopic
 ) -> None:
     partitions = make_topic(topic, PARTITIONS)
-    classic = replace(membership, flavour=CONFLUENT[0])
+    classic = replace(membership, flavour=classic_flavour)
 
     def replace_all(group: GroupOfProcesses, by: Membership) -> None:
         for member in list(group.members):

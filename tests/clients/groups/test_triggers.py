@@ -9,12 +9,12 @@ import pytest
 from clients.confluent_client import ConfluentClient
 from clients.dialect import Record
 from clients.groups.consumers import MakeTopic, Membership, Partition, pattern_for
-from clients.groups.flavours import A_CLIENT_EACH, CONFLUENT, Flavour
+from clients.groups.flavours import A_CLIENT_EACH, CONFLUENT, OURS, Flavour
 from clients.groups.processes import GroupOfProcesses, group_of_processes
 from clients.groups.traffic import traffic
 
 EAGER, COOPERATIVE, CONSUMER = CONFLUENT[0], CONFLUENT[2], CONFLUENT[3]
-each_client = pytest.mark.parametrize("flavour", [*A_CLIENT_EACH, COOPERATIVE], ids=str)
+each_client = pytest.mark.parametrize("flavour", [*A_CLIENT_EACH, COOPERATIVE, OURS[3]], ids=str)
 
 
 def deliver(group: GroupOfProcesses, client: ConfluentClient, partitions: list[Partition]) -> None:
@@ -63,7 +63,7 @@ def test_a_new_topic_that_a_pattern_meets(
 
 
 @pytest.mark.parametrize(
-    "flavour", [EAGER, COOPERATIVE, CONSUMER], ids=str
+    "flavour", [EAGER, COOPERATIVE, CONSUMER, OURS[0], OURS[3], OURS[4]], ids=str
 )  # the other clients do not look for it again
 def test_a_topic_that_is_made_after_the_group_subscribed(
     membership: Membership, topic: str, make_topic: MakeTopic, confluent: ConfluentClient

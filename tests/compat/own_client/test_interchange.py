@@ -45,6 +45,7 @@ def test_a_million_keys_go_where_java_sends_them(partition_of: Callable[[bytes, 
     assert not differing, f"{len(differing)} of {KEYS} keys go elsewhere, for instance {differing[0]!r}"
 
 
+@pytest.mark.parametrize("broker", ["ottla"], indirect=True)
 def test_a_million_keys_go_where_librdkafka_sends_them(broker: Peer, topic: str) -> None:
     """Sent by both, and read back: by the values, which tell whose a record is."""
     chosen = [key or b"not empty" for key in keys(KEYS)]

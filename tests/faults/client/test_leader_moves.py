@@ -11,6 +11,7 @@ import pytest
 from faults.client.moving_leader import TOPIC, MovingLeader
 from faults.client.traffic import PATIENT, check_partition, seeded
 from ottla import AsyncConsumer, AsyncProducer, TopicPartition
+from ottla.client.produce.delivery import Delivery
 from ottla.records import decode_batch
 
 MOVES = int(os.environ.get("OTTLA_LEADER_MOVES", "15"))
@@ -52,7 +53,7 @@ async def send_and_move(
     producer: AsyncProducer, cluster: MovingLeader, chance: random.Random
 ) -> list[tuple[int, int | None]]:
     """The numbers that were sent, with the offsets that were told."""
-    deliveries = []
+    deliveries: list[Delivery] = []
     for _ in range(MOVES):
         for _ in range(chance.randrange(1, 200)):
             deliveries.append(await producer.send(TOPIC, b"%d" % len(deliveries), partition=0))

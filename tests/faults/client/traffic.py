@@ -17,11 +17,10 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from ottla.client.produce import Delivery
-
 from faults.load import WAIT_S, read_all
 from ottla import Consumer, Producer, TopicPartition
 from ottla.client.errors import OttlaError
+from ottla.client.produce.delivery import Delivery
 
 _logger = logging.getLogger(__name__)
 
