@@ -23,7 +23,7 @@ from ottla.net.client_connection import Address, BrokerUnreachableError, ClientC
 _NEXT_ADDRESS_AFTER_S: Final = 1.0
 """For how long one address is tried alone."""
 _DOUBLINGS_MAX: Final = 16
-_CHECK: Final = "check bootstrap.servers, that a broker runs there, and that this machine can reach it"
+_CHECK: Final = "Check bootstrap.servers, that a broker runs there, and that this machine can reach it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,9 @@ class Connections:
         finally:
             await _give_up(tasks)
         took_s = time.monotonic() - began_at_s
-        raise NoBrokerError(f"no broker can be reached, tried for {took_s:.1f} s: {'; '.join(failures)}; {_CHECK}")
+        told = "; ".join(failures)
+        stop = "" if told.endswith("?") else "."
+        raise NoBrokerError(f"no broker can be reached, tried for {took_s:.1f} s: {told}{stop} {_CHECK}")
 
     async def _open(self, address: Address) -> ClientConnection:
         """One attempt, which `close` ends."""

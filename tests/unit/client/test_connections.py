@@ -90,7 +90,7 @@ def test_nobody_there_is_told_with_all_that_was_tried() -> None:
                 assert f"{address}: connection refused: nothing listens there" in str(first.value)
             assert str(first.value).startswith("no broker can be reached, tried for ")
             assert str(first.value).endswith(
-                "; check bootstrap.servers, that a broker runs there, and that this machine can reach it"
+                ". Check bootstrap.servers, that a broker runs there, and that this machine can reach it"
             )
             with pytest.raises(NoBrokerError, match=r"nothing listens there \(2 attempts in \d+\.\d s\)"):
                 await some.to_any()
