@@ -124,9 +124,10 @@ class ClientConnection(asyncio.BufferedProtocol):
                 await connection._agree_on_versions()
                 connection._is_welcome = False
         except TimeoutError:
-            await connection.close()
             reason = f"no answer within {options.connect_timeout_s:g} s; is it a Kafka broker, without TLS?"
-            raise BrokerUnreachableError(f"{address}: {reason}") from None
+            failure = BrokerUnreachableError(f"{address}: {reason}")
+            connection._fail(failure)  # and not waited for, see below
+            raise failure from None
         except (OSError, UnicodeError) as error:
             await connection.close()
             raise BrokerUnreachableError(f"{address}: {_words(error)}") from error
@@ -134,7 +135,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             await connection.close()
             raise BrokerUnreachableError(str(error)) from error
         except BaseException:
-            await connection.close()
+            # Not waited for: uvloop tells nothing of a connection that was cancelled in the moment it was made.
+            connection._fail(ConnectionLostError(f"{address}: given up"))
             raise
         return connection
 
@@ -187,8 +189,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         return received
 
     def post(self, request: Request, *, version: int, timeout_s: float) -> asyncio.Future[Response]:
-        """Sends it behind all that was sent before, at once, however much of that still has to leave: for those who bound
-        what is on its way by themselves, and need its order. The answer comes as by `send`."""
+        """Sends it behind all that was sent before, at once, however much of that still has to leave: for those who
+        bound what is on its way by themselves, and need its order. The answer comes as by `send`."""
         api = api_of(request.api_key)
         answer = self._posted(request, version, lambda frame: read_response(api, version, frame)[1])
         timer = self._loop.call_later(timeout_s, self._give_up, api.name, timeout_s)
