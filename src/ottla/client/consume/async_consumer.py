@@ -59,6 +59,7 @@ class SubscriptionPattern(NamedTuple):
     pattern: str
 
 
+OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata] | Offsets
 Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 
 
@@ -164,9 +165,7 @@ class AsyncConsumer:
         those of before; takes effect with the next poll."""
         self.check_open()
         if not self.config.group_id:
-            raise ClientError(
-                "a consumer needs a group.id to subscribe to topics; without one it can assign partitions"
-            )
+            raise ClientError("a consumer without a group.id cannot subscribe to topics: assign partitions, or set it")
         if isinstance(topics, re.Pattern):
             self.subscriptions.subscribe_pattern(topics, listener)
         elif isinstance(topics, SubscriptionPattern):
@@ -198,26 +197,33 @@ class AsyncConsumer:
 
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed to, by name or found by the pattern."""
+        self.check_open()
         return self.subscriptions.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read now."""
+        self.check_open()
         return frozenset(self.subscriptions.partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Polls give nothing of these until `resume`; what was fetched of them is kept."""
+        self.check_open()
         self.subscriptions.pause(partitions, is_paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Ends `pause`."""
+        self.check_open()
         self.buffer.resume(self.subscriptions.pause(partitions, is_paused=False))
         self._news.set()
 
     def paused(self) -> frozenset[TopicPartition]:
+        """Those of which polls give nothing now."""
+        self.check_open()
         return frozenset(one for one, state in self.subscriptions.partitions.items() if state.is_paused)
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """The next record of the partition is the one at the offset, or the first after it."""
+        self.check_open()
         to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if to.offset < 0:
             raise ValueError(f"{to.offset} is no offset: seek_to_beginning() and seek_to_end() go to the ends")
@@ -227,10 +233,12 @@ class AsyncConsumer:
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """The next record of each is its first; of all that are assigned, if none is named."""
+        self.check_open()
         self.subscriptions.seek_to(self.subscriptions.partitions if partitions is None else partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """The next record of each is the next that is written to it."""
+        self.check_open()
         self.subscriptions.seek_to(self.subscriptions.partitions if partitions is None else partitions, LATEST)
 
     # Reading.
@@ -305,12 +313,12 @@ class AsyncConsumer:
 
     # Offsets.
 
-    async def commit(self, offsets: Offsets | None = None) -> None:
+    async def commit(self, offsets: OffsetsToCommit | None = None) -> None:
         """Returns when the group has committed these, or the positions after all records that were handed out."""
         self.check_open()
         await self._commit(self.subscriptions.positions() if offsets is None else _checked(offsets))
 
-    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+    def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
         """The same in the background: cheap enough for every record, because only the newest are sent. `close` makes
         sure of the last ones. The callback is given the offsets, and what went wrong or None."""
         self.check_open()
@@ -411,8 +419,11 @@ async def _call_listener(method: Callable[..., object], partitions: Collection[T
         await result
 
 
-def _checked(offsets: Offsets) -> Offsets:
-    for partition, one in offsets.items():
-        if one.offset < 0:
-            raise ValueError(f"{one.offset} is no offset to commit for partition {partition}")
-    return dict(offsets)
+def _checked(offsets: OffsetsToCommit) -> Offsets:
+    checked = {}
+    for partition, given in offsets.items():
+        one = OffsetAndMetadata(given) if isinstance(given, int) else given
+        if not isinstance(one, OffsetAndMetadata) or one.offset < 0:
+            raise ValueError(f"{given!r} is no offset to commit for partition {partition}")
+        checked[TopicPartition(*partition)] = one
+    return checked

@@ -19,8 +19,8 @@ from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import empty_batch
-from ottla.client.consume.async_consumer import CLOSE_TIMEOUT_S, AsyncConsumer, Topics
-from ottla.client.consume.commits import CommitCallback, Offsets
+from ottla.client.consume.async_consumer import CLOSE_TIMEOUT_S, AsyncConsumer, OffsetsToCommit, Topics
+from ottla.client.consume.commits import CommitCallback
 from ottla.client.consume.decoding import KERNELS
 from ottla.client.consume.listeners import RebalanceListener
 from ottla.client.consume.record import ConsumerRecord
@@ -97,9 +97,11 @@ class Consumer:
         self._thread.run(self._core.unsubscribe())
 
     def subscription(self) -> frozenset[str]:
+        self._thread.check()
         return self._core.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
+        self._thread.check()
         return self._core.assignment()
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -109,6 +111,7 @@ class Consumer:
         self._in_loop(self._core.resume, partitions)
 
     def paused(self) -> frozenset[TopicPartition]:
+        self._thread.check()
         return self._core.paused()
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
@@ -179,11 +182,11 @@ class Consumer:
 
     # Offsets.
 
-    def commit(self, offsets: Offsets | None = None) -> None:
+    def commit(self, offsets: OffsetsToCommit | None = None) -> None:
         self._thread.run(self._core.commit(offsets))
         self._call_back()
 
-    def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
+    def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
         self._thread.check()
         self._core.commit_async(offsets, callback)
 
@@ -203,6 +206,7 @@ class Consumer:
         return self._thread.run(self._core.offsets_for_times(times))
 
     def lag(self, partition: TopicPartition) -> int | None:
+        self._thread.check()
         return self._core.lag(partition)
 
     # The cluster.
@@ -214,6 +218,7 @@ class Consumer:
         return self._thread.run(self._core.topics())
 
     def group_metadata(self) -> GroupMetadata:
+        self._thread.check()
         return self._core.group_metadata()
 
     # Within.

@@ -186,11 +186,11 @@ class Fetcher:
                 self._fail(error)
             backoff = self._chore_backoffs.setdefault(name, Backoff(self._cluster.options))
             await asyncio.sleep(backoff.next_s())
-        finally:
-            del self._chores[name]
-            if self._buffer.has_news:
-                self._on_news()
-            self.wake()
+        # Not when cancelled: then the loop ends, and nothing must begin.
+        del self._chores[name]
+        if self._buffer.has_news:
+            self._on_news()
+        self.wake()
 
     async def _find_leaders(self, topics: set[str]) -> None:
         found = await self._cluster.refresh(topics, create_topics=self._config.allow_auto_create_topics)
@@ -244,9 +244,8 @@ class Fetcher:
             broker.session.failed()
             self._fail(error)
             self._wait_for(broker, broker.backoff.next_s())
-        finally:
-            broker.task = None
-            self.wake()
+        broker.task = None
+        self.wake()
 
     async def _ask(
         self, broker_id: int, broker: _BrokerFetches, asked: dict[TopicPartition, _Asked], max_bytes: int

@@ -191,7 +191,7 @@ def test_what_is_fetched_ahead_is_bounded() -> None:
         async with log.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
             consumer.assign([EVENTS])
             state = consumer.subscriptions.state(EVENTS)
-            await until(lambda: state.waiting_bytes >= 10 * size - 100)
+            await until(lambda: state.waiting_bytes >= 10 * size)
             fetches = len(log.fetches)
             for _ in range(100):
                 await asyncio.sleep(0)
