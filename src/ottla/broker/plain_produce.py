@@ -7,13 +7,25 @@ read once, by the codec, and recognised from then on. What is not plain is read 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.base.ids import Uuid
-from ottla.wire.codec import reader_of
+from ottla.broker.api import EncodedResponse
+from ottla.log.validation import AppendInfo
+from ottla.replication.partition import Partition
+from ottla.wire.codec import encode, reader_of
 from ottla.wire.errors import ProtocolError
-from ottla.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
+from ottla.wire.messages.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    ProduceTopicResponse,
+)
 
 PLAIN_SINCE: Final = 9
 """The first version with compact fields."""
@@ -32,15 +44,50 @@ _LONGER: Final = 0x80
 _REMEMBERED_MAX: Final = 20_000
 
 
-class ProduceTarget(NamedTuple):
-    """Where a batch goes, and how it is answered."""
+class AnswerTemplate:
+    """What a producer of one partition is told over and over, with room for three numbers. Cut out of what the codec
+    writes, so it is the codec that knows the version."""
+
+    __slots__ = ("_body", "_head", "_tail")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self._head = head
+        self._tail = tail
+        self._body = struct.Struct(f">{len(head)}sqqq{len(tail)}s")
+
+    @classmethod
+    def of(cls, target: ProduceTarget) -> AnswerTemplate:
+        """All plain versions have the three numbers."""
+        numbers = (0x5A00_0000_0000_0001, 0x5A00_0000_0000_0002, 0x5A00_0000_0000_0003)
+        answer = ProducePartitionResponse(
+            index=target.index, base_offset=numbers[0], log_append_time_ms=numbers[1], log_start_offset=numbers[2]
+        )
+        topic = ProduceTopicResponse(name=target.name, topic_id=target.topic_id, partition_responses=[answer])
+        written = encode(ProduceResponse(responses=[topic]), target.version)
+        head, _, tail = written.rpartition(struct.pack(">qqq", *numbers))
+        return cls(head, tail)
+
+    def fill(self, info: AppendInfo) -> EncodedResponse:
+        body = self._body.pack(
+            self._head, info.first_offset, info.log_append_time_ms, info.log_start_offset, self._tail
+        )
+        return EncodedResponse(body)
+
+
+@dataclass(slots=True)
+class ProduceTarget:
+    """Where a batch goes, and how it is answered. What the handler found out for the last request is kept here: with
+    many partitions each look into a large table is a look into memory that no cache holds."""
 
     version: int
     acks: int
     timeout_ms: int
     name: str
     topic_id: Uuid
-    partition: int
+    index: int
+    partition: Partition | None = None
+    """To be looked for again when it has no leader here: then it may be gone, and one of the same name have come."""
+    template: AnswerTemplate | None = None
 
 
 class PlainProduce(NamedTuple):
@@ -52,7 +99,7 @@ class PlainProduce(NamedTuple):
     def as_request(self) -> ProduceRequest:
         """The same as it is declared."""
         target = self.target
-        partition = ProducePartition(index=target.partition, records=self.records)
+        partition = ProducePartition(index=target.index, records=self.records)
         topic = ProduceTopic(name=target.name, topic_id=target.topic_id, partition_data=[partition])
         return ProduceRequest(acks=target.acks, timeout_ms=target.timeout_ms, topic_data=[topic])
 
@@ -114,5 +161,5 @@ def _target_of(start: bytes, read: Callable[[memoryview], ProduceRequest], versi
     topic = request.topic_data[0]
     if len(topic.partition_data) != 1:
         return None
-    partition = topic.partition_data[0].index
-    return ProduceTarget(version, request.acks, request.timeout_ms, topic.name, topic.topic_id, partition)
+    index = topic.partition_data[0].index
+    return ProduceTarget(version, request.acks, request.timeout_ms, topic.name, topic.topic_id, index)

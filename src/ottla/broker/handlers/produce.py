@@ -5,21 +5,18 @@ Batches are views of the frame they came in: validated and patched there, writte
 
 from __future__ import annotations
 
-import struct
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.plain_produce import TOPIC_IDS_SINCE, PlainProduce, ProduceTarget, produce_reader
+from ottla.broker.plain_produce import TOPIC_IDS_SINCE, AnswerTemplate, PlainProduce, ProduceTarget, produce_reader
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LogError
 from ottla.log.validation import AppendInfo
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
-from ottla.wire.codec import encode
 from ottla.wire.messages.produce import (
     ProduceLeaderIdAndEpoch,
     ProducePartitionResponse,
@@ -60,35 +57,39 @@ def produce(broker: Broker, request: ProduceRequest | PlainProduce, context: Req
 def _produce_plainly(broker: Broker, request: PlainProduce) -> ProduceResponse | EncodedResponse | Deferred | None:
     """None, and nothing done, where there is more to think about than one append that somebody waits for."""
     target, records = request
-    version, acks, timeout_ms, name, topic_id, index = target
-    if version >= TOPIC_IDS_SINCE:
-        name = broker.metadata.name_of(topic_id) or ""
-    partition = broker.replicas.partitions.get((name, index))  # type: ignore[call-overload]  # equal to its tuple
-    if (
-        partition is None
-        or partition.leader_id != partition.broker_id
-        or partition.log is None
-        or (acks != 1 and acks != _ALL)
-        or name[:2] == "__"
-    ):
+    partition = target.partition
+    if partition is None or not partition.is_leader:
+        partition = target.partition = _found(broker, target)
+        if partition is None or not partition.is_leader:
+            return None
+    log, acks = partition.log, target.acks
+    if log is None:
         return None
     waiting: Waiting = {}
     try:
         info = partition.append(records, all_replicas=acks == _ALL)
     except (LogError, ReplicationError) as failure:
-        answer = _failed(index, failure)
+        answer = _failed(target.index, failure)
         broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
     else:
         end = info.last_offset + 1
-        if partition.log.high_watermark >= end or (acks == 1 and not partition.waits_for_disk):
-            template = _template(target)
-            if template is not None:
-                return template.fill(info)
-        answer = _appended(index, info)
-        if acks == _ALL or partition.waits_for_disk:
-            waiting[partition] = (end, answer)
-    topic = ProduceTopicResponse(name=name, topic_id=topic_id, partition_responses=[answer])
-    return _answered(broker, ProduceResponse(responses=[topic]), waiting, timeout_ms)
+        if log.high_watermark >= end or (acks == 1 and not partition.waits_for_disk):
+            template = target.template
+            if template is None:
+                template = target.template = AnswerTemplate.of(target)
+            return template.fill(info)
+        answer = _appended(target.index, info)
+        waiting[partition] = (end, answer)
+    topic = ProduceTopicResponse(name=target.name, topic_id=target.topic_id, partition_responses=[answer])
+    return _answered(broker, ProduceResponse(responses=[topic]), waiting, target.timeout_ms)
+
+
+def _found(broker: Broker, target: ProduceTarget) -> Partition | None:
+    """Not the partitions of coordinators, nor where nobody waits for an answer, or not for a valid one."""
+    name = target.name if target.version < TOPIC_IDS_SINCE else broker.metadata.name_of(target.topic_id) or ""
+    if target.acks not in (1, _ALL) or is_internal(name):
+        return None
+    return broker.replicas.get(name, target.index)
 
 
 def _answered(
@@ -179,37 +180,6 @@ def _appended(index: int, info: AppendInfo) -> ProducePartitionResponse:
         log_append_time_ms=info.log_append_time_ms,
         log_start_offset=info.log_start_offset,
     )
-
-
-class AnswerTemplate:
-    """What a producer of one partition is told over and over, with room for three numbers. Cut out of what the codec
-    writes, so it is the codec that knows the version."""
-
-    __slots__ = ("_body", "_head", "_tail")
-
-    def __init__(self, head: bytes, tail: bytes) -> None:
-        self._head = head
-        self._tail = tail
-        self._body = struct.Struct(f">{len(head)}sqqq{len(tail)}s")
-
-    def fill(self, info: AppendInfo) -> EncodedResponse:
-        body = self._body.pack(
-            self._head, info.first_offset, info.log_append_time_ms, info.log_start_offset, self._tail
-        )
-        return EncodedResponse(body)
-
-
-@lru_cache(maxsize=20_000)
-def _template(target: ProduceTarget) -> AnswerTemplate | None:
-    """None for versions that lack one of the numbers."""
-    version, name, topic_id, index = target.version, target.name, target.topic_id, target.partition
-    numbers = (0x5A00_0000_0000_0001, 0x5A00_0000_0000_0002, 0x5A00_0000_0000_0003)
-    answer = ProducePartitionResponse(
-        index=index, base_offset=numbers[0], log_append_time_ms=numbers[1], log_start_offset=numbers[2]
-    )
-    topic = ProduceTopicResponse(name=name, topic_id=topic_id, partition_responses=[answer])
-    head, found, tail = encode(ProduceResponse(responses=[topic]), version).rpartition(struct.pack(">qqq", *numbers))
-    return AnswerTemplate(head, tail) if found else None
 
 
 class DelayedProduce(DelayedOperation[Partition]):

@@ -213,3 +213,24 @@ def test_a_topic_that_wants_every_record_on_disk_has_it_there(tmp_path: Path, ac
         assert partition.log.recovery_point == 1
 
     with_client(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_topic_that_was_made_again_is_not_taken_for_the_former_one(tmp_path: Path, version: int) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        former = request(client, batch_of(b"a"))
+        assert (await produce(client, former, version)).base_offset == 0
+        assert (await produce(client, former, version)).base_offset == 1
+        await client.broker.controller.delete_topic("orders")
+        gone = ErrorCode.UNKNOWN_TOPIC_ID if version > 12 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await produce(client, former, version)).error_code == gone
+        await client.create_topic("orders")
+        answer = await produce(client, request(client, batch_of(b"a")), version)
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+        if version > 12:
+            assert (await produce(client, former, version)).error_code == gone
+        else:
+            assert (await produce(client, former, version)).base_offset == 1
+
+    with_client(tmp_path, work)
