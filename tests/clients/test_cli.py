@@ -10,19 +10,17 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.cli.main import run
+from clients.command_line import Ottla, caller
 from ottla.testing.broker import Broker
 
 OTTLA = (sys.executable, "-m", "ottla")
 TIMEOUT_S = 60.0
-
-Ottla = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -38,16 +36,7 @@ def topic() -> str:
 
 @pytest.fixture
 def ottla(broker: Broker, capfdbinary: pytest.CaptureFixture[bytes]) -> Ottla:
-    """Runs a command that must succeed (or end with the code given); what it wrote, standard error behind the rest."""
-
-    def call(*arguments: str, code: int = 0) -> str:
-        capfdbinary.readouterr()
-        ended = run(["-b", broker.bootstrap, *arguments])
-        output = capfdbinary.readouterr()
-        assert ended == code, output
-        return (output.out + output.err).decode()
-
-    return call
+    return caller(broker.bootstrap, capfdbinary)
 
 
 def command(broker: Broker, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:

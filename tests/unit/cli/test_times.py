@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ottla.cli.times import milliseconds, parse_time
+from ottla.cli.times import milliseconds, parse_duration, parse_time
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
@@ -56,6 +56,26 @@ def test_days_begin_at_midnight_here() -> None:
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(ValueError, match="is no time"):
         parse_time(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        ("2h", timedelta(hours=2)),
+        ("30 min", timedelta(minutes=30)),
+        ("PT1H30M", timedelta(minutes=90)),
+        ("p1dt0.5s", timedelta(days=1, seconds=0.5)),
+        ("P2W", timedelta(weeks=2)),
+    ],
+)
+def test_lengths_of_time(text: str, length: timedelta) -> None:
+    assert parse_duration(text, NOW) == NOW - length
+
+
+@pytest.mark.parametrize("text", ["", "P", "PT", "1H30M", "yesterday", "2026-01-01", "-2h"])
+def test_what_is_no_length_of_time(text: str) -> None:
+    with pytest.raises(ValueError, match="is no length of time"):
+        parse_duration(text, NOW)
 
 
 def test_milliseconds() -> None:
