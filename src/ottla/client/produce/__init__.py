@@ -9,5 +9,14 @@ from ottla.client.produce.async_producer import AsyncProducer
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.producer import Producer
 from ottla.client.produce.record import ProducerRecord
+from ottla.client.produce.table_delivery import BatchMetadata, TableDelivery
 
-__all__ = ["AsyncProducer", "Delivery", "Producer", "ProducerRecord", "RecordMetadata"]
+__all__ = [
+    "AsyncProducer",
+    "BatchMetadata",
+    "Delivery",
+    "Producer",
+    "ProducerRecord",
+    "RecordMetadata",
+    "TableDelivery",
+]

@@ -189,13 +189,25 @@ class Accumulator:
             self.wake()
         return batch
 
-    def enqueue(self, queue: PartitionQueue, batch: Batch) -> None:
-        """A batch that comes encoded, behind all records before it; under the lock, its memory reserved."""
-        if queue.open is not None:
-            self.close(queue.open)
-        self.unfinished[batch] = None
-        self.active[queue] = None
-        queue.ready.append(batch)
+    def enqueue(self, topic: TopicQueues, partition: int | None, encoded: memoryview, count: int) -> Batch | None:
+        """Takes a batch that comes encoded, behind all records before it; None if there is no room."""
+        with self.lock:
+            size = len(encoded)
+            if size > self._free_bytes and self._free_bytes < self._config.buffer_memory:
+                return None
+            self._free_bytes -= size
+            chosen = topic.partitioner.stick() if partition is None else partition
+            queue = topic.queues[chosen]
+            if queue.open is not None:
+                self.close(queue.open)
+            batch = Batch(queue, size, 0.0, monotonic() + self._delivery_timeout_s)
+            batch.encoded, batch.count, batch.is_closed = encoded, count, True
+            self.unfinished[batch] = None
+            self.active[queue] = None
+            queue.ready.append(batch)
+            topic.partitioner.took(chosen, size)
+            self.wake_to_send()
+            return batch
 
     def close(self, batch: Batch) -> None:
         """No more records for this one; under the lock."""
@@ -287,13 +299,6 @@ class Accumulator:
                 return
         call()
 
-    def reserve(self, size: int) -> bool:
-        """Takes so much memory, if there is; under the lock."""
-        if size > self._free_bytes and self._free_bytes < self._config.buffer_memory:
-            return False
-        self._free_bytes -= size
-        return True
-
     def forget(self, batch: Batch) -> None:
         """The batch is done: its memory is free, and those who wait for some try again."""
         with self.lock:
@@ -308,9 +313,15 @@ class Accumulator:
     def refuse(self) -> list[Batch]:
         """From now on nothing is taken by the fast way; all that is not done yet."""
         with self.lock:
-            self._is_bare = False
-            self.fast.clear()
+            self.disable()
             return list(self.unfinished)
+
+    def disable(self) -> None:
+        """Takes no more records by short ways."""
+        self._is_bare = False
+        for batch in list(self.fast.values()):
+            batch.owner = 0
+        self.fast.clear()
 
 
 def size_of(value: bytes | None, key: bytes | None, headers: Iterable[Header]) -> int:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from time import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import monotonic, time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ottla.client.config import ProducerConfig
 from ottla.client.metadata import PartitionInfo
 from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
+from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.record import Headers, PreparedRecord
+from ottla.client.produce.table_delivery import TableDelivery
+
+T = TypeVar("T")
 
 
 class AsyncProducer:
@@ -92,22 +97,44 @@ class AsyncProducer:
             delivery = core.offer(info, record)
             if delivery is not None:
                 return delivery
-        try:
-            async with asyncio.timeout(core.config.max_block_ms / 1000):
-                info = info or await core.learn(record.topic)
-                while True:
-                    seen = core.accumulator.room_made
-                    delivery = core.offer(info, record)
-                    if delivery is not None:
-                        return delivery
-                    await self._room(seen)
-        except TimeoutError as error:
-            raise core.no_room() from error
+        block_s = core.config.max_block_ms / 1000
+        until_s = monotonic() + block_s
+        learnt = info or await core.learn(record.topic)
+        return await self._until_room(lambda: core.offer(learnt, record), until_s - monotonic())
 
-    async def _room(self, seen: int) -> None:
-        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._core.accumulator.when_room(seen, lambda: None if made.done() else made.set_result(None))
-        await made
+    async def _until_room(self, offer: Callable[[], T | None], timeout_s: float) -> T:
+        """What the offer answers, made again whenever there is more room."""
+        accumulator = self._accumulator
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    seen = accumulator.room_made
+                    taken = offer()
+                    if taken is not None:
+                        return taken
+                    made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    accumulator.when_room(seen, partial(_wake, made))
+                    await made
+        except TimeoutError as error:
+            raise self._core.no_room() from error
+
+    async def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:
+        """Sends an Arrow table, a record batch, or a mapping of columns: `value`, and if there are, `key`, `headers`,
+        `timestamp` and `partition`. Rows are encoded without a Python object for each, in a thread; serializers and
+        interceptors are not asked. Waits for room, like `send`, for max.block.ms at a time."""
+        self._start()
+        core = self._core
+        columns = await asyncio.to_thread(core.prepare_columns, topic, data)
+        info = core.known(topic) or await core.learn(topic)
+        pieces = core.pieces(info, columns, partition)
+        batches: list[Batch] = []
+        while True:
+            piece = await asyncio.to_thread(next, pieces, None)
+            if piece is None:
+                return TableDelivery(batches)
+            for batch in piece:
+                block_s = core.config.max_block_ms / 1000
+                batches.append(await self._until_room(partial(core.offer_batch, info, batch), block_s))
 
     async def send_and_wait(
         self,
@@ -155,3 +182,8 @@ class AsyncProducer:
     def _wake(self) -> None:
         if self._loop is not None and self._core.sender is not None:
             self._loop.call_soon(self._core.sender.look)
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -218,16 +218,25 @@ class Batch:
             batch, index = parts[number], index - starts[number]
         return batch, index
 
-    def offset_of(self, index: int) -> int:
-        base_offset = self.outcome.base_offset if self.outcome else NO_OFFSET
-        return base_offset + index if base_offset >= 0 else NO_OFFSET
+    def leaves(self) -> Iterator[Batch]:
+        """Itself, or the parts that it was split into."""
+        if self.parts is None:
+            yield self
+        else:
+            for part in self.parts[1]:
+                yield from part.leaves()
 
-    def metadata_of(self, index: int) -> RecordMetadata:
+    def offset_of(self, index: int, outcome: Outcome | None = None) -> int:
+        outcome = outcome or self.outcome
+        return outcome.base_offset + index if outcome is not None and outcome.base_offset >= 0 else NO_OFFSET
+
+    def metadata_of(self, index: int, outcome: Outcome | None = None) -> RecordMetadata:
+        outcome = outcome or self.outcome
         topic, partition = self.queue.partition
-        stamp_ms = self.outcome.append_time_ms if self.outcome else NO_APPEND_TIME
+        stamp_ms = outcome.append_time_ms if outcome is not None else NO_APPEND_TIME
         if stamp_ms < 0:
             stamp_ms = self.stamps_ms[bisect_right(self.stamp_starts, index) - 1]
-        return RecordMetadata(topic, partition, self.offset_of(index), stamp_ms)
+        return RecordMetadata(topic, partition, self.offset_of(index, outcome), stamp_ms)
 
     def check_waiting_thread(self) -> None:
         """The loop that delivers the batch cannot wait for it."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.client.cluster import Cluster
@@ -19,11 +19,15 @@ from ottla.client.errors import (
     BufferFullError,
     ClientError,
     ClosedError,
+    ForkedError,
+    MissingPackageError,
     RecordTooLargeError,
     RefusedError,
     UnknownTopicError,
 )
+from ottla.client.forks import tell_of_forks
 from ottla.client.metadata import NO_LEADER, PartitionInfo, TopicInfo
+from ottla.client.produce import compiled
 from ottla.client.produce.accumulator import Accumulator, size_of
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
@@ -32,6 +36,9 @@ from ottla.client.produce.interceptors import Interceptors
 from ottla.client.produce.record import Headers, PreparedRecord, ProducerRecord, checked_headers
 from ottla.client.produce.sender import Sender
 from ottla.client.serializers import bound_serializer, serializer_of
+
+if TYPE_CHECKING:
+    from ottla.client.produce.columns import Columns, EncodedBatch
 
 _logger = logging.getLogger(__name__)
 
@@ -53,7 +60,9 @@ class ProducerCore:
         self.encoder = Encoder(config)
         self.sender: Sender | None = None
         self.is_closed = False
+        self._is_forked = False
         self._cluster: Cluster | None = None
+        tell_of_forks(self)
 
     def start(self) -> None:
         """In the loop."""
@@ -67,7 +76,16 @@ class ProducerCore:
             raise ClientError("the producer was not started")
         return self._cluster
 
+    def after_fork(self) -> None:
+        """In the child, where nothing of this can be used; not even locks, which another thread may have held."""
+        self._is_forked = True
+        self.accumulator.disable()
+
     def check_open(self) -> None:
+        if self._is_forked:
+            raise ForkedError(
+                "the producer was made before os.fork and cannot be used in the child: make another there"
+            )
         if self.is_closed:
             raise ClosedError("the producer is closed")
 
@@ -114,6 +132,15 @@ class ProducerCore:
             reason = f"a record of {size} bytes for topic {topic!r} is above {name}, which is {limit}"
             raise RecordTooLargeError(f"{reason}: raise it, and max.message.bytes of the topic, or send less")
         return PreparedRecord(topic, value, key, pairs, timestamp, partition)
+
+    def prepare_columns(self, topic: str, data: Any) -> Columns:
+        """The columns as kernels take them; refused here if they cannot be sent at all."""
+        self.check_open()
+        if not compiled.load():
+            raise MissingPackageError("send_batch", "Arrow and numba", "columns")
+        from ottla.client.produce.columns import columns_of
+
+        return columns_of(topic, data)
 
     def known(self, topic: str) -> TopicInfo | None:
         """What is known of the topic; None if it has to be learnt."""
@@ -172,6 +199,19 @@ class ProducerCore:
         finally:
             batch.is_encoding = False
             accumulator.wake_to_send()
+
+    def pieces(self, info: TopicInfo, columns: Columns, partition: int | None) -> Iterator[list[EncodedBatch]]:
+        """Batches of the columns' rows; making the next takes as long as it takes to encode some megabytes."""
+        from ottla.client.produce.columns import pieces
+
+        return pieces(self.config, info.name, columns, self.accumulator.topic(info).partitioner, partition)
+
+    def offer_batch(self, info: TopicInfo, batch: EncodedBatch) -> Batch | None:
+        """Puts the batch into its queue; None if there is no room."""
+        self.check_open()
+        return self.accumulator.enqueue(
+            self.accumulator.topic(info), batch.partition, batch.encoded, batch.record_count
+        )
 
     def no_room(self) -> BufferFullError:
         config = self.config

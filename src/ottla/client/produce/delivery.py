@@ -60,13 +60,19 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.done():
-            loop = asyncio.get_running_loop()
-            arrived = loop.create_future()
-            self.batch.is_watched = True
-            self.batch.when_done(self.index, lambda: _arrive(loop, arrived))
-            self.batch.hurry()
-            yield from arrived
+            yield from self.settled().__await__()
         return self._metadata()
+
+    async def settled(self) -> None:
+        """Waits until it is known what became of the record."""
+        if self.done():
+            return
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Future[None] = loop.create_future()
+        self.batch.is_watched = True
+        self.batch.when_done(self.index, lambda: _arrive(loop, arrived))
+        self.batch.hurry()
+        await arrived
 
     def __repr__(self) -> str:
         batch, index = self._place()

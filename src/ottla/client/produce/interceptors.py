@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.client.errors import ConfigError
-from ottla.client.produce.batch import Batch
+from ottla.client.produce.batch import Batch, Outcome
 from ottla.client.produce.delivery import NO_OFFSET, RecordMetadata
 from ottla.client.produce.record import ProducerRecord
 
@@ -51,13 +51,12 @@ class Interceptors:
                 )
         return record
 
-    def acknowledge(self, batch: Batch) -> None:
-        """Tells what became of each of the batch's records."""
-        if not self._on_acknowledgement or batch.outcome is None:
+    def acknowledge(self, batch: Batch, outcome: Outcome) -> None:
+        """Tells what becomes of each of the batch's records, before those who wait for them are told."""
+        if not self._on_acknowledgement or not batch.stamps_ms:  # Columns have none.
             return
-        error = batch.outcome.error
         for index in range(batch.count):
-            self._tell(batch.metadata_of(index), error)
+            self._tell(batch.metadata_of(index, outcome), outcome.error)
 
     def fail(self, record: ProducerRecord, error: Exception) -> None:
         """Tells of a record that was refused before it got anywhere."""

@@ -65,7 +65,6 @@ class TopicPartitioner:
         "_bytes_left",
         "_count",
         "_custom",
-        "_ignores_keys",
         "_is_adaptive",
         "_queues",
         "_stay_bytes",
@@ -73,6 +72,7 @@ class TopicPartitioner:
         "_takes_turns",
         "_topic",
         "_turns",
+        "ignores_keys",
     )
 
     def __init__(self, config: ProducerConfig, topic: str) -> None:
@@ -80,7 +80,7 @@ class TopicPartitioner:
         self._topic = topic
         self._custom: Partitioner | None = partitioner if callable(partitioner) else None
         self._takes_turns = partitioner == "roundrobin"
-        self._ignores_keys = config.partitioner_ignore_keys
+        self.ignores_keys = config.partitioner_ignore_keys
         self._is_adaptive = config.partitioner_adaptive_partitioning_enable
         self._stay_bytes = max(config.batch_size, 1)
         self._count = 0
@@ -89,6 +89,15 @@ class TopicPartitioner:
         self._sticky = _NOWHERE
         self._bytes_left = 0
         self._turns = count(random.randrange(1 << 30))
+
+    @property
+    def partition_count(self) -> int:
+        return self._count
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether partitions go by keys, or to stick to."""
+        return self._custom is None and not self._takes_turns
 
     def learn(self, info: TopicInfo, queues: Sequence[PartitionQueue]) -> None:
         """What the topic looks like now. Partitions without a leader are avoided where there is a choice."""
@@ -103,7 +112,7 @@ class TopicPartitioner:
             return self._by_custom(self._custom, key, value)
         if self._takes_turns:
             return self._available[next(self._turns) % len(self._available)]
-        if key is not None and not self._ignores_keys:
+        if key is not None and not self.ignores_keys:
             return KeyHash.function(key, self._count)
         return None
 

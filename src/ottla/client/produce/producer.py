@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from threading import get_ident
 from time import monotonic, time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ottla.client.config import ProducerConfig
 from ottla.client.loop_thread import LoopThread
@@ -16,6 +17,9 @@ from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.record import Headers
+from ottla.client.produce.table_delivery import TableDelivery
+
+T = TypeVar("T")
 
 
 class Producer:
@@ -98,26 +102,40 @@ class Producer:
         self._thread.check()
         core = self._core
         record = core.prepare(topic, value, key, headers, timestamp, partition)
-        info = core.known(topic)
-        deadline_s = None
-        if info is None:
-            deadline_s = monotonic() + core.config.max_block_ms / 1000
-            info = self._thread.run(core.learn(record.topic))
-        while True:
-            seen = core.accumulator.room_made
-            delivery = core.offer(info, record)
-            if delivery is not None:
-                return delivery
-            now_s = monotonic()
-            deadline_s = deadline_s or now_s + core.config.max_block_ms / 1000
-            self._wait_for_room(seen, deadline_s - now_s)
+        deadline_s = monotonic() + core.config.max_block_ms / 1000
+        info = core.known(record.topic) or self._thread.run(core.learn(record.topic))
+        return self._until_room(lambda: core.offer(info, record), deadline_s)
 
-    def _wait_for_room(self, seen: int, timeout_s: float) -> None:
-        made = threading.Lock()
-        made.acquire()
-        self._core.accumulator.when_room(seen, made.release)
-        if not made.acquire(timeout=max(0.0, timeout_s)):
-            raise self._core.no_room()
+    def _until_room(self, offer: Callable[[], T | None], deadline_s: float) -> T:
+        """What the offer answers, made again whenever there is more room."""
+        accumulator = self._accumulator
+        while True:
+            seen = accumulator.room_made
+            taken = offer()
+            if taken is not None:
+                return taken
+            made = threading.Lock()
+            made.acquire()
+            accumulator.when_room(seen, made.release)
+            if not made.acquire(timeout=max(0.0, deadline_s - monotonic())):
+                raise self._core.no_room()
+
+    def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:
+        """Sends an Arrow table, a record batch, or a mapping of columns: `value`, and if there are, `key`, `headers`,
+        `timestamp` and `partition`. Rows are encoded without a Python object for each; serializers and interceptors are
+        not asked. Waits for room, like `send`, for max.block.ms at a time."""
+        self._thread.check()
+        core = self._core
+        columns = core.prepare_columns(topic, data)
+        info = core.known(topic) or self._thread.run(core.learn(topic))
+        block_s = core.config.max_block_ms / 1000
+        return TableDelivery(
+            [
+                self._until_room(partial(core.offer_batch, info, batch), monotonic() + block_s)
+                for piece in core.pieces(info, columns, partition)
+                for batch in piece
+            ]
+        )
 
     def send_and_wait(
         self,

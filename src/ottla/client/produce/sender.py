@@ -360,9 +360,9 @@ class Sender:
             self.counts["failed_records"] += batch.count
             if not batch.is_watched:
                 self.first_failure = self.first_failure or outcome.error
-        batch.settle(outcome)
         if self._interceptors:
-            self._interceptors.acknowledge(batch)
+            self._interceptors.acknowledge(batch, outcome)
+        batch.settle(outcome)
 
     # In the background.
 

@@ -1,0 +1,198 @@
+"""Columns into batches: what `send_batch` does with an Arrow table, without a Python object for each record.
+
+Rows are taken in pieces of some megabytes. A piece is ordered by partition where rows have partitions of their own
+(given, or by their keys), and each partition's part is encoded into batches at once, by the kernels. Serializers and
+interceptors see nothing of it: columns are bytes, or text.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ottla.client.config import ProducerConfig
+from ottla.client.errors import ClientError, RecordTooLargeError, SerializationError
+from ottla.client.produce import kernels
+from ottla.client.produce.partitioners import TopicPartitioner
+from ottla.records import BatchOptions, BatchView
+from ottla.records.cells import timestamps_ms_of
+from ottla.records.columns import encode_batches
+
+Partitions: TypeAlias = "NDArray[np.int32]"
+
+NAMES: Final = ("value", "key", "headers", "timestamp", "partition")
+_PIECE_BYTES: Final = 8 * 1024 * 1024
+_BATCH_BYTES: Final = 512 * 1024
+"""Batches are that large at least: with all records there, no one gains by waiting less. Half of what brokers take."""
+_NULL: Final = -1
+
+
+class EncodedBatch(NamedTuple):
+    """Bytes for a partition; None for the one that records without a key stick to."""
+
+    partition: int | None
+    encoded: memoryview
+    record_count: int
+
+
+class Columns(NamedTuple):
+    """A column each; None where there is none."""
+
+    value: Any
+    key: Any = None
+    headers: Any = None
+    timestamp: Any = None
+    partition: Any = None
+
+    def slice(self, first: int, rows: int) -> Columns:
+        return Columns(*(None if column is None else column.slice(first, rows) for column in self))
+
+    def take(self, rows: NDArray[np.int64]) -> Columns:
+        indices = pa.array(rows)
+        return Columns(*(None if column is None else _arrow(column).take(indices) for column in self))
+
+
+def _arrow(column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        return column.combine_chunks()
+    return column
+
+
+def columns_of(topic: str, data: Any) -> Columns:
+    """The columns of a table, a record batch or a mapping; refused if they are not those of records."""
+    if isinstance(data, pa.Table | pa.RecordBatch):
+        given: Mapping[str, Any] = dict(zip(data.schema.names, data.columns, strict=True))
+    elif isinstance(data, Mapping):
+        given = data
+    else:
+        raise SerializationError(topic, "columns", f"{type(data).__name__} is no Arrow table, record batch or mapping")
+    unknown = [str(name) for name in given if name not in NAMES]
+    if unknown or given.get("value") is None:
+        what = f"{', '.join(unknown)}: no part of a record" if unknown else "there is no column value"
+        hint = f"columns are {', '.join(NAMES)}; select those, and rename what has another name"
+        raise SerializationError(topic, "columns", f"{what}; {hint}")
+    columns = {name: column for name, column in given.items() if column is not None}
+    try:
+        made = {name: _column(name, column) for name, column in columns.items()}
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise SerializationError(topic, "columns", str(error)) from error
+    rows = {name: len(column) for name, column in made.items()}
+    if len(set(rows.values())) > 1:
+        counts = ", ".join(f"{count} of {name}" for name, count in rows.items())
+        raise SerializationError(topic, "columns", f"they have not the same number of rows: {counts}")
+    return Columns(**made)
+
+
+def _column(name: str, column: Any) -> Any:
+    """As the kernels take it."""
+    if name in ("value", "key"):
+        if isinstance(column, pa.Array | pa.ChunkedArray):
+            return column
+        for one in column:
+            if one is not None and not isinstance(one, bytes | str):
+                raise TypeError(f"a {name} of type {type(one).__name__}: columns are of bytes or text")
+        return pa.array([one.encode() if isinstance(one, str) else one for one in column], pa.large_binary())
+    if name == "headers":
+        if isinstance(column, pa.Array | pa.ChunkedArray):
+            return column
+        pair = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+        rows = [[{"key": key, "value": value} for key, value in row or ()] for row in column]
+        return pa.array(rows, pa.list_(pair))
+    if name == "timestamp":
+        return pa.array(timestamps_ms_of(column, len(column)))
+    return pa.array(np.asarray(column), pa.int32())
+
+
+def pieces(
+    config: ProducerConfig, topic: str, columns: Columns, partitioner: TopicPartitioner, partition: int | None
+) -> Iterator[list[EncodedBatch]]:
+    """The batches, some at a time: what is not asked for is not made yet. A partition that is given is that of all."""
+    count = partitioner.partition_count
+    if partition is not None and not 0 <= partition < count:
+        raise ClientError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
+    rows = len(columns.value)
+    row_bytes = max(sum(column.nbytes for column in columns if column is not None) // max(rows, 1), 1)
+    step = max(_PIECE_BYTES // row_bytes, 1)
+    encode = _encoder(config, topic)
+    for first in range(0, rows, step):
+        piece = columns.slice(first, min(step, rows - first))
+        partitions = _partitions(topic, piece, partitioner) if partition is None else None
+        if partitions is None:
+            yield [EncodedBatch(partition, *one) for one in encode(piece)]
+        else:
+            yield list(_by_partition(piece, partitions, encode))
+
+
+def _by_partition(
+    piece: Columns, partitions: Partitions, encode: Callable[[Columns], list[tuple[memoryview, int]]]
+) -> Iterator[EncodedBatch]:
+    order = np.argsort(partitions, kind="stable")
+    ordered = piece.take(order)
+    ends = np.flatnonzero(np.diff(partitions[order], append=np.int32(-2))) + 1
+    begin = 0
+    for end in ends.tolist():
+        partition = int(partitions[order[begin]])
+        for one in encode(ordered.slice(begin, end - begin)):
+            yield EncodedBatch(None if partition == _NULL else partition, *one)
+        begin = end
+
+
+def _partitions(topic: str, piece: Columns, partitioner: TopicPartitioner) -> Partitions | None:
+    """Of each row; -1 where it can stick to any. None if that is so for all."""
+    rows, count = len(piece.value), partitioner.partition_count
+    if piece.partition is not None:
+        given: Partitions = np.asarray(
+            _arrow(piece.partition).fill_null(_NULL).to_numpy(zero_copy_only=False), np.int32
+        )
+        wrong = given[(given < _NULL) | (given >= count)]
+        if len(wrong):
+            raise ClientError(f"topic {topic!r} has partitions 0 to {count - 1}, not {wrong[0]}")
+        return given
+    if not partitioner.is_usual:
+        keys = piece.key.to_pylist() if piece.key is not None else [None] * rows
+        chosen = map(partitioner.choose, map(_in_bytes, keys), map(_in_bytes, piece.value.to_pylist()))
+        return np.fromiter((_NULL if one is None else one for one in chosen), np.int32, rows)
+    if piece.key is None or partitioner.ignores_keys:
+        return None
+    keys = _arrow(piece.key).cast(pa.large_binary())
+    ends = np.frombuffer(keys.buffers()[1], np.int64)[keys.offset : keys.offset + rows + 1]
+    data = keys.buffers()[2]
+    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    partitions: Partitions = np.empty(rows, np.int32)
+    kernels.partitions_of_keys(
+        np.require(ends, requirements="W"), np.require(content, requirements="W"), count, partitions
+    )
+    if keys.null_count:
+        partitions[np.asarray(keys.is_null().to_numpy(zero_copy_only=False))] = _NULL
+    return partitions
+
+
+def _in_bytes(cell: Any) -> bytes | None:
+    return cell.encode() if isinstance(cell, str) else cell
+
+
+def _encoder(config: ProducerConfig, topic: str) -> Callable[[Columns], list[tuple[memoryview, int]]]:
+    """Encodes some rows of one partition; answers batches, and how many records each has."""
+    options = BatchOptions(compression=config.compression_type, compression_level=config.compression_level)
+    limit = min(config.max_request_size, config.buffer_memory)
+    most = min(max(config.batch_size, _BATCH_BYTES), limit)
+
+    def encode(some: Columns) -> list[tuple[memoryview, int]]:
+        stamps = int(time.time() * 1000) if some.timestamp is None else some.timestamp
+        try:
+            batches = encode_batches(some.value, some.key, some.headers, stamps, max_batch_bytes=most, options=options)
+        except (TypeError, ValueError) as error:
+            raise SerializationError(topic, "columns", str(error)) from error
+        for batch in batches:
+            BatchView(batch).assign_offset(0)  # Each is for itself.
+            if len(batch) > limit:
+                reason = f"a record of {len(batch)} bytes for topic {topic!r} is above max.request.size"
+                raise RecordTooLargeError(f"{reason}, which is {limit}: raise it, or send less")
+        return [(batch, BatchView(batch).record_count) for batch in batches]
+
+    return encode

@@ -1,0 +1,87 @@
+"""What `send_batch` gives back: rows on their way, in as many batches as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from time import monotonic
+from typing import Any, NamedTuple
+
+from ottla.client.produce.batch import Batch
+from ottla.client.produce.delivery import Delivery
+
+
+class BatchMetadata(NamedTuple):
+    """Where some rows are: from the offset on, one after the other. The offset is -1 if no acknowledgement was asked
+    for."""
+
+    topic: str
+    partition: int
+    offset: int
+    record_count: int
+
+
+class TableDelivery:
+    """The rows of one `send_batch`. Thread-safe; any number of threads and tasks can wait for it."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self._batches = batches
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        return sum(batch.count for batch in self._batches)
+
+    def done(self) -> bool:
+        """Whether it is known what became of all rows."""
+        return all(batch.outcome is not None for batch in self._leaves())
+
+    def result(self, timeout: float | None = None) -> list[BatchMetadata]:
+        """Where the rows are, batch by batch; raises what kept the first that failed from there, or TimeoutError after
+        so many seconds. For threads: a coroutine awaits the delivery itself."""
+        failure = self.exception(timeout)
+        if failure is not None:
+            raise failure.with_traceback(None)
+        return self._metadata()
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """What kept rows from their partitions: of the first batch that failed. Waits like `result`."""
+        deadline_s = None if timeout is None else monotonic() + timeout
+        while not self.done():
+            for batch in list(self._leaves()):
+                _first_of(batch).exception(None if deadline_s is None else deadline_s - monotonic())
+        return self._failure()
+
+    def __await__(self) -> Generator[Any, None, list[BatchMetadata]]:
+        while not self.done():
+            for batch in list(self._leaves()):
+                yield from _settled(batch).__await__()
+        failure = self._failure()
+        if failure is not None:
+            raise failure.with_traceback(None)
+        return self._metadata()
+
+    def _leaves(self) -> Iterator[Batch]:
+        for batch in self._batches:
+            yield from batch.leaves()
+
+    def _failure(self) -> Exception | None:
+        found = None
+        for batch in self._leaves():
+            batch.is_watched = True
+            if found is None and batch.outcome is not None:
+                found = batch.outcome.error
+        return found
+
+    def _metadata(self) -> list[BatchMetadata]:
+        return [BatchMetadata(*batch.partition, batch.offset_of(0), batch.count) for batch in self._leaves()]
+
+
+def _first_of(batch: Batch) -> Delivery:
+    delivery = Delivery()
+    delivery.batch, delivery.index = batch, 0
+    return delivery
+
+
+async def _settled(batch: Batch) -> None:
+    await _first_of(batch).settled()
