@@ -94,7 +94,7 @@ class Participation(ABC):
             in_time = await self._step(deadline)
             # The user polls as long as this takes.
             self._subscription.polled_s = time.monotonic()
-            if not in_time:
+            if not in_time or deadline.is_over:
                 break
         self._handover.raise_failure()
 

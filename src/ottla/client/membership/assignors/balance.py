@@ -1,8 +1,8 @@
 """Partitions spread evenly over members, who keep what they had as far as that allows.
 
 Members that all subscribe to the same topics end with at most one partition of difference, and no partition moves that
-could have stayed. Where subscriptions differ, partitions move as long as one can go straight from a member to another
-that may have it and holds at least two fewer.
+could have stayed. Where subscriptions differ, partitions move as long as that takes one from a member and gives one to
+another that holds at least two fewer, be it by way of others: no assignment is more even.
 """
 
 from __future__ import annotations
@@ -91,22 +91,44 @@ def _shift(
     for partition in sorted(free, key=lambda one: (len(subscribers[one.topic]), one)):
         give(partition, least_loaded(partition.topic))
 
-    # Every move makes the sum of the squares of the loads smaller, so this ends.
-    moved = True
-    while moved:
-        moved = False
+    # Every shift makes the sum of the squares of the loads smaller, so this ends.
+    shifted = True
+    while shifted:
+        shifted = False
         for giver in sorted(load, key=lambda member_id: (-load[member_id], member_id)):
-            for topic, indexes in held[giver].items():
-                while indexes and load[giver] - load[taker := least_loaded(topic)] > 1:
-                    index = _to_move(topic, indexes, giver, taker, owners)
-                    indexes.remove(index)
-                    load[giver] -= 1
+            while path := _way_out(giver, held, subscribers, load):
+                for source, topic, taker in path:
+                    index = _to_move(topic, held[source][topic], source, taker, owners)
+                    held[source][topic].remove(index)
+                    load[source] -= 1
                     give(TopicPartition(topic, index), taker)
-                    moved = True
+                shifted = True
     return {
         member_id: sorted(TopicPartition(topic, index) for topic, indexes in mine.items() for index in indexes)
         for member_id, mine in held.items()
     }
+
+
+def _way_out(
+    giver: str,
+    held: Mapping[str, Mapping[str, Sequence[int]]],
+    subscribers: Mapping[str, Sequence[str]],
+    load: Mapping[str, int],
+) -> list[tuple[str, str, str]]:
+    """The fewest moves, each from a member to another by a topic, by which a partition less of the giver's is one more
+    of somebody's who holds at least two fewer; none if there is no such way."""
+    ways: dict[str, list[tuple[str, str, str]]] = {giver: []}
+    reached = [giver]
+    for member_id in reached:
+        for topic, indexes in held[member_id].items():
+            if indexes:
+                for taker in subscribers[topic]:
+                    if taker not in ways:
+                        ways[taker] = [*ways[member_id], (member_id, topic, taker)]
+                        if load[giver] - load[taker] > 1:
+                            return ways[taker]
+                        reached.append(taker)
+    return []
 
 
 def _to_move(topic: str, indexes: Sequence[int], giver: str, taker: str, owners: Mapping[TopicPartition, str]) -> int:
