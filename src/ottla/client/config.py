@@ -133,7 +133,6 @@ class ProducerConfig(CommonConfig):
     partitioner: Partitioner | str | None
     """None for the usual one, "roundrobin", or a function."""
     partitioner_adaptive_partitioning_enable: bool
-    partitioner_availability_timeout_ms: int
     partitioner_ignore_keys: bool
     retries: int
 

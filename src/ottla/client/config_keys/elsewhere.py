@@ -106,6 +106,7 @@ WITHOUT_EFFECT: Final[dict[str, str]] = {
     "metrics.num.samples": _NO_REPORTERS,
     "metrics.recording.level": _NO_REPORTERS,
     "metrics.sample.window.ms": _NO_REPORTERS,
+    "partitioner.availability.timeout.ms": "partitions of slow brokers are chosen less often, but never passed over",
     "transaction.timeout.ms": _NO_TRANSACTIONS_YET,
 }
 
@@ -113,7 +114,13 @@ _EVERYONE: Final = frozenset({"producer", "consumer", "admin"})
 OWNERS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys((*REFUSED, *HARMLESS_VALUES, *WITHOUT_EFFECT), _EVERYONE),
     **dict.fromkeys(
-        ("transactional.id", "transaction.timeout.ms", "transaction.two.phase.commit.enable"), frozenset({"producer"})
+        (
+            "partitioner.availability.timeout.ms",
+            "transaction.timeout.ms",
+            "transaction.two.phase.commit.enable",
+            "transactional.id",
+        ),
+        frozenset({"producer"}),
     ),
     **dict.fromkeys(
         (

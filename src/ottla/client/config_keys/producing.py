@@ -100,13 +100,6 @@ PRODUCING: Final = [
         True,
         "Whether records without a key go rather to brokers that are quick.",
     ),
-    ConfigKey(
-        "partitioner.availability.timeout.ms",
-        _LONG,
-        0,
-        "Partitions whose broker took nothing for so long get no records without a key; 0 does not look.",
-        at_least(0),
-    ),
     ConfigKey("partitioner.ignore.keys", _BOOLEAN, False, "Whether keys have no say in the choice of partitions."),
     ConfigKey("retries", _INT, 2_147_483_647, "How often a batch is sent again.", at_least(0)),
 ]
