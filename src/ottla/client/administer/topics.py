@@ -86,7 +86,7 @@ class CreatedTopic:
     @classmethod
     def of(cls, topic: CreatedTopicResponse) -> CreatedTopic:
         configs = None
-        if topic.configs is not None:
+        if topic.configs:  # a topic always has some
             configs = {config.name: ConfigEntry.of_new_topic(config) for config in topic.configs}
         topic_id = _text(topic.topic_id)
         return cls(topic.name, topic_id, known(topic.num_partitions), known(topic.replication_factor), configs)
