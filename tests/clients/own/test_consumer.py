@@ -247,7 +247,8 @@ def test_interceptors(settings_of: SettingsOf, topic: str, filled: list[TopicPar
     first, second = Marking(b"a", threads), Marking(b"b", threads)
     with Consumer(settings_of(interceptors=[first, Raising(), second], group_id=topic)) as consumer:
         consumer.assign(filled[:1])
-        assert read(consumer, 100)[0].value == b"0ab"
+        assert next(iter(consumer)).value == b"0ab"
+        assert read(consumer, 99)[0].value == b"1ab"
         assert set(threads) == {threading.current_thread()}
         consumer.commit()
     assert first.committed == second.committed == [{filled[0]: OffsetAndMetadata(100, "", 0)}]
@@ -392,6 +393,35 @@ def test_what_was_not_worked_off_is_not_committed(
         consumer.assign([first])
         assert consumer.poll(WAIT_S)[0].offset == 10
     assert committed(settings_of, topic, first) == 20
+
+
+def test_an_iteration_that_is_left_commits_what_was_worked_off(
+    settings_of: SettingsOf, topic: str, filled: list[TopicPartition]
+) -> None:
+    first = filled[0]
+    settings = settings_of(group_id=topic, enable_auto_commit=True)
+
+    def fail() -> None:
+        with Consumer(settings) as consumer:
+            consumer.assign([first])
+            for record in consumer:
+                if record.offset == 41:
+                    raise RuntimeError("41 is not done")
+
+    with pytest.raises(RuntimeError, match="41"):
+        fail()
+    assert committed(settings_of, topic, first) == 41
+    with Consumer(settings) as consumer:
+        consumer.assign([first])
+        for record in consumer:
+            if record.offset == 50:
+                break
+    assert committed(settings_of, topic, first) == 51
+    with Consumer(settings) as consumer:
+        consumer.assign([first])
+        assert next(iter(consumer)).offset == 51
+        assert [record.offset for record in consumer.poll(WAIT_S, max_records=4)] == [52, 53, 54, 55]
+    assert committed(settings_of, topic, first) == 56
 
 
 class Noting(RebalanceListener):

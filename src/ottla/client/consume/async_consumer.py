@@ -91,10 +91,10 @@ class AsyncConsumer:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise RuntimeError("an AsyncConsumer is made in the loop that it belongs to: in a coroutine") from None
-        self.interceptors = Interceptors(config.interceptors)
+        self._interceptors = Interceptors(config.interceptors)
         self.subscriptions = Subscription()
         self.buffer = FetchBuffer(self.subscriptions)
-        self.reader = Reader(self.subscriptions, self.buffer, decoder)
+        self.reader = Reader(self.subscriptions, self.buffer, decoder, self._interceptors)
         self.is_closed = False
         self.callbacks: deque[Callable[[], object]] | None = None
         """Where callbacks of commits wait to be called in the thread that polls; None if they are called at once."""
@@ -134,7 +134,7 @@ class AsyncConsumer:
         self.is_closed = True
         self._news.set()
         if is_work_done:
-            self.subscriptions.settle()
+            self.subscriptions.settle_all()
         deadline = Deadline(timeout_s)
         failure: Exception | None = None
         try:
@@ -150,7 +150,7 @@ class AsyncConsumer:
         finally:
             self._committing.cancel()
             await self._cluster.close()
-            self.interceptors.close()
+            self._interceptors.close()
         if failure is not None:
             raise failure
 
@@ -191,7 +191,7 @@ class AsyncConsumer:
     async def unsubscribe(self) -> None:
         """Reads nothing any more, and leaves the group."""
         self.check_open()
-        self.subscriptions.settle()
+        self.subscriptions.settle_all()
         await self.membership.unsubscribe(self.config.default_api_timeout_ms / 1000)
         self.subscriptions.unsubscribe()
 
@@ -247,7 +247,7 @@ class AsyncConsumer:
         """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
         which may be 0; None waits for as long as it takes."""
         most = max_records or self.config.max_poll_records
-        return self.interceptors.on_consume(await self._poll(timeout, lambda: self.reader.take(most)) or [])
+        return await self._poll(timeout, lambda: self.reader.take(most)) or []
 
     async def poll_arrow(self, timeout: float | None = None) -> Any:
         """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
@@ -307,8 +307,10 @@ class AsyncConsumer:
             if deadline.is_over:
                 return False
             waking = self._loop.call_later(min(pause_s, deadline.left_s), self._news.set)
-            await self._news.wait()
-            waking.cancel()
+            try:
+                await self._news.wait()
+            finally:
+                waking.cancel()
             self.subscriptions.polled_s = time.monotonic()
 
     # Offsets.
@@ -359,7 +361,7 @@ class AsyncConsumer:
         self.check_open()
         places = {partition: Place.at_time(time_ms) for partition, time_ms in times.items()}
         found = await find_offsets(self._cluster, places, committed_only=self._is_committed_only)
-        return {partition: None if one.offset < 0 else one for partition, one in found.items()}
+        return {partition: None if found[partition].offset < 0 else found[partition] for partition in times}
 
     async def _offsets_at(self, places: Mapping[TopicPartition, Place]) -> dict[TopicPartition, int]:
         self.check_open()
@@ -404,7 +406,7 @@ class AsyncConsumer:
         if not offsets:
             return
         await self.membership.commit(offsets)
-        self.interceptors.on_commit(offsets)
+        self._interceptors.on_commit(offsets)
 
     def _tell(self, callback: Callable[[], object]) -> None:
         if self.callbacks is not None:

@@ -56,7 +56,7 @@ class Consumer:
             raise
         self._callbacks: deque[Callable[[], object]] = deque()
         self._core.callbacks = self._callbacks
-        self._buffer, self._reader = self._core.buffer, self._core.reader
+        self._reader = self._core.reader
         self._max_poll_records = config.max_poll_records
 
     async def _make(self, config: ConsumerConfig) -> AsyncConsumer:
@@ -129,7 +129,7 @@ class Consumer:
         """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
         which may be 0; None waits for as long as it takes."""
         most = max_records or self._max_poll_records
-        return self._core.interceptors.on_consume(self._poll(timeout, lambda: self._reader.take(most)) or [])
+        return self._poll(timeout, lambda: self._reader.take(most)) or []
 
     def poll_arrow(self, timeout: float | None = None) -> Any:
         """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and

@@ -137,9 +137,11 @@ class FetchBuffer:
                     self._ready.append(state)
                 else:
                     state.is_ready = False
-            state.waiting_bytes -= chunk.size_in_bytes
+            freed = chunk.size_in_bytes
+            state.waiting_bytes -= freed
             chunk.size_in_bytes = 0  # others can be fetched while it is handed out
-        self._room()
+        if freed or position is None:
+            self._room()
         return is_current
 
     def _room(self) -> None:

@@ -110,10 +110,11 @@ class Fetcher:
         without_leader: set[str] = set()
         to_validate: dict[int, list[PartitionState]] = {}
         by_broker: dict[int, list[PartitionState]] = {}
-        is_lost = False
+        is_lost = lacks_room = False
         for partition, state in self._subscription.partitions.items():
             if state.is_held:
                 if state.waiting:
+                    lacks_room = True
                     continue
                 state.is_held = False
             if state.fetched is None and state.reset is None:
@@ -137,7 +138,10 @@ class Fetcher:
                 state.leader_epoch = epoch
             by_broker.setdefault(self._broker_for(state, leader_id), []).append(state)
         for broker_id, states in by_broker.items():
-            self._fetch_from(broker_id, states, self._config.queued_max_bytes // len(by_broker))
+            budget_bytes = self._config.queued_max_bytes // len(by_broker)
+            lacks_room = self._fetch_from(broker_id, states, budget_bytes) or lacks_room
+        if not lacks_room:
+            self._buffer.is_wanted = False
         if without_leader:
             self._begin("leaders", partial(self._find_leaders, without_leader))
         if is_lost:
@@ -154,12 +158,13 @@ class Fetcher:
             return leader_id
         return replica.broker_id
 
-    def _fetch_from(self, broker_id: int, states: list[PartitionState], budget_bytes: int) -> None:
+    def _fetch_from(self, broker_id: int, states: list[PartitionState], budget_bytes: int) -> bool:
+        """Sends a fetch, if none is on its way and there is room; whether room is what is lacking."""
         broker = self._brokers.get(broker_id)
         if broker is None:
             broker = self._brokers[broker_id] = _BrokerFetches(Backoff(self._cluster.options))
         if broker.task is not None or broker.not_before_s > self._loop.time():
-            return
+            return False
         room_bytes = budget_bytes - sum(state.waiting_bytes for state in states)
         share_bytes = budget_bytes // len(states)
         asked: dict[TopicPartition, _Asked] = {}
@@ -170,6 +175,7 @@ class Fetcher:
         if asked:
             work = self._fetch(broker_id, broker, asked, min(room_bytes, self._config.fetch_max_bytes))
             broker.task = self._loop.create_task(work, name="ottla-fetch")
+        return not asked
 
     # Chores: what has to be known before anything can be fetched.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 from ottla.client.consume.arrow import combined, labelled
 from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
+from ottla.client.consume.interceptors import Interceptors
 from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import Iterated, Position, Subscription
 from ottla.client.errors import OttlaError
@@ -18,10 +20,13 @@ ARROW_BYTES: Final = 1024 * 1024
 class Reader:
     """One thread at a time."""
 
-    def __init__(self, subscription: Subscription, buffer: FetchBuffer, decoder: Decoder) -> None:
+    def __init__(
+        self, subscription: Subscription, buffer: FetchBuffer, decoder: Decoder, interceptors: Interceptors
+    ) -> None:
         self._subscription = subscription
         self._buffer = buffer
         self._decoder = decoder
+        self._interceptors = interceptors
 
     def take(self, most: int) -> list[ConsumerRecord]:
         """Up to so many records, of as many partitions as it takes; none if nothing was fetched."""
@@ -40,16 +45,14 @@ class Reader:
                 taken += records
             else:
                 taken = records
-        return taken
+        return self._interceptors.on_consume(taken) if taken else taken
 
     def iterate(self, most: int) -> Iterated | None:
         """Up to so many records of one partition, of which the position follows one by one."""
         self._buffer.raise_failure()
         iterated = self._subscription.iterated
-        if iterated is not None and iterated.is_over:
-            self._subscription.iterated = iterated = None
         while iterated is None and (chunk := self._buffer.first()) is not None:
-            records = self._take(chunk, most)
+            records = self._interceptors.on_consume(self._take(chunk, most))
             if records:
                 iterated = self._subscription.iterated = Iterated(chunk.state, records)
         return iterated
@@ -101,10 +104,13 @@ class Reader:
         """What an iteration left, when it was given up."""
         iterated, self._subscription.iterated = self._subscription.iterated, None
         left = [] if iterated is None else list(iterated.left)
-        if iterated is not None and len(left) > most:
-            self._subscription.iterated = iterated = Iterated(iterated.state, left)
-            return [next(iterated.left) for _ in range(most)]
-        return left or self.take(most)
+        if iterated is None or not left:
+            return self.take(most)
+        self._subscription.hand_out(iterated.state, iterated.state.position)
+        if len(left) > most:
+            self._subscription.iterated = Iterated(iterated.state, left)
+            return list(islice(self._subscription.iterated.left, most))
+        return left
 
     def _give_back_iterated(self) -> None:
         """What an iteration left is fetched again: it is rare that somebody changes from records to columns."""

@@ -286,10 +286,19 @@ class Subscription:
     def settle(self) -> None:
         """All that was handed out is done with: called when the user polls again, or closes."""
         self.polled_s = time.monotonic()
+        if self.iterated is not None and self.iterated.is_over:
+            self.iterated = None
         if self._handed_out:
             for state in self._handed_out:
                 state.consumed = self.position(state)
             self._handed_out.clear()
+
+    def settle_all(self) -> None:
+        """The same for good: what is left of an iteration is not given any more."""
+        if self.iterated is not None:
+            self.iterated.state.position = self.iterated.position()
+            self.drop_iterated()
+        self.settle()
 
     def position(self, state: PartitionState) -> Position | None:
         """Where the user goes on after all records that it was given."""
