@@ -134,6 +134,7 @@ class Broker:
             self._server.close()
             raise
         self.replicas = Replicas(self.broker_id, self.directories, loop)
+        self._server.on_handled = self.replicas.fetches.look_now
         self.request_stats.purgatories["fetch"] = lambda: len(self.replicas.fetches)
         self.request_stats.purgatories["produce"] = lambda: len(self.replicas.produces)
         self.producer_ids = ProducerIds(coordination, self.broker_id)

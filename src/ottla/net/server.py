@@ -63,6 +63,9 @@ class Server:
     ) -> None:
         self.loop = loop
         self.on_frame = on_frame
+        self.on_handled: Callable[[], None] = _nothing
+        """Called when the frames that were received together are handled, before their answers leave: for those who
+        wait for what they brought, and should not wait for the answers as well."""
         self.limits = limits
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = MemoryBudget(limits.queued_bytes)
@@ -226,3 +229,7 @@ def _bound_socket(host: str, port: int) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _nothing() -> None:
+    pass

@@ -115,6 +115,7 @@ class SocketConnection:
             return
         finally:
             self._in_frames = False
+        self._server.on_handled()
         if ready and not self._is_blocked:
             self._flush()
         if incoming.is_waiting:

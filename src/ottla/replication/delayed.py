@@ -3,7 +3,8 @@
 An operation waits under keys (partitions). Whoever changes something about a key says so, and the operations under it
 look whether that was what they waited for. Nobody polls: an operation that nothing happens to costs one timer.
 
-Changes are looked at when the loop has done what it is at: many appends of one moment wake a waiting fetch once.
+Changes are looked at when the loop has done what it is at, or the requests that came together are handled: many appends
+of one moment wake a waiting fetch once.
 Owned by the loop.
 """
 
@@ -69,7 +70,12 @@ class Purgatory(Generic[K]):
             self._changed[key] = None
             if not self._is_scheduled:
                 self._is_scheduled = True
-                self._loop.call_soon(self._look)
+                self._loop.call_soon(self._look_as_scheduled)
+
+    def look_now(self) -> None:
+        """For who knows that this moment's changes are over."""
+        if self._changed:
+            self._look()
 
     def cancel(self, operation: DelayedOperation[K]) -> None:
         """Nobody is left to be answered."""
@@ -81,8 +87,11 @@ class Purgatory(Generic[K]):
         for operation in list({operation: None for waiting in self._waiting.values() for operation in waiting}):
             self._expire(operation)
 
-    def _look(self) -> None:
+    def _look_as_scheduled(self) -> None:
         self._is_scheduled = False
+        self._look()
+
+    def _look(self) -> None:
         changed, self._changed = self._changed, {}
         for key in changed:
             for operation in list(self._waiting.get(key, ())):

@@ -95,6 +95,30 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
         return await reader.readexactly(size)
 
 
+def test_who_waits_for_requests_is_served_before_their_answers_leave(run: Callable[..., None]) -> None:
+    async def work() -> None:
+        seen: list[object] = []
+
+        def note(connection: SocketConnection, frame: memoryview) -> None:
+            seen.append(bytes(frame))
+            echo(connection, frame)
+
+        async with serving(note) as running:
+
+            def handled() -> None:
+                (connection,) = running.server.connections.values()
+                seen.append("all answers wait" if not connection.is_idle else "gone")
+
+            running.server.on_handled = handled
+            reader, writer = await running.connect()
+            writer.write(framed(b"a") + framed(b"b"))
+            assert [await read_frame(reader) for _ in range(2)] == [b"a", b"b"]
+            assert seen == [b"a", b"b", "all answers wait"]
+            writer.close()
+
+    run(work())
+
+
 def test_requests_are_answered_in_order_whatever_their_size(run: Callable[..., None]) -> None:
     async def work() -> None:
         async with serving(echo) as running:

@@ -72,6 +72,25 @@ def test_changes_of_one_moment_are_looked_at_once() -> None:
     asyncio.run(work())
 
 
+def test_who_knows_that_the_moment_is_over_has_changes_looked_at() -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        operation = Countdown(2)
+        purgatory.wait(operation, ["a", "b"], WAIT_S)
+        purgatory.look_now()
+        assert operation.seen == []
+        purgatory.changed("a")
+        purgatory.look_now()
+        assert operation.seen == ["a"]
+        await turn()
+        assert operation.seen == ["a"]
+        purgatory.changed("b")
+        await turn()
+        assert (operation.seen, operation.completed) == (["a", "b"], 1)
+
+    asyncio.run(work())
+
+
 def test_an_operation_ends_with_its_time() -> None:
     async def work() -> None:
         purgatory = new_purgatory()
