@@ -14,10 +14,9 @@ from typing import Final
 import uvloop
 from bench.clients import conditions
 from bench.clients.conditions import POLL_RECORDS
-from bench.clients.measuring import cost
+from bench.clients.measuring import WARM_S, cost
 
 _POLL_S: Final = 5.0
-_WARM_S: Final = 2.0
 Taken = tuple[int, int]
 """Records, and the bytes of their values."""
 
@@ -127,7 +126,7 @@ def _measured(
     take: Callable[[], Taken], rewind: Callable[[], None], pid: int, value_bytes: int, count: int, seconds: float
 ) -> dict[str, float]:
     last, read, read_bytes = _whole_polls(count), 0, 0
-    until_s = time.perf_counter() + _WARM_S
+    until_s = time.perf_counter() + WARM_S
     while time.perf_counter() < until_s:
         read += _came(take())[0]
         if read >= last:
@@ -152,7 +151,7 @@ async def _measured_async(
     seconds: float,
 ) -> dict[str, float]:
     last, read, read_bytes = _whole_polls(count), 0, 0
-    until_s = time.perf_counter() + _WARM_S
+    until_s = time.perf_counter() + WARM_S
     while time.perf_counter() < until_s:
         read += _came(await take())[0]
         if read >= last:

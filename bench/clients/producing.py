@@ -15,9 +15,8 @@ import uvloop
 from bench.broker.control import check_end_offset
 from bench.clients import conditions
 from bench.clients.conditions import WAIT_S
-from bench.clients.measuring import BURST, cost, values_of
+from bench.clients.measuring import BURST, WARM_S, cost, values_of
 
-_WARM_BURSTS: Final = 20
 _BATCH: Final = 10 * BURST
 """Records of a call that takes many."""
 
@@ -155,9 +154,10 @@ def _measured(
     seconds: float,
     per_burst: int = BURST,
 ) -> dict[str, float]:
-    warm = _WARM_BURSTS * BURST // per_burst
-    for _ in range(warm):
+    warm, until_s = 0, time.perf_counter() + WARM_S
+    while time.perf_counter() < until_s:
         burst()
+        warm += 1
     flush()
     bursts, until_s = 0, time.perf_counter() + seconds
     with cost(pid) as spent:
@@ -178,16 +178,19 @@ async def _measured_async(
     value_bytes: int,
     seconds: float,
 ) -> dict[str, float]:
-    for _ in range(_WARM_BURSTS):
+    warm, until_s = 0, time.perf_counter() + WARM_S
+    while time.perf_counter() < until_s:
         await burst()
+        # Where nothing ever waits, a loop of sends would leave the client no time to send.
+        await asyncio.sleep(0)
+        warm += 1
     await flush()
     bursts, until_s = 0, time.perf_counter() + seconds
     with cost(pid) as spent:
         while time.perf_counter() < until_s:
             await burst()
-            # Where nothing ever waits, a loop of sends would leave the client no time to send.
             await asyncio.sleep(0)
             bursts += 1
         await flush()
-    check_end_offset(address, topic, 0, (_WARM_BURSTS + bursts) * BURST)
+    check_end_offset(address, topic, 0, (warm + bursts) * BURST)
     return spent.of_records(bursts * BURST, value_bytes)
