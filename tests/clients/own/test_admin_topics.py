@@ -46,7 +46,7 @@ def test_a_topic_from_its_making_to_its_end(admin: Admin, topic: str) -> None:
     assert described.replication_factor == 1
     assert topic in names(admin)
     admin.create_partitions({topic: 5})
-    wait_until(lambda: len(admin.describe_topics([topic])[topic].partitions) == 5, "there are no more partitions")
+    assert len(admin.describe_topics([topic])[topic].partitions) == 5
     admin.delete_topics([topic])
     wait_until(lambda: topic not in names(admin), "the deleted topic is still listed")
 
@@ -95,7 +95,7 @@ def test_replicas_are_assigned_by_hand(admin: Admin, topic: str) -> None:
     (me,) = (broker.broker_id for broker in admin.describe_cluster().brokers)
     admin.create_topics([NewTopic(topic, assignments={0: [me], 1: [me]})])
     admin.create_partitions({topic: NewPartitions(3, [[me]])})
-    wait_until(lambda: len(admin.describe_topics([topic])[topic].partitions) == 3, "there are no more partitions")
+    assert len(admin.describe_topics([topic])[topic].partitions) == 3
     with pytest.raises(SomeRefusedError, match="INVALID_REPLICA_ASSIGNMENT"):
         admin.create_partitions({topic: NewPartitions(4, [[me, me]])})
 

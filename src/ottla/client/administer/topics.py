@@ -167,17 +167,19 @@ class TopicsArea(Area):
 
         created = await self._settle(wanted, attempt)
         if not validate_only:
-            await self._until_visible(created)
+            await self._until_visible(dict.fromkeys(created, 1))
         return created
 
-    async def _until_visible(self, names: Iterable[str]) -> None:
-        """Brokers learn of new topics one by one. One that takes too long is no failure: the topic is there."""
-        unseen = set(names)
+    async def _until_visible(self, counts: Mapping[str, int]) -> None:
+        """Until a broker lists the topics with that many partitions, all of them led: brokers learn of what is new one
+        by one. One that takes too long is no failure: what was asked for is done."""
+        unseen = dict(counts)
         deadline, backoff = Deadline(_VISIBLE_WITHIN_S), Backoff(self._cluster.options)
         while unseen and not deadline.is_over:
             for topic in await self._cluster.retry(lambda: self._cluster.refresh(unseen)):
-                if all(one.leader_id >= 0 for one in topic.partitions):
-                    unseen.discard(topic.name)
+                is_led = all(one.leader_id >= 0 for one in topic.partitions)
+                if is_led and len(topic.partitions) >= unseen[topic.name]:
+                    del unseen[topic.name]
             if unseen:
                 await asyncio.sleep(min(backoff.next_s(), deadline.left_s))
 
@@ -223,15 +225,18 @@ class TopicsArea(Area):
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> None:
-        """Gives topics more partitions: so many in all."""
+        """Gives topics more partitions: so many in all. Returns when they can be used, as with `create_topics`."""
+        wanted = {name: NewPartitions(one) if isinstance(one, int) else one for name, one in totals.items()}
 
         async def attempt(names: list[str]) -> dict[str, RefusedError | None]:
-            asked = [_more_partitions(name, totals[name]) for name in names]
+            asked = [_more_partitions(name, wanted[name]) for name in names]
             request = CreatePartitionsRequest(topics=asked, timeout_ms=self._timeout_ms, validate_only=validate_only)
             answer = await self._cluster.send_to_controller(request, CreatePartitionsResponse)
             return {one.name: refusal(one.error_code, f"topic {one.name}", one.error_message) for one in answer.results}
 
-        await self._settle(totals, attempt)
+        await self._settle(wanted, attempt)
+        if not validate_only:
+            await self._until_visible({name: one.total for name, one in wanted.items()})
 
     async def list_topics(self, *, include_internal: bool = False) -> list[TopicDescription]:
         """All topics by name, described as far as metadata goes; those that brokers keep for themselves if asked."""
@@ -320,9 +325,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _more_partitions(name: str, wanted: int | NewPartitions) -> CreatePartitionsTopic:
-    if isinstance(wanted, int):
-        return CreatePartitionsTopic(name=name, count=wanted, assignments=None)
+def _more_partitions(name: str, wanted: NewPartitions) -> CreatePartitionsTopic:
     assignments = None
     if wanted.assignments is not None:
         assignments = [CreatePartitionsAssignment(broker_ids=list(broker_ids)) for broker_ids in wanted.assignments]
