@@ -152,7 +152,7 @@ async def _show(
     output = sys.stdout.buffer
     left = count
     while ends is None or await _is_before(consumer, ends):
-        records = await consumer.poll(_LOOK_UP_S, left)
+        records = await consumer.poll(None if ends is None else _LOOK_UP_S, left)
         if records:
             output.write(b"".join(map(formatter, records)))
             output.flush()

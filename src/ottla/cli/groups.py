@@ -118,9 +118,7 @@ def describe(
         show_rows(columns, ([group["group"], *_cells(columns, row)] for group in groups for row in group[key]))
         return
     for group in groups:
-        title = (
-            f"{group['group']}  {group['state']}, {group['type']}, {len(group['members'])} members, lag {group['lag']}"
-        )
+        title = f"{group['group']}  {group['state']}, {group['type']}, members: {len(group['members'])}, lag: {group['lag']}"
         if group[key]:
             show_rows(columns[1:], [_cells(columns, row) for row in group[key]], title=title)
         else:
@@ -348,8 +346,8 @@ async def _check_empty(admin: AsyncAdmin, group: str) -> None:
         raise
     if described.members:
         raise CommandError(
-            f"group {group} is {described.state.value} and has {len(described.members)} members, which commit for it: "
-            "stop them before its offsets are moved"
+            f"group {group} is {described.state.value} and has members ({len(described.members)}), which commit for "
+            "it: stop them before its offsets are moved"
         )
 
 

@@ -21,7 +21,6 @@ def _blocking(
 
     @functools.wraps(method)
     def call(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        self._thread.check()
         return self._thread.run(method(self._admin, *args, **kwargs))
 
     return call

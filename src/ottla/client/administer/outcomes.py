@@ -18,7 +18,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
-from ottla.client.errors import ClientError, RefusedError, UnknownTopicError
+from ottla.client.errors import ClientError, RefusedError
 from ottla.net.client_connection import ClientConnection, UnsupportedApiError
 from ottla.wire.schema import Request, Response
 
@@ -140,24 +140,36 @@ class Area:
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, RefusedError]]:
         """The partitions by the id of their leader, and why others have none."""
+        partitions = list(partitions)
+        await self._learn({one.topic for one in partitions if self._cluster.known_leader(one) is None})
         by_leader: dict[int, list[TopicPartition]] = {}
         refused: dict[TopicPartition, RefusedError] = {}
         for partition in partitions:
-            subject = f"partition {partition}"
-            try:
-                topic = await self._cluster.topic(partition.topic)
-            except UnknownTopicError as error:
-                refused[partition] = RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, str(error))
-                continue
             leader_id = self._cluster.known_leader(partition)
-            if leader_id is not None:
-                by_leader.setdefault(leader_id, []).append(partition)
-            elif 0 <= partition.partition < len(topic.partitions):
-                refused[partition] = RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, subject)
+            if leader_id is None:
+                refused[partition] = self._without_leader(partition)
             else:
-                reason = f"the topic has partitions 0 to {len(topic.partitions) - 1}"
-                refused[partition] = RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, reason)
+                by_leader.setdefault(leader_id, []).append(partition)
         return by_leader, refused
+
+    async def _learn(self, topics: Collection[str]) -> None:
+        if topics:
+            try:
+                await self._cluster.refresh(topics)
+            except RefusedError as error:
+                if error.retriable:
+                    raise
+                # A name that no topic can have: what was told of the others is known.
+
+    def _without_leader(self, partition: TopicPartition) -> RefusedError:
+        subject, topic = f"partition {partition}", self._cluster.known_topic(partition.topic)
+        if topic is None:
+            reason = f"there is no topic {partition.topic!r}"
+            return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, reason)
+        if not 0 <= partition.partition < len(topic.partitions):
+            reason = f"the topic has partitions 0 to {len(topic.partitions) - 1}"
+            return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, reason)
+        return RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, subject)
 
 
 def version_of(

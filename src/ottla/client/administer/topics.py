@@ -13,6 +13,7 @@ from ottla.client.administer.operations import Operation, operations_of
 from ottla.client.administer.outcomes import Area, known, refusal, version_of
 from ottla.client.cluster import Backoff, Deadline
 from ottla.client.errors import RefusedError, raise_if_refused
+from ottla.net.client_connection import ClientConnection
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -46,7 +47,6 @@ from ottla.wire.messages.metadata import (
 
 BROKERS_DEFAULT: Final = -1
 _DEFAULTS_SINCE: Final = 4
-_VALIDATION_SINCE: Final = 1
 _DELETE_BY_ID_SINCE: Final = 6
 _DESCRIBE_BY_ID_SINCE: Final = 12
 _OPERATIONS_SINCE: Final = 8
@@ -153,8 +153,8 @@ class TopicsArea(Area):
             connection = await self._cluster.controller_connection()
             asked = [_creatable(wanted[name]) for name in names]
             since, why = (_VALIDATION_SINCE, "only check topics") if validate_only else (0, "")
-            if any(BROKERS_DEFAULT in (one.num_partitions, one.replication_factor) for one in asked) and not all(
-                one.assignments for one in asked
+            if any(
+                not one.assignments and BROKERS_DEFAULT in (one.num_partitions, one.replication_factor) for one in asked
             ):
                 since, why = _DEFAULTS_SINCE, "choose numbers of partitions and replicas itself"
             version = version_of(connection, CreateTopicsRequest, since=since, why=why)
@@ -252,7 +252,7 @@ class TopicsArea(Area):
         async def attempt(names: list[str]) -> dict[str, TopicDescription | RefusedError]:
             connection = await self._cluster.any_connection()
             if DescribeTopicPartitionsRequest.api_key in connection.served:
-                return await self._pages(names, page_size)
+                return await _pages(connection, names, page_size)
             asked = [MetadataTopic(name=name) for name in names]
             return await self._metadata(asked, operations=include_authorized_operations)
 
@@ -287,29 +287,32 @@ class TopicsArea(Area):
             found[name] = refusal(topic.error_code, subject) or _described(topic, topic.partitions)
         return found
 
-    async def _pages(self, names: list[str], page_size: int) -> dict[str, TopicDescription | RefusedError]:
-        topics: dict[str, DescribedTopic] = {}
-        cursor: TopicPartitionsCursor | None = None
-        while True:
-            request = DescribeTopicPartitionsRequest(
-                topics=[DescribeTopicPartitionsTopic(name=name) for name in names],
-                response_partition_limit=page_size,
-                cursor=cursor,
-            )
-            answer = await self._cluster.send_to_any(request, DescribeTopicPartitionsResponse)
-            for topic in answer.topics:
-                begun = topics.setdefault(topic.name or "", topic)
-                if begun is not topic:
-                    begun.partitions += topic.partitions
-            cursor = answer.next_cursor
-            if cursor is None:
-                break
-            # Topics come in the order of their names, and a cursor must stand at one of those that are asked for.
-            names = [name for name in names if name >= cursor.topic_name]
-        return {
-            name: refusal(topic.error_code, f"topic {name}") or _described(topic, topic.partitions)
-            for name, topic in topics.items()
-        }
+
+async def _pages(
+    connection: ClientConnection, names: list[str], page_size: int
+) -> dict[str, TopicDescription | RefusedError]:
+    topics: dict[str, DescribedTopic] = {}
+    cursor: TopicPartitionsCursor | None = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[DescribeTopicPartitionsTopic(name=name) for name in names],
+            response_partition_limit=page_size,
+            cursor=cursor,
+        )
+        answer = await connection.send(request, DescribeTopicPartitionsResponse)
+        for topic in answer.topics:
+            begun = topics.setdefault(topic.name or "", topic)
+            if begun is not topic:
+                begun.partitions += topic.partitions
+        cursor = answer.next_cursor
+        if cursor is None:
+            break
+        # Topics come in the order of their names, and a cursor must stand at one of those that are asked for.
+        names = [name for name in names if name >= cursor.topic_name]
+    return {
+        name: refusal(topic.error_code, f"topic {name}") or _described(topic, topic.partitions)
+        for name, topic in topics.items()
+    }
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -323,6 +326,11 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
         ],
         configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
     )
+
+
+def _has_defaults(topic: CreatableTopic) -> bool:
+    """Whether a number is left to the broker."""
+    return not topic.assignments and BROKERS_DEFAULT in (topic.num_partitions, topic.replication_factor)
 
 
 def _more_partitions(name: str, wanted: NewPartitions) -> CreatePartitionsTopic:
