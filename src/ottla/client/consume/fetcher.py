@@ -49,12 +49,13 @@ class _Asked(NamedTuple):
 class _BrokerFetches:
     """What is kept for each broker."""
 
-    __slots__ = ("backoff", "not_before_s", "session", "task")
+    __slots__ = ("backoff", "is_failing", "not_before_s", "session", "task")
 
     def __init__(self, backoff: Backoff) -> None:
         self.session = FetchSession()
         self.task: asyncio.Task[None] | None = None
         self.backoff = backoff
+        self.is_failing = False
         self.not_before_s = 0.0
 
 
@@ -244,7 +245,13 @@ class Fetcher:
             for partition, one in asked.items():
                 one.state.read_replica = None
                 self._cluster.distrust(partition.topic)
-            _logger.debug("a fetch from broker %d failed: %s", broker_id, error)
+            _logger.log(
+                logging.DEBUG if broker.is_failing else logging.WARNING,
+                "nothing can be fetched from broker %d, which is tried again: %s",
+                broker_id,
+                error,
+            )
+            broker.is_failing = True
             self._wait_for(broker, broker.backoff.next_s())
         except Exception as error:
             broker.session.failed()
@@ -321,6 +328,7 @@ class Fetcher:
             self._wait_for(broker, broker.backoff.next_s())
         else:
             broker.backoff = Backoff(self._cluster.options)
+            broker.is_failing = False
         if self._buffer.has_news:
             self._on_news()
 

@@ -13,8 +13,9 @@ from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import Iterated, Position, Subscription
 from ottla.client.errors import OttlaError
 
-ARROW_BYTES: Final = 1024 * 1024
-"""Chunks are put together into one Arrow batch until they have this much; a larger one is a batch of its own."""
+ARROW_BYTES: Final = 128 * 1024
+"""Chunks are put together into one Arrow batch until they have this much. A larger one is a batch of its own, because
+putting together copies."""
 
 
 class Reader:
