@@ -85,8 +85,8 @@ class Decoder:
     def __init__(self, config: ConsumerConfig) -> None:
         self._verify_crc = config.check_crcs
         self._kept: RecordLists | None = None
-        """The last records of a chunk, kept while the next are made. Python gives memory that is wholly free back to the
-        system at once, and gets it again page by page: without this, a fourth of the time that it takes to decode."""
+        """The records of the last chunk, kept while the next are made. Python gives memory that is wholly free back to
+        the system at once, and gets it again page by page: a fourth of the time that decoding would take."""
         self._keys = _deserialize(config.key_deserializer, "key")
         self._values = _deserialize(config.value_deserializer, "value")
 
