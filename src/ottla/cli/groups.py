@@ -118,7 +118,8 @@ def describe(
         show_rows(columns, ([group["group"], *_cells(columns, row)] for group in groups for row in group[key]))
         return
     for group in groups:
-        title = f"{group['group']}  {group['state']}, {group['type']}, members: {len(group['members'])}, lag: {group['lag']}"
+        counts = f"members: {len(group['members'])}, lag: {group['lag']}"
+        title = f"{group['group']}  {group['state']}, {group['type']}, {counts}"
         if group[key]:
             show_rows(columns[1:], [_cells(columns, row) for row in group[key]], title=title)
         else:

@@ -12,7 +12,7 @@ from ottla.client.administer.configs import ConfigEntry
 from ottla.client.administer.operations import Operation, operations_of
 from ottla.client.administer.outcomes import Area, known, refusal, version_of
 from ottla.client.cluster import Backoff, Deadline
-from ottla.client.errors import RefusedError, raise_if_refused
+from ottla.client.errors import ClientError, RefusedError, raise_if_refused
 from ottla.net.client_connection import ClientConnection
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -147,16 +147,17 @@ class TopicsArea(Area):
     ) -> dict[str, CreatedTopic]:
         """Makes topics, or only checks whether they could be made. Returns when they can be used: when a broker lists
         them with their leaders."""
-        wanted = {topic.name: topic for topic in topics}
+        wanted: dict[str, NewTopic] = {}
+        for topic in topics:
+            if topic.name in wanted:
+                raise ClientError(f"topic {topic.name} is to be made twice")
+            wanted[topic.name] = topic
 
         async def attempt(names: list[str]) -> dict[str, CreatedTopic | RefusedError]:
             connection = await self._cluster.controller_connection()
             asked = [_creatable(wanted[name]) for name in names]
-            since, why = (_VALIDATION_SINCE, "only check topics") if validate_only else (0, "")
-            if any(
-                not one.assignments and BROKERS_DEFAULT in (one.num_partitions, one.replication_factor) for one in asked
-            ):
-                since, why = _DEFAULTS_SINCE, "choose numbers of partitions and replicas itself"
+            since = _DEFAULTS_SINCE if any(map(_has_defaults, asked)) else 0
+            why = "choose numbers of partitions and replicas itself"
             version = version_of(connection, CreateTopicsRequest, since=since, why=why)
             request = CreateTopicsRequest(topics=asked, timeout_ms=self._timeout_ms, validate_only=validate_only)
             answer = await connection.send(request, CreateTopicsResponse, version=version)

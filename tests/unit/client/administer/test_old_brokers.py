@@ -99,7 +99,10 @@ def _group(name: str) -> DescribedGroup:
 
 def old(scenario: Callable[[ScriptedBroker, AsyncAdmin], Awaitable[None]]) -> None:
     async def both() -> None:
-        async with ScriptedBroker(script, newest=KAFKA_2_1) as broker, admin_of(broker) as admin:
+        async with (
+            ScriptedBroker(script, topics={"events": 1, "more": 1}, newest=KAFKA_2_1) as broker,
+            admin_of(broker) as admin,
+        ):
             await scenario(broker, admin)
 
     run(both)
@@ -109,6 +112,7 @@ def test_topics() -> None:
     async def scenario(broker: ScriptedBroker, admin: AsyncAdmin) -> None:
         created = (await admin.create_topics([NewTopic("events", 1, 1)]))["events"]
         assert (created.topic_id, created.partitions, created.configs) == (None, None, None)
+        await admin.create_topics([NewTopic("events", 1, 1), NewTopic("more", assignments={0: [BROKER_ID]})])
         await admin.delete_topics(["events"])
         (request,) = broker.of(DeleteTopicsRequest)
         assert isinstance(request, DeleteTopicsRequest)

@@ -247,6 +247,23 @@ def test_leaders_are_asked_for_offsets() -> None:
     pair(scenario)
 
 
+def test_topics_that_are_not_known_yet_are_asked_for_together() -> None:
+    def script(request: Request) -> Answer | None:
+        if not isinstance(request, ListOffsetsRequest):
+            return None
+        return ListOffsetsResponse(topics=[*map(_offsets, request.topics)])
+
+    async def scenario() -> None:
+        topics = {f"t{number}": 1 for number in range(50)}
+        async with ScriptedBroker(script, topics=topics) as broker, admin_of(broker) as admin:
+            found = await admin.list_offsets({TopicPartition(name, 0): LATEST for name in topics})
+            assert len(found) == len(topics)
+            assert len(broker.of(MetadataRequest)) == 1
+            assert len(broker.of(ListOffsetsRequest)) == 1
+
+    run(scenario)
+
+
 def test_a_broker_is_asked_for_its_own_configs() -> None:
     async def scenario(cluster: Pair, admin: AsyncAdmin) -> None:
         resources = [ConfigResource.topic("events"), ConfigResource.broker(OTHER_ID), ConfigResource.broker(None)]
