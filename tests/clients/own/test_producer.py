@@ -159,6 +159,56 @@ def test_threads_that_send_at_once_lose_nothing(broker: Peer, topic: str, thread
         assert [values[offset] for offset in offsets] == [b"%d %d" % (number, index) for index in range(count)]
 
 
+class Interrupting(list[bytes | None]):
+    """Values of a batch whose owner is interrupted while it appends one."""
+
+    def __init__(self, values: list[bytes | None], before: Callable[[], object], after: Callable[[], object]) -> None:
+        super().__init__(values)
+        self._calls = [before, after]
+
+    def append(self, value: bytes | None) -> None:
+        before, after = self._calls
+        self._calls = [lambda: None, lambda: None]
+        before()
+        super().append(value)
+        after()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("interruption", ["closed", "another thread"])
+def test_a_batch_that_is_closed_while_its_owner_appends_loses_nothing(
+    broker: Peer, topic: str, moment: str, interruption: str
+) -> None:
+    make(broker, topic)
+    deliveries = []
+    with Producer(bootstrap_servers=broker.bootstrap, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        accumulator = producer._core.accumulator
+
+        def close() -> None:
+            with accumulator.lock:
+                accumulator.close(accumulator.fast[topic])
+
+        def send_elsewhere() -> None:
+            thread = threading.Thread(target=lambda: others.append(producer.send(topic, b"other")))
+            thread.start()
+            thread.join(WAIT_S)
+
+        others: list[Delivery] = []
+        interrupt = close if interruption == "closed" else send_elsewhere
+        for index in range(200):
+            deliveries.append(producer.send(topic, b"%d" % index))
+            batch = accumulator.fast.get(topic)
+            if index == 100:
+                assert batch is not None
+                nothing = lambda: None  # noqa: E731
+                calls = (interrupt, nothing) if moment == "before" else (nothing, interrupt)
+                batch.values = Interrupting(batch.values, *calls)
+        producer.flush(WAIT_S)
+    there = {one.offset: one.value for one in records_of(broker, topic, len(deliveries) + len(others))}
+    assert [there[one.result().offset] for one in deliveries] == [b"%d" % index for index in range(len(deliveries))]
+    assert [there[one.result().offset] for one in others] == [b"other"] * (interruption == "another thread")
+
+
 def test_records_without_a_key_are_spread(broker: Peer, three: str) -> None:
     with Producer(bootstrap_servers=broker.bootstrap, batch_size=1000) as producer:
         used = {producer.send(three, b"x" * 100).result(WAIT_S).partition for _ in range(200)}

@@ -1,0 +1,97 @@
+"""Batches in bytes, by both codecs, and in halves."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.ids import TopicPartition
+from ottla.client.produce import compiled
+from ottla.client.produce.accumulator import Accumulator
+from ottla.client.produce.batch import Batch
+from ottla.client.produce.encoding import Encoder, halves, sign
+from ottla.client.produce.identity import Identity
+from ottla.client.produce.queues import PartitionQueue
+from ottla.records import Header, Record, decode_batch, read_header
+from unit.client.produce.scripted_log import config
+
+ROWS: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]] = [
+    (
+        b"%d" % index if index % 5 else None,
+        b"key %d" % index if index % 3 == 0 else None,
+        (("h", b"%d" % index), ("h", None)) if index % 4 == 0 else (),
+        1000 + index // 7,
+    )
+    for index in range(200)
+]
+
+
+def batch_of(rows: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]]) -> Batch:
+    queue = PartitionQueue(Accumulator(config(), lambda: None, is_bare=True), TopicPartition("events", 0))
+    batch = Batch(queue, 100_000, 0.0, 0.0)
+    for row in rows:
+        batch.append(*row)
+    batch.close()
+    return batch
+
+
+@pytest.mark.parametrize("count", [1, 11, 12, 200])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_both_codecs_write_the_same_records(monkeypatch: pytest.MonkeyPatch, codec: str, count: int) -> None:
+    encoder = Encoder(config(compression_type=codec))
+    expected = [Record(index, row[3], row[1], row[0], row[2]) for index, row in enumerate(ROWS[:count])]
+    assert compiled.load()
+    quickly = encoder.encode(batch_of(ROWS[:count]))
+    assert decode_batch(quickly) == expected
+    monkeypatch.setattr(compiled, "columns", lambda: None)
+    monkeypatch.setattr(compiled, "begin_loading", lambda: None)
+    plainly = encoder.encode(batch_of(ROWS[:count]))
+    assert decode_batch(plainly) == expected
+    if codec == "none":
+        assert plainly == quickly
+
+
+def test_kernels_are_loaded_when_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(compiled, "columns", lambda: None)
+    monkeypatch.setattr(compiled, "begin_loading", lambda: asked.append(True))
+    encoder = Encoder(config())
+    encoder.encode(batch_of(ROWS[:10]))
+    assert not asked
+    encoder.encode(batch_of(ROWS))
+    assert asked
+
+
+def test_a_batch_is_signed_again_when_its_sequence_changes() -> None:
+    batch = batch_of(ROWS)
+    batch.encoded = Encoder(config()).encode(batch)
+    sign(batch)
+    assert read_header(batch.encoded).producer_id == -1
+    for identity, sequence in ((Identity(7, 3), 5), (Identity(7, 4), 0)):
+        batch.identity, batch.sequence = identity, sequence
+        sign(batch)
+        header = read_header(batch.encoded)
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (*identity, sequence)
+        assert len(decode_batch(batch.encoded)) == len(ROWS)
+
+
+@pytest.mark.parametrize("count", [2, 3, 200])
+def test_halves_have_all_records_and_sequences_between_them(count: int) -> None:
+    batch = batch_of(ROWS[:count])
+    batch.identity, batch.sequence = Identity(7, 0), 2**31 - 1
+    encoder = Encoder(config())
+    batch.encoded = encoder.encode(batch)
+    first, second = halves(batch)
+    assert first.count + second.count == count
+    assert (first.sequence, second.sequence) == (2**31 - 1, first.count - 1)
+    assert first.reserved_bytes + second.reserved_bytes == batch.reserved_bytes
+    assert batch.number < first.number < second.number
+    rows = [one[1:] for part in (first, second) for one in decode_batch(encoder.encode(part))]
+    assert rows == [(row[3], row[1], row[0], row[2]) for row in ROWS[:count]]
+
+
+def test_what_is_compressed_and_large_is_heavy() -> None:
+    large, small = batch_of([]), batch_of([])
+    large.reserved_bytes, small.reserved_bytes = 1_000_000, 1000
+    assert Encoder(config(compression_type="zstd")).is_heavy(large)
+    assert not Encoder(config(compression_type="zstd")).is_heavy(small)
+    assert not Encoder(config()).is_heavy(large)
