@@ -63,7 +63,9 @@ def run(example: Example, bootstrap: str, place: Path) -> None:
     try:
         result = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise ExampleError(f"{example.place} did not end in {TIMEOUT_S} s: {error.stdout!r} {error.stderr!r}") from error
+        raise ExampleError(
+            f"{example.place} did not end in {TIMEOUT_S} s: {error.stdout!r} {error.stderr!r}"
+        ) from error
     if result.returncode or result.stderr:
         raise ExampleError(f"{example.place} failed ({result.returncode}):\n{result.stdout}\n{result.stderr}")
     printed = result.stdout.replace(bootstrap, ADDRESS)
