@@ -1,0 +1,330 @@
+"""Groups through our consumers, as users have them: code that blocks, listeners that commit, brokers that go away."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from clients.dialect import wait_until
+from clients.groups.conftest import SETTINGS
+from clients.peers import Peer, running_peer
+from ottla import Admin, AsyncConsumer, Consumer, Producer
+from ottla.base.ids import TopicPartition
+from ottla.client.administer import NewTopic
+from ottla.client.consume import ConsumerRecord, RebalanceListener, SubscriptionPattern
+from ottla.client.errors import ClientError, CommitFailedError
+from ottla.client.offsets import OffsetAndMetadata
+
+Settings = dict[str, Any]
+SettingsOf = Callable[..., Settings]
+
+WAIT_S = 60.0
+CLASSIC: Settings = {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100}
+COOPERATIVE: Settings = {**CLASSIC, "partition_assignment_strategy": "cooperative-sticky"}
+CONSUMER: Settings = {"group_protocol": "consumer"}
+BOTH = pytest.mark.parametrize("protocol", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
+INCREMENTAL = pytest.mark.parametrize("protocol", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    settings = {**SETTINGS, "group.consumer.session.timeout.ms": "1000"}
+    with running_peer(tmp_path_factory.mktemp("groups"), settings) as peer:
+        yield peer
+
+
+@pytest.fixture
+def settings_of(broker: Peer) -> SettingsOf:
+    """Of members of one group."""
+    group = f"group-{uuid.uuid4().hex[:8]}"
+
+    def settings(*parts: Settings, **more: object) -> Settings:
+        made = {
+            "bootstrap_servers": broker.bootstrap,
+            "group_id": group,
+            "auto_offset_reset": "earliest",
+            "fetch_max_wait_ms": 50,
+            "retry_backoff_ms": 20,
+            "enable_auto_commit": False,
+        }
+        for part in (*parts, more):
+            made |= part
+        return made
+
+    return settings
+
+
+@pytest.fixture
+def partitions(broker: Peer, topic: str) -> list[TopicPartition]:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 4, 1)])
+    return [TopicPartition(topic, index) for index in range(4)]
+
+
+def fill(broker: Peer, partitions: list[TopicPartition], numbers: range) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for number in numbers:
+            for topic, partition in partitions:
+                producer.send(topic, b"%d" % number, partition=partition)
+
+
+class Polling:
+    """A consumer that a thread of its own polls, until it is stopped or told to block."""
+
+    def __init__(self, settings: Settings, topics: Any, listener: RebalanceListener | None = None) -> None:
+        self.consumer = Consumer(settings)
+        self.consumer.subscribe(topics, listener)
+        self.records: list[ConsumerRecord] = []
+        self.failure: Exception | None = None
+        self._is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="polling")
+        self._thread.start()
+
+    def _poll(self) -> None:
+        try:
+            while not self._is_stopped.is_set():
+                self.records += self.consumer.poll(0.05)
+        except Exception as error:
+            self.failure = error
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        if self.failure is not None:
+            raise self.failure
+        return self.consumer.assignment()
+
+    def block(self) -> None:
+        """The user's code does something else."""
+        self._is_stopped.set()
+        self._thread.join()
+
+    def close(self) -> None:
+        self.block()
+        self.consumer.close()
+
+    def __enter__(self) -> Polling:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def share(members: list[Polling], partitions: list[TopicPartition]) -> bool:
+    owned = [one for member in members for one in member.owned]
+    return sorted(owned) == partitions and all(member.owned for member in members)
+
+
+@BOTH
+def test_heartbeats_go_on_while_the_users_code_blocks(
+    topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
+) -> None:
+    with Polling(settings_of(protocol), topic) as one, Polling(settings_of(protocol), topic) as other:
+        wait_until(lambda: share([one, other], partitions), "not every partition has an owner")
+        one.block()
+        owned, theirs = one.owned, other.owned
+        end_s = time.monotonic() + 3  # thrice the session
+        while time.monotonic() < end_s:
+            sum(range(10_000))  # Python code that does not wait for anything
+        assert one.consumer.assignment() == owned
+        one.consumer.commit(dict.fromkeys(owned, OffsetAndMetadata(3)))
+        assert other.owned == theirs
+
+
+@BOTH
+def test_heartbeats_go_on_while_a_listener_blocks(
+    topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
+) -> None:
+    class Slow(RebalanceListener):
+        thread: threading.Thread | None = None
+
+        def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            if partitions:
+                self.thread = threading.current_thread()
+                time.sleep(2.5)
+
+    listener = Slow()
+    with Polling(settings_of(protocol), topic, listener) as member:
+        wait_until(lambda: member.owned == set(partitions) and listener.thread is not None, "nothing was assigned")
+        assert listener.thread is member._thread  # the user's, and not the loop's
+        wait_until(lambda: member.consumer.group_metadata().generation_id > 0, "the member is out")
+        member.block()
+        member.consumer.commit({partitions[0]: OffsetAndMetadata(1)})
+
+
+@BOTH
+def test_a_listener_commits_what_goes_to_others(
+    broker: Peer, topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
+) -> None:
+    """The others begin behind it: no record comes twice, though nothing is committed but there."""
+    fill(broker, partitions, range(100))
+
+    class Committing(RebalanceListener):
+        consumer: Consumer
+
+        def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:  # noqa: ARG002
+            self.consumer.commit()
+
+    listeners = [Committing(), Committing()]
+    with ExitStack() as stack:
+        first = stack.enter_context(Polling(settings_of(protocol), topic, listeners[0]))
+        listeners[0].consumer = first.consumer
+        wait_until(lambda: len(first.records) == 400, "not all records came")
+        second = stack.enter_context(Polling(settings_of(protocol), topic, listeners[1]))
+        listeners[1].consumer = second.consumer
+        wait_until(lambda: share([first, second], partitions), "the second got nothing")
+        fill(broker, partitions, range(100, 150))
+        wait_until(lambda: len(first.records) + len(second.records) >= 600, "not all new records came")
+        seen = [(one.topic, one.partition, one.offset) for one in first.records + second.records]
+        assert len(seen) == len(set(seen))
+
+
+@INCREMENTAL
+def test_records_go_on_for_those_who_keep_their_partitions(
+    broker: Peer, topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
+) -> None:
+    """A member that takes its time with giving up holds up nobody but who waits for its partitions."""
+    other = TopicPartition(f"{topic}-other", 0)
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(other.topic, 1, 1)])
+    asked, released = threading.Event(), threading.Event()
+
+    class Reluctant(RebalanceListener):
+        def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:  # noqa: ARG002
+            asked.set()
+            released.wait(WAIT_S)
+
+    with ExitStack() as stack:
+        slow = stack.enter_context(Polling(settings_of(protocol), topic, Reluctant()))
+        stack.callback(released.set)
+        reading = stack.enter_context(Polling(settings_of(protocol), other.topic))
+        wait_until(lambda: slow.owned == set(partitions) and reading.owned == {other}, "nothing was assigned")
+        waiting = stack.enter_context(Polling(settings_of(protocol), topic))
+        assert asked.wait(WAIT_S)
+        fill(broker, [other], range(10))
+        wait_until(lambda: len(reading.records) == 10, "who keeps its partition gets nothing of it")
+        assert not waiting.owned & slow.owned
+        released.set()
+        wait_until(lambda: share([slow, waiting], partitions), "who waited got nothing")
+        assert reading.owned == {other}
+
+
+@BOTH
+def test_a_group_goes_on_when_its_coordinator_was_away(
+    tmp_path_factory: pytest.TempPathFactory, topic: str, protocol: Settings
+) -> None:
+    with running_peer(tmp_path_factory.mktemp("away"), SETTINGS) as peer:
+        partitions = [TopicPartition(topic, index) for index in range(2)]
+        with Admin(bootstrap_servers=peer.bootstrap) as admin:
+            admin.create_topics([NewTopic(topic, 2, 1)])
+        fill(peer, partitions, range(10))
+        settings = {
+            "bootstrap_servers": peer.bootstrap,
+            "group_id": "group",
+            "auto_offset_reset": "earliest",
+            "auto_commit_interval_ms": 50,
+            "retry_backoff_ms": 20,
+            **protocol,
+            **({} if protocol == CONSUMER else {"session_timeout_ms": 30_000}),
+        }
+        with Polling(settings, topic) as member:
+            wait_until(lambda: len(member.records) == 20, "not all records came")
+            wait_until(
+                lambda: all(
+                    found is not None and found.offset == 10 for found in member.consumer.committed(partitions).values()
+                ),
+                "nothing is committed",
+            )
+            peer.kill()
+            peer.start()
+            fill(peer, partitions, range(10, 20))
+            wait_until(lambda: len(member.records) >= 40, "nothing comes after the restart")
+            assert member.owned == set(partitions)
+        with Consumer(settings) as other:
+            found = other.committed(partitions)
+        assert [one.offset for one in found.values() if one is not None] == [20, 20]
+
+
+@BOTH
+def test_who_closes_hands_over_at_once(
+    topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
+) -> None:
+    settings = settings_of(protocol, **({} if protocol == CONSUMER else {"session_timeout_ms": 60_000}))
+    with Polling(settings, topic) as staying:
+        leaving = Polling(settings, topic)
+        try:
+            wait_until(lambda: share([staying, leaving], partitions), "not every partition has an owner")
+        finally:
+            leaving.close()
+        # Far sooner than the session would end.
+        wait_until(lambda: staying.owned == set(partitions), "what was left is nobody's")
+
+
+@BOTH
+def test_consumers_of_one_loop(
+    broker: Peer, topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
+) -> None:
+    """Listeners may be coroutines, and commit."""
+    fill(broker, partitions, range(20))
+    told: list[str] = []
+
+    class Listener(RebalanceListener):
+        consumer: AsyncConsumer
+
+        async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            await asyncio.sleep(0)
+            told.append(f"assigned {len(partitions)}")
+
+        async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            await self.consumer.commit()
+            told.append(f"revoked {len(partitions)}")
+
+    async def scenario() -> list[ConsumerRecord]:
+        records: list[ConsumerRecord] = []
+        for _ in range(2):
+            async with AsyncConsumer(settings_of(protocol)) as consumer:
+                listener = Listener()
+                listener.consumer = consumer
+                consumer.subscribe([topic], listener)
+                while len(records) < 80:
+                    records += await consumer.poll(1.0)
+                while not consumer.assignment():
+                    assert not await consumer.poll(0.05)
+                # All is committed when the second comes.
+                assert not await consumer.poll(0.2)
+        return records
+
+    records = asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
+    assert len(records) == 80
+    assert [one for one in told if one != "assigned 0"] == ["assigned 4", "revoked 4"] * 2
+
+
+def test_the_coordinator_matches_patterns(
+    broker: Peer, topic: str, partitions: list[TopicPartition], settings_of: SettingsOf
+) -> None:
+    fill(broker, partitions, range(1))
+    with Polling(settings_of(CONSUMER), SubscriptionPattern(f"{topic}.*")) as member:
+        wait_until(lambda: len(member.records) == 4, "nothing came")
+    with Consumer(settings_of(CLASSIC)) as consumer, pytest.raises(ClientError, match=r"group\.protocol"):
+        consumer.subscribe(SubscriptionPattern("x"))
+
+
+@BOTH
+def test_who_polls_too_late_cannot_commit_what_is_others_now(
+    topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
+) -> None:
+    settings = settings_of(protocol, max_poll_interval_ms=1000)
+    with Polling(settings, topic) as late, Polling(settings, topic) as other:
+        wait_until(lambda: share([late, other], partitions), "not every partition has an owner")
+        late.block()
+        wait_until(lambda: other.owned == set(partitions), "who does not poll keeps its partitions")
+        with pytest.raises(CommitFailedError):
+            late.consumer.commit(dict.fromkeys(partitions, OffsetAndMetadata(1)))
+        late.consumer.poll(0)
+        assert not late.consumer.assignment()
