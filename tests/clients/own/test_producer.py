@@ -310,6 +310,19 @@ def test_serializers_make_bytes_of_keys_and_values(broker: Peer, topic: str) -> 
     assert second.value is None
 
 
+def test_serializers_are_asked_for_bytes_too(broker: Peer, topic: str) -> None:
+    settings: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "linger.ms": 1000}
+    with Producer({**settings, "key.serializer": lambda _, key: b"k" + key}) as producer:
+        for _ in range(3):
+            producer.send(topic, b"a", b"b")
+    with Producer({**settings, "value.serializer": lambda _, value: b"v" + value}) as producer:
+        for _ in range(3):
+            producer.send(topic, b"a", b"b")
+            producer.send(topic, b"a")
+    seen = [(one.key, one.value) for one in records_of(broker, topic, 9)]
+    assert seen == [(b"kb", b"a")] * 3 + [(b"b", b"va"), (None, b"va")] * 3
+
+
 # Mistakes, told where they are made.
 
 

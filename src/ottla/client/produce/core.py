@@ -56,7 +56,12 @@ class ProducerCore:
         self._value_bytes = bound_serializer(serializer_of(config.value_serializer, "value"), "value")
         self._takes_key_bytes = config.key_serializer is None
         self._takes_value_bytes = config.value_serializer is None
-        self.accumulator = Accumulator(config, wake, is_bare=self._takes_value_bytes and not self.interceptors)
+        self.accumulator = Accumulator(
+            config,
+            wake,
+            is_bare=self._takes_value_bytes and not self.interceptors,
+            has_bare_keys=self._takes_key_bytes,
+        )
         self.encoder = Encoder(config)
         self.sender: Sender | None = None
         self.is_closed = False

@@ -63,7 +63,6 @@ class TopicPartitioner:
     __slots__ = (
         "_available",
         "_bytes_left",
-        "_count",
         "_custom",
         "_is_adaptive",
         "_queues",
@@ -73,6 +72,7 @@ class TopicPartitioner:
         "_topic",
         "_turns",
         "ignores_keys",
+        "partition_count",
     )
 
     def __init__(self, config: ProducerConfig, topic: str) -> None:
@@ -83,16 +83,12 @@ class TopicPartitioner:
         self.ignores_keys = config.partitioner_ignore_keys
         self._is_adaptive = config.partitioner_adaptive_partitioning_enable
         self._stay_bytes = max(config.batch_size, 1)
-        self._count = 0
+        self.partition_count = 0
         self._available: Sequence[int] = ()
         self._queues: Sequence[PartitionQueue] = ()
         self._sticky = _NOWHERE
         self._bytes_left = 0
         self._turns = count(random.randrange(1 << 30))
-
-    @property
-    def partition_count(self) -> int:
-        return self._count
 
     @property
     def is_usual(self) -> bool:
@@ -101,9 +97,9 @@ class TopicPartitioner:
 
     def learn(self, info: TopicInfo, queues: Sequence[PartitionQueue]) -> None:
         """What the topic looks like now. Partitions without a leader are avoided where there is a choice."""
-        self._count = len(info.partitions)
+        self.partition_count = len(info.partitions)
         led = [one.index for one in info.partitions if one.leader_id != NO_LEADER]
-        self._available = led or range(self._count)
+        self._available = led or range(self.partition_count)
         self._queues = queues
 
     def choose(self, key: bytes | None, value: bytes | None) -> int | None:
@@ -113,7 +109,7 @@ class TopicPartitioner:
         if self._takes_turns:
             return self._available[next(self._turns) % len(self._available)]
         if key is not None and not self.ignores_keys:
-            return KeyHash.function(key, self._count)
+            return KeyHash.function(key, self.partition_count)
         return None
 
     def stick(self) -> int:
@@ -141,8 +137,8 @@ class TopicPartitioner:
         return random.choices(others, [most - one for one in ahead])[0]
 
     def _by_custom(self, custom: Partitioner, key: bytes | None, value: bytes | None) -> int:
-        partition = custom(self._topic, key, value, self._count)
-        if not isinstance(partition, int) or not 0 <= partition < self._count:
-            where = f"topic {self._topic!r} has partitions 0 to {self._count - 1}"
+        partition = custom(self._topic, key, value, self.partition_count)
+        if not isinstance(partition, int) or not 0 <= partition < self.partition_count:
+            where = f"topic {self._topic!r} has partitions 0 to {self.partition_count - 1}"
             raise ClientError(f"the partitioner {custom!r} chose partition {partition!r}: {where}")
         return partition
