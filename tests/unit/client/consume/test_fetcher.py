@@ -202,6 +202,40 @@ def test_what_is_fetched_ahead_is_bounded() -> None:
     run(scenario)
 
 
+def test_what_one_partition_holds_is_not_fetched_of_another() -> None:
+    async def scenario() -> None:
+        large, late = Partition([batch(0, 50)], end=50), Partition()
+        log = ScriptedLog(large, late)
+        settings = {"queued_max_bytes": len(large.batches[0]) - 1}
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+            consumer.assign([(TOPIC, 0), (TOPIC, 1)])
+            await until(lambda: consumer.subscriptions.state(EVENTS).waiting)
+            late.batches, late.end = [batch(0, 5)], 5
+            for _ in range(3):
+                await consumer.partitions_for(TOPIC)  # time enough for a fetch to arrive
+            assert len(log.fetches) == 1
+            assert by_partition(await read(consumer, 55)) == {0: list(range(50)), 1: list(range(5))}
+
+    run(scenario)
+
+
+def test_an_answer_that_comes_after_a_seek_is_worth_nothing() -> None:
+    async def scenario() -> None:
+        partition = Partition([batch(0, 5)], end=5)
+        log = ScriptedLog(partition)
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([EVENTS])
+            assert len(await consumer.poll(5)) == 5
+            await until(lambda: len(log.fetches) == 2)  # waits for what comes after offset 4
+            consumer.seek(EVENTS, 2)
+            partition.batches.append(batch(5, 5))
+            partition.end = 10
+            log.changed()
+            assert [record.offset for record in await read(consumer, 8)] == list(range(2, 10))
+
+    run(scenario)
+
+
 def test_partitions_take_turns() -> None:
     async def scenario() -> None:
         log = ScriptedLog(*(Partition([batch(0, 5), batch(5, 5)], end=10, chunk=len(batch(0, 5))) for _ in range(2)))
@@ -464,6 +498,10 @@ def test_the_ends_and_times_of_partitions() -> None:
             assert await consumer.offsets_for_times({EVENTS: 5000}) == {EVENTS: None}
             asked = broker.of(ListOffsetsRequest)
             assert [one.isolation_level for one in asked if isinstance(one, ListOffsetsRequest)] == [1] * 4
+            consumer.assign([EVENTS])
+            consumer.seek_to_end()
+            assert await consumer.position(EVENTS) == 10
+            assert all(one.isolation_level == 1 for one in broker.requests if isinstance(one, ListOffsetsRequest))
             with pytest.raises(ValueError, match="is no time"):
                 await consumer.offsets_for_times({EVENTS: -5})
 
