@@ -95,7 +95,9 @@ class AsyncConsumer:
         self.subscriptions = Subscription()
         self.buffer = FetchBuffer(self.subscriptions)
         self.reader = Reader(self.subscriptions, self.buffer, decoder, self._interceptors)
-        self.is_closed = False
+        self.is_closing = False
+        """Whether nothing more is read. Until all is closed, listeners can still commit and ask."""
+        self._is_closed = False
         self.callbacks: deque[Callable[[], object]] | None = None
         """Where callbacks of commits wait to be called in the thread that polls; None if they are called at once."""
         self._cluster = Cluster(config)
@@ -114,7 +116,7 @@ class AsyncConsumer:
     # Life.
 
     async def __aenter__(self) -> Self:
-        self.check_open()
+        self._check_reading()
         return self
 
     async def __aexit__(
@@ -129,9 +131,9 @@ class AsyncConsumer:
 
     async def shut_down(self, timeout_s: float, *, is_work_done: bool) -> None:
         """`is_work_done` says whether the user is done with what the last poll gave; if not, others get it again."""
-        if self.is_closed:
+        if self.is_closing:
             return
-        self.is_closed = True
+        self.is_closing = True
         self._news.set()
         if is_work_done:
             self.subscriptions.settle_all()
@@ -148,6 +150,7 @@ class AsyncConsumer:
         except TimeoutError:
             failure = failure or ClientError(f"the consumer was not closed in an orderly way within {timeout_s:g} s")
         finally:
+            self._is_closed = True
             self._committing.cancel()
             await self._cluster.close()
             self._interceptors.close()
@@ -155,7 +158,11 @@ class AsyncConsumer:
             raise failure
 
     def check_open(self) -> None:
-        if self.is_closed:
+        if self._is_closed:
+            raise ClosedError("the consumer is closed")
+
+    def _check_reading(self) -> None:
+        if self.is_closing:
             raise ClosedError("the consumer is closed")
 
     # What to read.
@@ -163,7 +170,7 @@ class AsyncConsumer:
     def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
         """Takes part in the group for these topics: a name, names, or a pattern that whole names match. In place of
         those of before; takes effect with the next poll."""
-        self.check_open()
+        self._check_reading()
         if not self.config.group_id:
             raise ClientError("a consumer without a group.id cannot subscribe to topics: assign partitions, or set it")
         if isinstance(topics, re.Pattern):
@@ -185,12 +192,12 @@ class AsyncConsumer:
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Reads these partitions, and no others, without a group: each from where the group.id has committed, if there
         is one, or else from where auto.offset.reset says, unless `seek` says otherwise."""
-        self.check_open()
+        self._check_reading()
         self.subscriptions.assign_manually([TopicPartition(*one) for one in partitions])
 
     async def unsubscribe(self) -> None:
         """Reads nothing any more, and leaves the group."""
-        self.check_open()
+        self._check_reading()
         self.subscriptions.settle_all()
         await self.membership.unsubscribe(self.config.default_api_timeout_ms / 1000)
         self.subscriptions.unsubscribe()
@@ -260,7 +267,7 @@ class AsyncConsumer:
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
         record that was given last."""
-        while not self.is_closed:
+        while not self.is_closing:
             iterated = await self._poll(None, lambda: self.reader.iterate(self.config.max_poll_records))
             if iterated is not None:
                 for record in iterated.left:
@@ -268,7 +275,7 @@ class AsyncConsumer:
 
     async def iter_arrow(self) -> AsyncIterator[Any]:
         """Arrow batch by batch, for as long as the consumer is open."""
-        while not self.is_closed:
+        while not self.is_closing:
             yield await self.poll_arrow()
 
     async def _poll(self, timeout_s: float | None, take: Callable[[], T | None]) -> T | None:
@@ -287,15 +294,15 @@ class AsyncConsumer:
     @property
     def is_due(self) -> bool:
         """Whether a poll has to do something in the loop before it looks for records. In any thread."""
-        return self.is_closed or self.membership.needs_poll()
+        return self.is_closing or self.membership.needs_poll()
 
     async def wait(self, deadline: Deadline) -> bool:
         """Does what the group needs, and waits until there is something to take; False if there is nothing in time."""
         if not self.subscriptions.partitions and not self.subscriptions.is_by_group:
-            self.check_open()
+            self._check_reading()
             raise ClientError("nothing to read: subscribe to topics, or assign partitions, before polling")
         while True:
-            self.check_open()
+            self._check_reading()
             self._news.clear()
             pause_s = _LOOK_UP_S
             if self.membership.needs_poll():
