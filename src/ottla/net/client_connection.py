@@ -83,7 +83,34 @@ class _Waiting(NamedTuple):
 
     name: str
     read: Callable[[bytes | bytearray], Response]
-    answer: asyncio.Future[Response]
+    answer: asyncio.Future[Response] | _Answering
+
+
+class _Answering:
+    """Stands where a future would, and calls: an answer is told in the turn of the loop in which it came."""
+
+    __slots__ = ("_answered", "_loop", "_timer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        timer: asyncio.TimerHandle,
+        answered: Callable[[Response | Exception], None],
+    ) -> None:
+        self._loop = loop
+        self._timer = timer
+        self._answered = answered
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, response: Response) -> None:
+        self._timer.cancel()
+        self._answered(response)
+
+    def set_exception(self, error: Exception) -> None:
+        self._timer.cancel()
+        self._loop.call_soon(self._answered, error)
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -188,14 +215,18 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise TypeError(f"{api.name} is answered by {api.response.__name__}, not by {response.__name__}")
         return received
 
-    def post(self, request: Request, *, version: int, timeout_s: float) -> asyncio.Future[Response]:
+    def post(
+        self, request: Request, answered: Callable[[Response | Exception], None], *, version: int, timeout_s: float
+    ) -> None:
         """Sends it behind all that was sent before, at once, however much of that still has to leave: for those who
-        bound what is on its way by themselves, and need its order. The answer comes as by `send`."""
+        bound what is on its way by themselves, and need its order. `answered` is called with the answer, or with what
+        `send` would raise, and raises nothing itself."""
+        correlation_id = self._write(request, version)
         api = api_of(request.api_key)
-        answer = self._posted(request, version, lambda frame: read_response(api, version, frame)[1])
         timer = self._loop.call_later(timeout_s, self._give_up, api.name, timeout_s)
-        answer.add_done_callback(lambda _: timer.cancel())
-        return answer
+        self._waiting[correlation_id] = _Waiting(
+            api.name, lambda frame: read_response(api, version, frame)[1], _Answering(self._loop, timer, answered)
+        )
 
     async def send_unanswered(self, request: Request, *, version: int | None = None) -> None:
         """For the one request that has no answer: Produce with acks=0."""
@@ -208,11 +239,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self, request: Request, version: int, read: Callable[[bytes | bytearray], Response]
     ) -> asyncio.Future[Response]:
         await self._writable.wait()
-        return self._posted(request, version, read)
-
-    def _posted(
-        self, request: Request, version: int, read: Callable[[bytes | bytearray], Response]
-    ) -> asyncio.Future[Response]:
         correlation_id = self._write(request, version)
         answer: asyncio.Future[Response] = self._loop.create_future()
         # A caller that was cancelled leaves nobody to look at the failure.

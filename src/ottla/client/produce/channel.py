@@ -14,7 +14,7 @@ from typing import Final
 from ottla.base.ids import ZERO_UUID, TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
-from ottla.client.errors import BrokerConnectionError, ClientError, UnsupportedApiError
+from ottla.client.errors import ClientError
 from ottla.client.produce.batch import Batch
 from ottla.net.client_connection import ClientConnection
 from ottla.wire.messages.produce import (
@@ -77,11 +77,11 @@ class Channel:
                 self._writing = loop.create_task(self._write(connection, request, version, batches))
                 return
             timeout_s = self._config.request_timeout_ms / 1000
-            answer = connection.post(request, version=version, timeout_s=timeout_s)
+            connection.post(
+                request, lambda answer: self._take(answer, batches, names), version=version, timeout_s=timeout_s
+            )
         except Exception as error:  # whatever it is, it must reach those who wait for the batches
             asyncio.get_running_loop().call_soon(self._finish, batches, error)
-        else:
-            answer.add_done_callback(lambda done: self._take(done, batches, names))
 
     def _request(
         self, connection: ClientConnection, batches: Sequence[Batch]
@@ -113,14 +113,10 @@ class Channel:
         else:
             self._finish(batches, {batch.partition: ProducePartitionResponse(base_offset=-1) for batch in batches})
 
-    def _take(self, done: asyncio.Future[Response], batches: Sequence[Batch], names: dict[object, str]) -> None:
-        if done.cancelled():
+    def _take(self, answer: Response | Exception, batches: Sequence[Batch], names: dict[object, str]) -> None:
+        if isinstance(answer, Exception):
+            self._finish(batches, answer)
             return
-        error = done.exception()
-        if error is not None:
-            self._finish(batches, error if isinstance(error, Exception) else ClientError(str(error)))
-            return
-        answer = done.result()
         if not isinstance(answer, ProduceResponse):
             raise TypeError(f"Produce is answered by ProduceResponse, not by {type(answer).__name__}")
         self._finish(
@@ -135,8 +131,3 @@ class Channel:
     def _finish(self, batches: Sequence[Batch], outcome: Answers | Exception) -> None:
         self.in_flight -= 1
         self._answered(batches, outcome)
-
-
-def is_about_connection(error: Exception) -> bool:
-    """Whether another broker, or this one a little later, may do better."""
-    return isinstance(error, BrokerConnectionError) and not isinstance(error, UnsupportedApiError)
