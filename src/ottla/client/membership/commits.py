@@ -76,7 +76,7 @@ class GroupOffsets:
         self._timeout_s = timeout_s
         self._last_number = 0
         self._latest: dict[TopicPartition, int] = {}
-        """The number of the last commit that is on its way for a partition."""
+        """The number of the last commit of each partition, as they were asked for."""
 
     # Committing.
 
@@ -89,17 +89,12 @@ class GroupOffsets:
         left = dict(offsets)
 
         async def attempt() -> None:
-            for partition in [one for one in left if self._latest.get(one, number) != number]:
+            for partition in [one for one in left if self._latest[one] != number]:
                 del left[partition]
             if left:
                 await self._commit_once(left)
 
-        try:
-            await self._retry(attempt, f"commit offsets of group {self._coordinator.group_id}", timeout_s)
-        finally:
-            for partition in offsets:
-                if self._latest.get(partition) == number:
-                    del self._latest[partition]
+        await self._retry(attempt, f"commit offsets of group {self._coordinator.group_id}", timeout_s)
 
     async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
         """Takes out what is committed, and raises what the rest was refused for."""

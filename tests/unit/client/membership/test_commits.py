@@ -1,0 +1,233 @@
+"""Offsets on bad days of a coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
+from ottla.client.cluster import Cluster, ClusterOptions
+from ottla.client.errors import (
+    CommitFailedError,
+    MemberFencedError,
+    RebalanceInProgressError,
+    RefusedError,
+    RequestTimeoutError,
+)
+from ottla.client.membership.commits import GroupOffsets
+from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.metadata import GroupMetadata
+from ottla.client.offsets import OffsetAndMetadata
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest
+from unit.client.membership.scripted_group import ScriptedGroup
+from unit.client.scripted_broker import KAFKA_2_1, TOPIC_ID, HangUp
+
+QUICK = ClusterOptions(retry_backoff_s=0.001, retry_backoff_max_s=0.002, reconnect_backoff_s=0.001)
+FIRST, SECOND = TopicPartition("events", 0), TopicPartition("events", 1)
+MEMBER = GroupMetadata("group", 3, "member-1", None)
+
+
+class Offsets:
+    """Of a member that a test can change."""
+
+    def __init__(self, cluster: Cluster, *, has_epochs: bool = False, timeout_s: float = 20.0) -> None:
+        self.member: GroupMetadata | None = MEMBER
+        self.refused: list[tuple[GroupMetadata, ErrorCode]] = []
+        self.offsets = GroupOffsets(
+            cluster,
+            GroupCoordinator(cluster, "group"),
+            lambda: self.member,
+            lambda member, code: self.refused.append((member, code)),
+            has_epochs=has_epochs,
+            timeout_s=timeout_s,
+        )
+
+    async def commit(self, **offsets: int) -> None:
+        """By the numbers of partitions, behind a p."""
+        await self.offsets.commit(
+            {TopicPartition("events", int(name[1:])): OffsetAndMetadata(offset) for name, offset in offsets.items()}
+        )
+
+
+@asynccontextmanager
+async def offsets_of(broker: ScriptedGroup, **options: Any) -> AsyncIterator[Offsets]:
+    async with broker, Cluster(broker.bootstrap, QUICK) as cluster:
+        yield Offsets(cluster, **options)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+def commits(broker: ScriptedGroup) -> list[dict[int, int]]:
+    """What each request asked to be committed."""
+    return [
+        {one.partition_index: one.committed_offset for topic in request.topics for one in topic.partitions}
+        for request in broker.requests
+        if isinstance(request, OffsetCommitRequest)
+    ]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REQUEST_TIMED_OUT,
+        HangUp(),
+    ],
+    ids=lambda bad: getattr(bad, "name", "hang-up"),
+)
+def test_what_passes_is_waited_out(bad: ErrorCode | HangUp) -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(bad={OffsetCommitRequest: [bad, bad], OffsetFetchRequest: [bad]}, topics={"events": 2})
+        async with offsets_of(broker) as offsets:
+            await offsets.commit(p0=5, p1=6)
+            assert broker.committed == {0: 5, 1: 6}
+            assert await offsets.offsets.committed([FIRST]) == {FIRST: OffsetAndMetadata(5)}
+            moved = bad in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            assert len(broker.of(FindCoordinatorRequest)) == (4 if moved else 1)
+
+    run(scenario)
+
+
+def test_only_what_was_refused_is_sent_again() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(bad_partitions=[{1: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}], topics={"events": 2})
+        async with offsets_of(broker) as offsets:
+            await offsets.commit(p0=5, p1=6)
+            assert commits(broker) == [{0: 5, 1: 6}, {1: 6}]
+
+    run(scenario)
+
+
+def test_a_retry_does_not_undo_a_newer_commit() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(topics={"events": 2})
+        async with offsets_of(broker) as offsets:
+            again = asyncio.Event()
+            first_answer = broker.script
+
+            async def later(request: Any) -> Any:
+                await again.wait()
+                broker.script = first_answer
+                return broker._commit(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+            broker.script = lambda one: later(one) if isinstance(one, OffsetCommitRequest) else first_answer(one)
+            older = asyncio.create_task(offsets.commit(p0=5, p1=6))
+            while not commits(broker):
+                await asyncio.sleep(0.001)
+            broker.script = first_answer
+            newer = asyncio.create_task(offsets.commit(p0=7))
+            while len(commits(broker)) < 2:
+                await asyncio.sleep(0.001)
+            again.set()
+            await asyncio.gather(older, newer)
+            assert broker.committed == {0: 7, 1: 6}
+            assert commits(broker)[2:] == [{1: 6}]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "is_told"),
+    [
+        (ErrorCode.UNKNOWN_MEMBER_ID, CommitFailedError, True),
+        (ErrorCode.ILLEGAL_GENERATION, CommitFailedError, True),
+        (ErrorCode.REBALANCE_IN_PROGRESS, RebalanceInProgressError, True),
+        (ErrorCode.FENCED_INSTANCE_ID, MemberFencedError, True),
+        (ErrorCode.OFFSET_METADATA_TOO_LARGE, RefusedError, False),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, RefusedError, False),
+    ],
+)
+def test_what_does_not_pass_is_raised_at_once(code: ErrorCode, error: type[Exception], is_told: bool) -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(bad={OffsetCommitRequest: [code]})
+        async with offsets_of(broker) as offsets:
+            with pytest.raises(error, match="group"):
+                await offsets.commit(p0=5)
+            assert len(commits(broker)) == 1
+            assert offsets.refused == ([(MEMBER, code)] if is_told else [])
+
+    run(scenario)
+
+
+def test_who_is_no_member_does_not_commit() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup()
+        async with offsets_of(broker) as offsets:
+            offsets.member = None
+            with pytest.raises(CommitFailedError, match="poll"):
+                await offsets.commit(p0=5)
+            assert not commits(broker)
+
+    run(scenario)
+
+
+def test_a_stale_epoch_is_tried_again_with_the_new_one() -> None:
+    async def scenario() -> None:
+        stale: list[ErrorCode | HangUp] = [ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.STALE_MEMBER_EPOCH]
+        broker = ScriptedGroup(bad={OffsetCommitRequest: stale[:], OffsetFetchRequest: stale[:]})
+        async with offsets_of(broker, has_epochs=True) as offsets:
+            committing = asyncio.create_task(offsets.commit(p0=5))
+            while not commits(broker):
+                await asyncio.sleep(0.001)
+            offsets.member = MEMBER._replace(generation_id=4)
+            await committing
+            last = broker.of(OffsetCommitRequest)[-1]
+            assert isinstance(last, OffsetCommitRequest)
+            assert last.generation_id_or_member_epoch == 4
+            assert await offsets.offsets.committed([FIRST]) == {FIRST: OffsetAndMetadata(5)}
+            asked = broker.of(OffsetFetchRequest)[-1]
+            assert isinstance(asked, OffsetFetchRequest)
+            assert (asked.groups[0].member_id, asked.groups[0].member_epoch) == ("member-1", 4)
+
+    run(scenario)
+
+
+def test_patience_ends_with_the_reason() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(bad={OffsetCommitRequest: [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000})
+        async with offsets_of(broker, timeout_s=0.05) as offsets:
+            with pytest.raises(RequestTimeoutError, match=r"0\.05 s.*COORDINATOR_LOAD_IN_PROGRESS"):
+                await offsets.commit(p0=5)
+
+    run(scenario)
+
+
+def test_topics_are_called_by_their_ids_once_those_are_known() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup()
+        async with offsets_of(broker) as offsets:
+            await offsets.commit(p0=5)
+            await offsets.offsets._cluster.refresh(["events"])
+            await offsets.commit(p0=6)
+            assert await offsets.offsets.committed([FIRST]) == {FIRST: OffsetAndMetadata(6)}
+            by_name, by_id = [one.topics[0] for one in broker.requests if isinstance(one, OffsetCommitRequest)]
+            assert (by_name.name, by_id.name, by_id.topic_id) == ("events", "", TOPIC_ID)
+
+    run(scenario)
+
+
+def test_a_broker_of_kafka_2_1_is_asked_in_its_words() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(newest=KAFKA_2_1, topics={"events": 2})
+        async with offsets_of(broker) as offsets:
+            offsets.member = GroupMetadata("group", 3, "member-1", "instance")
+            await offsets.commit(p0=5)
+            found = await offsets.offsets.committed([FIRST, SECOND])
+            assert found == {FIRST: OffsetAndMetadata(5), SECOND: None}
+
+    run(scenario)

@@ -1,0 +1,247 @@
+"""Members on bad days of a coordinator, in both protocols."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from clients.own.driven_members import DrivenMember, until
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
+from ottla.client.errors import ClientError, RefusedError
+from ottla.client.membership.assignors import GroupMember
+from ottla.client.membership.blobs import read_assignment, read_subscription, subscription_blob
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest
+from ottla.wire.messages.sync_group import SyncGroupRequest
+from ottla.wire.schema import Request
+from unit.client.membership.scripted_group import ScriptedGroup
+from unit.client.scripted_broker import HangUp
+
+EVENTS = [TopicPartition("events", 0)]
+SETTINGS: dict[str, Any] = {"reconnect_backoff_ms": 1, "reconnect_backoff_max_ms": 2, "retry_backoff_ms": 1}
+COOPERATIVE = {**SETTINGS, "partition_assignment_strategy": "cooperative-sticky", "heartbeat_interval_ms": 10}
+CONSUMER = {**SETTINGS, "group_protocol": "consumer"}
+
+
+def run(broker: ScriptedGroup, settings: dict[str, Any], scenario: Callable[[DrivenMember], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(30), broker:
+            member = DrivenMember(broker.bootstrap, "group", **settings)
+            try:
+                await scenario(member)
+            finally:
+                await member.close()
+
+    asyncio.run(bounded())
+
+
+async def settled(member: DrivenMember, partitions: Sequence[TopicPartition] = EVENTS) -> None:
+    await until(lambda: member.owned == set(partitions) and not member.membership.needs_poll(), member)
+
+
+def some_bad_days(seed: int, request: type[Request]) -> list[ErrorCode | HangUp]:
+    """What a coordinator that loads, moves or falls over answers."""
+    chance = random.Random(f"{seed} {request.__name__}")
+    passing: list[ErrorCode | HangUp] = [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NONE,
+        HangUp(),
+    ]
+    more: dict[type[Request], list[ErrorCode | HangUp]] = {
+        FindCoordinatorRequest: [],
+        JoinGroupRequest: [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS],
+        SyncGroupRequest: [
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.REBALANCE_IN_PROGRESS,
+        ],
+        HeartbeatRequest: [
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.ILLEGAL_GENERATION,
+            ErrorCode.REBALANCE_IN_PROGRESS,
+        ],
+        ConsumerGroupHeartbeatRequest: [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH],
+    }
+    if request is FindCoordinatorRequest:
+        passing.remove(ErrorCode.NOT_COORDINATOR)
+    return chance.choices([*passing, *more[request]], k=6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("settings", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
+def test_in_the_end_a_member_has_its_partitions(settings: dict[str, Any], seed: int) -> None:
+    requests: list[type[Request]] = (
+        [FindCoordinatorRequest, ConsumerGroupHeartbeatRequest]
+        if settings is CONSUMER
+        else [FindCoordinatorRequest, JoinGroupRequest, SyncGroupRequest, HeartbeatRequest]
+    )
+    bad = {request: some_bad_days(seed, request) for request in requests}
+    broker = ScriptedGroup(bad=bad)
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await until(lambda: not bad[requests[-1]], member)
+        await settled(member)
+        # What was lost was told, before it came again.
+        held = 0
+        for kind, partitions in member.told.events:
+            held += len(partitions) if kind == "assigned" else -len(partitions)
+            assert held in (0, 1)
+        assert held == 1
+
+    run(broker, settings, scenario)
+
+
+@pytest.mark.parametrize("request_type", [JoinGroupRequest, SyncGroupRequest])
+def test_what_does_not_pass_comes_out_of_poll_and_the_next_one_tries_again(request_type: type[Request]) -> None:
+    broker = ScriptedGroup(bad={request_type: [ErrorCode.NONE, ErrorCode.GROUP_AUTHORIZATION_FAILED]})
+    if request_type is SyncGroupRequest:
+        broker.bad[request_type].pop(0)
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await until(lambda: member.failure is not None)
+        assert isinstance(member.failure, RefusedError)
+        assert member.failure.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        await member.idle()
+        member.failure = None
+        member.begin()
+        await settled(member)
+
+    run(broker, SETTINGS, scenario)
+
+
+def test_partitions_of_a_lost_member_are_lost_before_it_joins_anew() -> None:
+    """A cooperative member must not say that it owns what may be another's by now."""
+    broker = ScriptedGroup()
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await settled(member)
+        broker.requests.clear()
+        broker.bad[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+        broker.bad[SyncGroupRequest] = [ErrorCode.UNKNOWN_MEMBER_ID]
+        await until(lambda: member.told.all("lost") == EVENTS, member)
+        await settled(member)
+        owned = [
+            read_subscription("", None, one.protocols[0].metadata).owned
+            for one in broker.requests
+            if isinstance(one, JoinGroupRequest)
+        ]
+        assert owned == [EVENTS, [], []]  # with the id that it had; without one; with the new one
+
+    run(broker, COOPERATIVE, scenario)
+
+
+def test_a_leader_that_is_not_to_assign_does_not() -> None:
+    broker = ScriptedGroup(skip_assignment=True)
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await until(lambda: bool(broker.of(SyncGroupRequest)), member)
+        await settled(member, [])
+        (sync,) = broker.of(SyncGroupRequest)
+        assert isinstance(sync, SyncGroupRequest)
+        assert not sync.assignments
+        broker.skip_assignment = False
+        broker.topics["events"] = 2  # and yet it looks after the topics
+        await settled(member, [*EVENTS, TopicPartition("events", 1)])
+
+    run(broker, {**SETTINGS, "metadata_max_age_ms": 20}, scenario)
+
+
+@pytest.mark.parametrize("instance", [None, "one"])
+def test_who_leaves_says_so_unless_it_is_expected_back(instance: str | None) -> None:
+    broker = ScriptedGroup()
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await settled(member)
+        await member.close()
+        left = broker.of(LeaveGroupRequest)
+        assert len(left) == (0 if instance else 1)
+        for one in left:
+            assert isinstance(one, LeaveGroupRequest)
+            assert (one.members[0].member_id, one.members[0].reason) == ("member-1", "the consumer is closed")
+
+    run(broker, {**SETTINGS, "group_instance_id": instance}, scenario)
+
+
+@pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("one", -2)])
+def test_who_leaves_a_consumer_group_says_for_how_long(instance: str | None, epoch: int) -> None:
+    broker = ScriptedGroup()
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await settled(member)
+        await member.close()
+        last = broker.of(ConsumerGroupHeartbeatRequest)[-1]
+        assert isinstance(last, ConsumerGroupHeartbeatRequest)
+        assert (last.member_epoch, last.instance_id) == (epoch, instance)
+
+    run(broker, {**CONSUMER, "group_instance_id": instance}, scenario)
+
+
+def test_heartbeats_of_a_consumer_group_say_only_what_is_new() -> None:
+    broker = ScriptedGroup(topics={"events": 2})
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await settled(member)
+        count = len(broker.requests)
+        await until(lambda: len(broker.requests) >= count + 3, member)
+        first, *others = [one for one in broker.requests if isinstance(one, ConsumerGroupHeartbeatRequest)]
+        assert (first.member_epoch, first.subscribed_topic_names, first.topic_partitions) == (0, ["events"], [])
+        assert first.rebalance_timeout_ms == 300_000
+        assert all(one.subscribed_topic_names is None and one.rebalance_timeout_ms == -1 for one in others)
+        # What it owns was said once.
+        assert [one.topic_partitions[0].partitions for one in others if one.topic_partitions] == [[0]]
+        # After an answer that did not come, all of it is said again.
+        broker.bad[ConsumerGroupHeartbeatRequest] = [HangUp()]
+        broker.target = [0, 1]
+        await settled(member, [*EVENTS, TopicPartition("events", 1)])
+
+    run(broker, CONSUMER, scenario)
+
+
+def test_a_broker_without_the_consumer_protocol() -> None:
+    broker = ScriptedGroup(unserved=frozenset({ConsumerGroupHeartbeatRequest.api_key}))
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await until(lambda: member.failure is not None)
+        assert isinstance(member.failure, ClientError)
+        assert "group.protocol=classic" in str(member.failure)
+
+    run(broker, CONSUMER, scenario)
+
+
+# What members tell each other.
+
+
+def test_a_subscription_of_a_version_to_come_is_read_as_far_as_it_is_known() -> None:
+    member = GroupMember("one", frozenset({"a", "b"}), None, "x", EVENTS, 7, b"data")
+    blob = subscription_blob(member)
+    assert read_subscription("one", None, (9).to_bytes(2, "big") + blob[2:] + b"more") == member
+
+
+@pytest.mark.parametrize("blob", [b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\xff\xff"])
+def test_what_is_no_subscription_is_told(blob: bytes) -> None:
+    with pytest.raises(ClientError, match="member one"):
+        read_subscription("one", None, blob)
+    with pytest.raises(ClientError, match="leader"):
+        read_assignment(blob)
+
+
+def test_no_assignment_is_an_empty_one() -> None:
+    assert read_assignment(b"") == []
