@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -48,27 +47,10 @@ from ottla.wire.messages.metadata import (
     MetadataTopicResponse,
 )
 from ottla.wire.schema import Request, Response
+from unit.client.administer.scripted_admin import admin_of, run
 from unit.client.scripted_broker import BROKER_ID, Answer, ScriptedBroker
 
 OTHER_ID = 8
-
-
-def admin_of(broker: ScriptedBroker, timeout_ms: int = 5_000) -> AsyncAdmin:
-    return AsyncAdmin(
-        bootstrap_servers=broker.bootstrap,
-        default_api_timeout_ms=timeout_ms,
-        request_timeout_ms=min(timeout_ms, 5_000),
-        retry_backoff_ms=1,
-        retry_backoff_max_ms=2,
-    )
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(30):
-            await scenario()
-
-    asyncio.run(limited())
 
 
 def named(request: Request) -> list[str]:
