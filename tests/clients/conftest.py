@@ -15,7 +15,7 @@ from clients.dialect import CODECS, Client
 from clients.interposer import Interposer, running_interposer
 from clients.kafka_python_client import KafkaPythonClient
 from clients.ottla_client import OttlaAsyncClient, OttlaClient
-from clients.peers import Peer, running_peer
+from clients.peers import WITH_ZOOKEEPER, Peer, chosen_peer, running_peer
 from golden.kafka_process import Ports, free_port
 
 CLIENTS: dict[str, type[Client]] = {
@@ -25,6 +25,14 @@ CLIENTS: dict[str, type[Client]] = {
     "ottla": OttlaClient,
     "ottla-asyncio": OttlaAsyncClient,
 }
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A broker that has no such protocol cannot be asked for it."""
+    if chosen_peer() == WITH_ZOOKEEPER and isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        asked = [getattr(value, "protocol", value) for value in item.callspec.params.values()]
+        if "consumer" in asked:
+            pytest.skip("Kafka with ZooKeeper has no groups of the consumer protocol")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,10 +47,14 @@ class Peer(Protocol):
         """Starts it again at the same address, with what it kept."""
 
 
+def chosen_peer() -> str:
+    return os.environ.get("OTTLA_TEST_PEER", OTTLA)
+
+
 @contextmanager
 def running_peer(place: Path, settings: Mapping[str, str], ports: Ports | None = None) -> Iterator[Peer]:
     """A broker that keeps records of any age. `ports`, where clients shall reach it through something else."""
-    peer = os.environ.get("OTTLA_TEST_PEER", OTTLA)
+    peer = chosen_peer()
     settings = {"log.retention.ms": "-1", **settings}
     if peer == OTTLA:
         if ports is not None:

@@ -26,7 +26,16 @@ def start(group: GroupOfProcesses, library: str, programs: Programs) -> Member:
     return group.start(membership, programs.member(membership) if library == "java" else None)
 
 
-@pytest.mark.parametrize("libraries", [("ottla", "java", "confluent"), ("java", "ottla", "confluent")], ids="-".join)
+OURS_FIRST = ("ottla", "java", "confluent")
+JAVAS_FIRST = ("java", "ottla", "confluent")
+
+
+@pytest.mark.parametrize(
+    ("broker", "libraries"),
+    [("ottla", OURS_FIRST), ("ottla", JAVAS_FIRST), ("kafka-4.3.1", JAVAS_FIRST)],
+    ids=["ottla-ours", "ottla-javas", "kafka-javas"],
+    indirect=["broker"],
+)
 @pytest.mark.parametrize("flavour", [OURS[0], OURS[1], OURS[3], OURS[4]], ids=str)
 def test_members_of_all_kinds_share_a_group(
     broker: Peer, topic: str, flavour: Flavour, libraries: tuple[str, ...], programs: Programs
