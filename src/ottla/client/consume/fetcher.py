@@ -34,6 +34,7 @@ _logger = logging.getLogger(__name__)
 
 LANE: Final = "fetch"
 LAST_VERSION_BY_NAME: Final = 12
+_TIMER_GRAIN_S: Final = 0.001
 _UNKNOWN_TOPIC_PATIENCE_S: Final = 5.0
 """A topic that was just made is not known everywhere at once; one that is not there after this is told."""
 
@@ -384,7 +385,8 @@ class Fetcher:
 
     def _wait_for(self, broker: _BrokerFetches, seconds: float) -> None:
         broker.not_before_s = max(broker.not_before_s, self._loop.time() + seconds)
-        self._loop.call_at(broker.not_before_s, self.wake)
+        # Timers of uvloop count milliseconds: one that is early would find that it is not time yet, and be the last.
+        self._loop.call_at(broker.not_before_s + _TIMER_GRAIN_S, self.wake)
 
 
 _ID_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
