@@ -32,6 +32,7 @@ from ottla.client.offsets import OffsetAndMetadata
 _logger = logging.getLogger(__name__)
 
 MS: Final = 1000
+_LOOK_UP_S: Final = 0.5
 
 
 class Participation(ABC):
@@ -91,10 +92,7 @@ class Participation(ABC):
             if self._is_lost:
                 await self._handover.lose_all()
                 self._is_lost = False
-            in_time = await self._step(deadline)
-            # The user polls as long as this takes.
-            self._subscription.polled_s = time.monotonic()
-            if not in_time or deadline.is_over:
+            if not await self._step(deadline) or deadline.is_over:
                 break
         self._handover.raise_failure()
 
@@ -240,10 +238,11 @@ class Participation(ABC):
     def task(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work, name=f"ottla-group-{name}")
 
-    @staticmethod
-    async def is_done(task: asyncio.Task[Any], deadline: Deadline) -> bool:
-        if not task.done():
-            await asyncio.wait([task], timeout=deadline.left_s)
+    async def is_done(self, task: asyncio.Task[Any], deadline: Deadline) -> bool:
+        """Waits for it, for which the user waits in a poll: it counts as one all the time."""
+        while not task.done() and not deadline.is_over:
+            await asyncio.wait([task], timeout=min(deadline.left_s, _LOOK_UP_S))
+            self._subscription.polled_s = time.monotonic()
         return task.done()
 
     @staticmethod

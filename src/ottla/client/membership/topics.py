@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import Backoff, Cluster
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import BrokerConnectionError, ClientError
@@ -35,6 +35,8 @@ class TopicWatch:
         self._changed = changed
         self._assigned_by: Topics | None = None
         self._wanted: frozenset[str] = frozenset()
+        self._backoff = Backoff(cluster.options)
+        """Between looks for topics that are not there yet."""
         self._planned = asyncio.Event()
 
     async def match_pattern(self) -> bool:
@@ -60,6 +62,7 @@ class TopicWatch:
         """What a leader assigned by; None for members that do not lead."""
         self._wanted = frozenset(names)
         self._assigned_by = layout
+        self._backoff = Backoff(self._cluster.options)
         self._planned.set()
 
     async def run(self) -> None:
@@ -88,9 +91,9 @@ class TopicWatch:
                 self._changed(_difference(before, now))
 
     def _interval_s(self) -> float:
-        if self._assigned_by is not None and len(self._assigned_by) < len(self._wanted):
-            return min(self._config.retry_backoff_max_ms, self._config.metadata_max_age_ms) / _MS
-        return self._config.metadata_max_age_ms / _MS
+        age_max_s = self._config.metadata_max_age_ms / _MS
+        is_complete = self._assigned_by is None or len(self._assigned_by) == len(self._wanted)
+        return age_max_s if is_complete else min(self._backoff.next_s(), age_max_s)
 
     def _racks(self, topic: TopicInfo) -> tuple[frozenset[str], ...]:
         racks = self._cluster.racks
