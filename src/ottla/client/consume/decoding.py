@@ -32,8 +32,8 @@ LARGE_BYTES: Final = 32 * 1024
 """From here on it is worth to load the kernels."""
 
 KEPT_RECORDS: Final = 20_000
-MANY_RECORDS: Final = 700
-"""How many objects the garbage collector lets come before it looks at them."""
+FEW_RECORDS: Final = 20
+"""Below this nothing is gained by keeping the garbage collector from them."""
 
 Deserialize = Callable[[str, Iterable[bytes | None]], list[Any]]
 
@@ -43,6 +43,7 @@ class _Kernels:
 
     def __init__(self) -> None:
         self.module: Any = None
+        self.untrack: Callable[[list[Any]], None] | None = None
         self._is_asked_for = False
 
     def ask_for(self) -> None:
@@ -56,6 +57,7 @@ class _Kernels:
         """Loads them now."""
         if self.module is None:
             try:
+                self.untrack = import_module("ottla.client.consume.untracking").untrack
                 self.module = import_module("ottla.records.columns")
             except ImportError as error:
                 raise MissingPackageError("reading Arrow columns", error.name or "pyarrow", "columns") from error
@@ -100,7 +102,7 @@ class Decoder:
                 raise rest.failure
             return []
         if self._keys is None and self._values is None:
-            records = _listed(islice(rest.records, most), most)
+            records = _listed(islice(rest.records, most), most, KERNELS.untrack)
         else:
             records = self._deserialized(chunk, rest, most)
         rest.left -= len(records)
@@ -188,19 +190,26 @@ class Decoder:
             return self._deserialized(chunk, rest, error.index)
         rest.at += len(keys)
         fields = RecordLists(lists.offsets, lists.timestamps_ms, keys, values, lists.headers)
-        return _listed(make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, fields), most)
+        # Values of the user's may refer to each other: the garbage collector has to know of these.
+        return _listed(make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, fields), most, None)
 
 
-def _listed(records: Iterator[ConsumerRecord], most: int) -> list[ConsumerRecord]:
+def _listed(
+    records: Iterator[ConsumerRecord], most: int, untrack: Callable[[list[Any]], None] | None
+) -> list[ConsumerRecord]:
     """All of them. While many are made, the garbage collector would look at them over and over, and at everything else
-    in the process: four fifths of the time. It has nothing to find, so it is held off for that moment."""
-    if most < MANY_RECORDS or not gc.isenabled():
+    in the process: four fifths of the time. It has nothing to find, so it is held off for that moment; and told
+    afterwards, if possible, not to look at these at all."""
+    if most < FEW_RECORDS or not gc.isenabled():
         return list(records)
     gc.disable()
     try:
-        return list(records)
+        made = list(records)
+        if untrack is not None:
+            untrack(made)
     finally:
         gc.enable()
+    return made
 
 
 def _begin(chunk: Chunk) -> int:

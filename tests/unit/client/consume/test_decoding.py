@@ -124,6 +124,19 @@ def test_both_codecs_agree_on_large_chunks() -> None:
     assert gc.isenabled()
 
 
+def test_the_garbage_collector_is_spared_records_that_can_be_in_no_cycle() -> None:
+    KERNELS.load()
+    data = batch(0, 300)
+    records = decoder().take(chunk_of(data), 1000)
+    assert not any(map(gc.is_tracked, records))
+    assert gc.isenabled()
+    records = decoder(value_deserializer=lambda _topic, data: [data]).take(chunk_of(data), 1000)
+    assert all(map(gc.is_tracked, records))
+    records = decoder().take(chunk_of(data), 1000)
+    gc.collect()
+    assert [record.offset for record in records] == list(range(300))
+
+
 def test_columns() -> None:
     written = [Record(0, 1000, b"k", b"v", (("h", b"1"),)), Record(0, 1001, None, None)]
     chunk = chunk_of(encode_batch(written, BatchOptions(base_offset=7)), begin=7)
