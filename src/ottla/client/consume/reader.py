@@ -13,9 +13,9 @@ from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import Iterated, Position, Subscription
 from ottla.client.errors import OttlaError
 
-ARROW_BYTES: Final = 128 * 1024
-"""Chunks are put together into one Arrow batch until they have this much. A larger one is a batch of its own, because
-putting together copies."""
+ENOUGH_BYTES: Final = 256 * 1024
+"""Chunks are handed out together until they have this much. More at once would be out of the processor's caches by the
+time it is looked at, and Arrow batches would be copied to be put together."""
 
 
 class Reader:
@@ -30,12 +30,14 @@ class Reader:
         self._interceptors = interceptors
 
     def take(self, most: int) -> list[ConsumerRecord]:
-        """Up to so many records, of as many partitions as it takes; none if nothing was fetched."""
+        """Up to so many records; of several chunks if the first is small; none if nothing was fetched."""
         self._buffer.raise_failure()
         if self._subscription.iterated is not None:
             return self._take_iterated(most)
         taken: list[ConsumerRecord] = []
-        while len(taken) < most and (chunk := self._buffer.first()) is not None:
+        size = 0
+        while len(taken) < most and size < ENOUGH_BYTES and (chunk := self._buffer.first()) is not None:
+            size += len(chunk.data)
             try:
                 records = self._take(chunk, most - len(taken))
             except OttlaError:
@@ -58,13 +60,13 @@ class Reader:
                 iterated = self._subscription.iterated = Iterated(chunk.state, records)
         return iterated
 
-    def take_arrow(self, most_bytes: int = ARROW_BYTES) -> Any:
+    def take_arrow(self) -> Any:
         """The same as an Arrow record batch; None if nothing was fetched."""
         self._buffer.raise_failure()
         self._give_back_iterated()
         batches: list[Any] = []
         size = 0
-        while size < most_bytes and (chunk := self._buffer.first()) is not None:
+        while size < ENOUGH_BYTES and (chunk := self._buffer.first()) is not None:
             size += len(chunk.data)
             try:
                 batch = self._take_columns(chunk)
