@@ -246,7 +246,7 @@ class _Loader:
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
             if not self.is_suspect(following):
                 continue
-            cut = self.recover_segment(segments[: index + 1])
+            cut = self.recover_segment(segments[: index + 1], is_last=following is None)
             end = segment.read_next_offset()
             if cut:
                 _logger.warning(
@@ -268,7 +268,7 @@ class _Loader:
         compacted = self.config.compacts or following <= self.options.cleaned_offset
         return following == end or following - end > MAX_GAP or compacted
 
-    def recover_segment(self, segments: list[Segment]) -> int:
+    def recover_segment(self, segments: list[Segment], *, is_last: bool = False) -> int:
         """Reads the last of the segments again and rebuilds its indexes; the bytes that had to be cut off."""
         segment = segments[-1]
         producers = ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms)
@@ -289,8 +289,11 @@ class _Loader:
         cut = segment.recover(replay)
         for transaction in aborted:
             segment.transaction_index.append(transaction)
-        # So that the next segment's recovery begins here, and not at the log's start.
-        producers.take_snapshot(segment.read_next_offset())
+        # So that the next segment's recovery begins here, and not at the log's start. Behind the last one it would do
+        # harm: a snapshot keeps one batch of a producer, and of those that a crash left unanswered several may come
+        # again.
+        if not is_last:
+            producers.take_snapshot(segment.read_next_offset())
         self.listed = None
         return cut
 

@@ -389,6 +389,18 @@ def test_recovery_does_not_read_what_comes_before_again_and_again() -> None:
     check(log)
 
 
+def test_batches_whose_answers_a_crash_took_are_known_when_they_come_again(home: Home) -> None:
+    """Several of a producer: a snapshot would tell of the last alone."""
+    log = home.open(LogConfig())
+    for sequence in range(8):
+        log.append_as_leader(batch(1, producer_id=1, producer_epoch=0, sequence=sequence), 0)
+    log = home.open(LogConfig(), clean=False)
+    for sequence in range(3, 8):
+        again = log.append_as_leader(batch(1, producer_id=1, producer_epoch=0, sequence=sequence), 0)
+        assert (again.is_duplicate, again.first_offset) == (True, sequence)
+    check(log)
+
+
 def test_epochs_are_learnt_from_recovered_batches(home: Home) -> None:
     log = home.open(CONFIG)
     fill(log, 20, epoch=1)
