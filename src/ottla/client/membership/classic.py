@@ -67,9 +67,9 @@ class ClassicMembership(Participation):
                 if not await self._give_up_before_joining(deadline):
                     return False
                 reason, self._rejoin_reason = self._rejoin_reason or "", None
-                self._joining = self.task(self._join(reason), "join")
+                self._joining = self._task(self._join(reason), "join")
                 self._joining.add_done_callback(lambda _: self._subscription.wake_poll())
-            if not await self.is_done(self._joining, deadline):
+            if not await self._is_done(self._joining, deadline):
                 return False
             joining, self._joining = self._joining, None
             try:

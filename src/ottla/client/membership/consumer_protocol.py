@@ -64,18 +64,16 @@ class ConsumerMembership(Participation):
     # Within polls.
 
     def _has_steps(self) -> bool:
-        return not self._is_wanted or (self._target is not None and self._target != self._owned)
+        return not self._is_wanted or (self._target is not None and self._target is not self._owned)
 
     async def _step(self, deadline: Deadline) -> bool:
         if not self._is_wanted:
-            if not self._cluster.brokers:
-                await self._cluster.refresh()  # that no broker can be reached at first is told, not waited out
             self._is_wanted = True
             self._due.set()
         target = self._target
-        if target is not None:
-            return await self._reconcile(target, deadline)
-        return True
+        if target is None or target is self._owned:
+            return True
+        return await self._reconcile(target, deadline)
 
     async def _reconcile(self, target: dict[TopicPartition, Uuid], deadline: Deadline) -> bool:
         gone = [one for one, topic_id in self._owned.items() if target.get(one) != topic_id]
@@ -83,7 +81,7 @@ class ConsumerMembership(Participation):
             if not await self._is_committed(deadline):
                 return False
             await self._handover.revoke(gone)
-        if target is self._target and target != self._owned:  # and not lost while the listener was told
+        if target is self._target:  # and not lost while the listener was told
             self._owned = target
             await self._handover.assign(target.keys())
         self._due.set()
@@ -104,13 +102,16 @@ class ConsumerMembership(Participation):
             return
         member = self._dialogue.metadata
         try:
+            if not self._cluster.brokers:
+                await self._cluster.refresh()
             if not self._has_topics:
                 await self._find_topics()
             answer = await self._dialogue.heartbeat(self._wish(), self._owned_ids())
         except (BrokerConnectionError, ClientError) as error:
             if isinstance(error, RefusedError):
                 self._member_refused(member, error.code)
-            if may_pass(error):
+            # That no broker can be reached at first is told, not waited out.
+            if may_pass(error) and self._cluster.brokers:
                 _logger.debug("group %s: a heartbeat failed: %s", self._group_id, error)
                 await asyncio.sleep(self._backoff.next_s())
                 self._due.set()
@@ -147,7 +148,7 @@ class ConsumerMembership(Participation):
             self._resolving.cancel()
         self._resolving = None
         if any(topic_id not in self._names for topic_id, _ in partitions):
-            self._resolving = self.task(self._resolve(partitions), "topics-by-id")
+            self._resolving = self._task(self._resolve(partitions), "topics-by-id")
         else:
             self._set_target(partitions)
 
@@ -180,6 +181,7 @@ class ConsumerMembership(Participation):
             if topic_id in self._names
         }
         if self._target == self._owned:
+            self._owned = self._target
             self._due.set()  # nothing to do, which the coordinator wants to hear
         else:
             self._subscription.wake_poll()

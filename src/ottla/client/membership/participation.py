@@ -82,9 +82,9 @@ class Participation(ABC):
     async def poll(self, deadline: Deadline) -> None:
         if not self._background:
             self._background = [
-                self.task(self._beat(), "heartbeats"),
-                self.task(self._auto_commit.run(), "auto-commit"),
-                self.task(self._topics.run(), "topics"),
+                self._task(self._beat(), "heartbeats"),
+                self._task(self._auto_commit.run(), "auto-commit"),
+                self._task(self._topics.run(), "topics"),
             ]
         while self._subscription.is_by_group and self.needs_poll():
             if self._failure is not None:
@@ -180,8 +180,8 @@ class Participation(ABC):
         """Whether that is tried, which takes as many polls as it takes."""
         if self._committing is None:
             timeout_s = min(self._config.default_api_timeout_ms, self._config.max_poll_interval_ms) / MS
-            self._committing = self.task(self._auto_commit.commit(timeout_s=timeout_s), "commit")
-        if not await self.is_done(self._committing, deadline):
+            self._committing = self._task(self._auto_commit.commit(timeout_s=timeout_s), "commit")
+        if not await self._is_done(self._committing, deadline):
             return False
         self._committing = None
         return True
@@ -235,10 +235,10 @@ class Participation(ABC):
             _logger.debug("group %s: could not leave: %s", self._group_id, error)
 
     @staticmethod
-    def task(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    def _task(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(work, name=f"ottla-group-{name}")
 
-    async def is_done(self, task: asyncio.Task[Any], deadline: Deadline) -> bool:
+    async def _is_done(self, task: asyncio.Task[Any], deadline: Deadline) -> bool:
         """Waits for it, for which the user waits in a poll: it counts as one all the time."""
         while not task.done() and not deadline.is_over:
             await asyncio.wait([task], timeout=min(deadline.left_s, _LOOK_UP_S))

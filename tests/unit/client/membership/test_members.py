@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from clients.own.driven_members import DrivenMember, until
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
+from ottla.client.cluster import Deadline
 from ottla.client.errors import ClientError, RefusedError
 from ottla.client.membership.assignors import GroupMember
 from ottla.client.membership.blobs import read_assignment, read_subscription, subscription_blob
@@ -224,6 +226,41 @@ def test_a_broker_without_the_consumer_protocol() -> None:
         assert "group.protocol=classic" in str(member.failure)
 
     run(broker, CONSUMER, scenario)
+
+
+@pytest.mark.parametrize("settings", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
+def test_a_poll_ends_in_time_also_if_nobody_answers(settings: dict[str, Any]) -> None:
+    """Connecting takes longer: ten seconds until it is given up."""
+
+    async def scenario() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            host, port = silent.getsockname()
+            member = DrivenMember(f"{host}:{port}", "group", **settings)
+            member.subscription.subscribe(["events"])
+            member.membership.subscription_changed()
+            await member.membership.poll(Deadline(0.01))
+            await member.membership.poll(Deadline(0))
+            await member.membership.close(0)
+            await member.cluster.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 8))
+
+
+def test_the_leader_looks_at_racks() -> None:
+    broker = ScriptedGroup(rack="x")
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await settled(member)
+        before = broker.generation
+        broker.rack = "y"
+        await until(lambda: broker.generation > before, member)
+        join = broker.of(JoinGroupRequest)[-1]
+        assert isinstance(join, JoinGroupRequest)
+        assert read_subscription("", None, join.protocols[0].metadata).rack == "y"
+        assert join.reason == "partitions are on other racks"
+
+    run(broker, {**COOPERATIVE, "client_rack": "y", "metadata_max_age_ms": 20}, scenario)
 
 
 # What members tell each other.
