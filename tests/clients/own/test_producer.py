@@ -209,6 +209,31 @@ def test_a_batch_that_is_closed_while_its_owner_appends_loses_nothing(
     assert [there[one.result().offset] for one in others] == [b"other"] * (interruption == "another thread")
 
 
+def test_a_batch_that_leaves_while_its_owner_looks_at_the_clock_loses_nothing(
+    broker: Peer, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(broker, topic)
+    with Producer(bootstrap_servers=broker.bootstrap, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        looks = 0
+
+        def interrupted() -> float:
+            nonlocal looks
+            looks += 1
+            if looks % 10 == 0:
+                producer.flush(WAIT_S)
+            # Every other time it is another millisecond, whose stamp the batch has to be given.
+            return 1_000.0 + looks // 2
+
+        monkeypatch.setattr("ottla.client.produce.producer.time", interrupted)
+        deliveries = [producer.send(topic, b"%d" % index) for index in range(200)]
+        producer.flush(WAIT_S)
+    assert looks > 100
+    there = {one.offset: one for one in records_of(broker, topic, 200)}
+    for index, delivery in enumerate(deliveries):
+        record = there[delivery.result().offset]
+        assert (record.value, record.timestamp) == (b"%d" % index, delivery.result().timestamp)
+
+
 def test_records_without_a_key_are_spread(broker: Peer, three: str) -> None:
     with Producer(bootstrap_servers=broker.bootstrap, batch_size=1000) as producer:
         used = {producer.send(three, b"x" * 100).result(WAIT_S).partition for _ in range(200)}

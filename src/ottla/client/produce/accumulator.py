@@ -7,11 +7,13 @@ one while a broker could take it.
 A lock costs a third of what a record costs. So records that are nothing but a value go without it, as long as one
 thread sends them: the open batch of the topic is in `fast` and has that thread as its owner, who
 
-    takes the batch from `fast`, appends the value, and then looks whether the batch is closed;
+    takes the batch from `fast` and its list of values from the batch, looks whether the batch is closed, appends the
+    value to the list, and then looks again;
 
-while who closes a batch (under the lock) marks it as closed first and then counts its values. If the owner does not see
-the mark, the record was counted; if it does, the count tells (`is_taken`), and the record may have to be sent again. A
-second thread closes the batch that another owns, and after that the topic has no owners any more.
+while who closes a batch (under the lock) marks it as closed first, then gives it copies of its lists, and counts those.
+If the owner does not see the mark, the record was counted; if it does, the count tells (`is_taken`), and the record may
+have to be sent again. A second thread closes the batch that another owns, and after that the topic has no owners any
+more.
 
 Memory is counted by batch, not by record: an open batch reserves all it may hold, and gives back what it did not use
 when it is closed.
@@ -132,9 +134,12 @@ class Accumulator:
         try:
             self._acquire()
             batch = queues.queues[partition].open
-            if batch is not None and batch.since_s <= time() < batch.until_s:
+            if batch is not None:
                 keys, left = batch.keys, batch.left - size
                 if left >= 0 and keys is not None and batch.headers is None:
+                    now_s = time()
+                    if not batch.since_s <= now_s < batch.until_s:
+                        batch.stamp(now_s)
                     values = batch.values
                     delivery = Delivery()
                     delivery.batch = batch

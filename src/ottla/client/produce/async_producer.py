@@ -67,9 +67,12 @@ class AsyncProducer:
         if value.__class__ is bytes and headers is None and timestamp is None and partition is None:
             if key is None:
                 batch = self._fast.get(topic)
-                if batch is not None and batch.since_s <= time() < batch.until_s:
+                if batch is not None:
                     left = batch.left - len(value) - RECORD_OVERHEAD_BYTES
                     if left >= 0:
+                        now_s = time()
+                        if not batch.since_s <= now_s < batch.until_s:
+                            batch.stamp(now_s)
                         values = batch.values
                         delivery = Delivery()
                         delivery.batch = batch

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
 from ottla.client.produce.identity import Identity
 from ottla.records import Header
+from ottla.records.layout import MAX_INT64
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
@@ -62,8 +63,7 @@ class Batch:
         "ripe_at_s",
         "sequence",
         "since_s",
-        "stamp_starts",
-        "stamps_ms",
+        "stamps",
         "until_s",
         "values",
     )
@@ -78,9 +78,8 @@ class Batch:
         self.ripe_at_s = ripe_at_s
         self.deadline_s = deadline_s
         self.values: list[bytes | None] = []
-        self.stamps_ms: list[int] = []
-        self.stamp_starts: list[int] = []
-        """When records were made: each time, and the first record that has it. Thousands are made in a millisecond."""
+        self.stamps: list[tuple[int, int]] = []
+        """When records were made: the first record, and the milliseconds of it and those after it."""
         self.since_s = self.until_s = 0.0
         """Records that are made between these times have the last stamp."""
         self.owner = 0
@@ -119,7 +118,13 @@ class Batch:
         delivery = Delivery()
         delivery.batch = self
         delivery.index = index = len(self.values)
-        self.stamp(index, stamp_ms)
+        if stamp_ms is None:
+            now_s = time()
+            if not self.since_s <= now_s < self.until_s:
+                self.stamp(now_s)
+        else:
+            self.since_s = self.until_s = 0.0
+            self.stamps.append((index, stamp_ms))
         self.values.append(value)
         if self.keys is not None:
             self.keys.append(key)
@@ -133,24 +138,24 @@ class Batch:
             self.headers.append(headers)
         return delivery
 
-    def stamp(self, index: int, stamp_ms: int | None) -> None:
-        """Sets the time of the next record, and of those after it in the same millisecond."""
-        if stamp_ms is None:
-            now_s = time()
-            if self.since_s <= now_s < self.until_s:
-                return
-            stamp_ms = int(now_s * 1000)
-            self.since_s, self.until_s = stamp_ms / 1000, (stamp_ms + 1) / 1000
-        else:
-            self.since_s = self.until_s = 0.0
-        if not self.stamps_ms or self.stamps_ms[-1] != stamp_ms:
-            self.stamps_ms.append(stamp_ms)
-            self.stamp_starts.append(index)
+    def stamp(self, now_s: float) -> None:
+        """The time of the next record, and of those after it in the same millisecond; by who may append."""
+        values, stamps = self.values, self.stamps
+        if self.is_closed:
+            return
+        stamp_ms = int(now_s * 1000)
+        self.since_s, self.until_s = stamp_ms / 1000, (stamp_ms + 1) / 1000
+        stamps.append((len(values), stamp_ms))
 
     def close(self) -> None:
-        """No more records; under the lock. One that its owner is just appending is in, or is not, by the count."""
+        """No more records; under the lock.
+
+        The owner may be appending one just now, to the lists that were there: so those are not touched, but left to
+        him. Whether his record is in is told by the count. Values are copied before stamps, so that all have one.
+        """
         self.is_closed = True
         self.values = self.values[:]
+        self.stamps = self.stamps[:]
         self.count = len(self.values)
 
     @property
@@ -160,9 +165,9 @@ class Batch:
 
     def timestamps_ms(self) -> list[int]:
         """Of all records."""
-        ends = [*self.stamp_starts[1:], self.count]
-        runs = zip(self.stamps_ms, self.stamp_starts, ends, strict=True)
-        return [stamp_ms for stamp_ms, start, end in runs for _ in range(end - start)]
+        starts = [start for start, _ in self.stamps]
+        ends = [*starts[1:], self.count]
+        return [stamp_ms for (start, stamp_ms), end in zip(self.stamps, ends, strict=True) for _ in range(end - start)]
 
     def drop_records(self) -> None:
         """Once they are encoded. Their times stay: deliveries tell them."""
@@ -235,7 +240,7 @@ class Batch:
         topic, partition = self.queue.partition
         stamp_ms = outcome.append_time_ms if outcome is not None else NO_APPEND_TIME
         if stamp_ms < 0:
-            stamp_ms = self.stamps_ms[bisect_right(self.stamp_starts, index) - 1]
+            stamp_ms = self.stamps[bisect_right(self.stamps, (index, MAX_INT64)) - 1][1]
         return RecordMetadata(topic, partition, self.offset_of(index, outcome), stamp_ms)
 
     def check_waiting_thread(self) -> None:

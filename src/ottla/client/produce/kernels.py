@@ -72,3 +72,32 @@ def partitions_of_keys(
     """The partition of each key of a column, of which key n is data[ends[n]:ends[n + 1]]."""
     for row in range(len(partitions)):
         partitions[row] = (_hash(data, ends[row], ends[row + 1]) & 0x7FFFFFFF) % partition_count
+
+
+_POLYNOMIAL: Final = 0x82F63B78
+"""Castagnoli's, its bits reversed: the highest power of x is the lowest bit."""
+
+
+@_inlined
+def _times(left: int, right: int) -> int:
+    """The product of two polynomials, modulo that of the CRC."""
+    product = 0
+    bit = 1 << 31
+    while bit:
+        if left & bit:
+            product ^= right
+        right = (right >> 1) ^ (_POLYNOMIAL if right & 1 else 0)
+        bit >>= 1
+    return product
+
+
+@_kernel("int64(int64, int64)", nogil=False)
+def crc32c_shifted(change: int, size: int) -> int:
+    """What a change of a CRC-32C becomes after so many more bytes: the change times x to the power of their bits."""
+    power = 1 << 31 >> 8  # x to the 8th
+    while size:
+        if size & 1:
+            change = _times(change, power)
+        power = _times(power, power)
+        size >>= 1
+    return change

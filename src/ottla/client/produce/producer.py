@@ -73,10 +73,12 @@ class Producer:
         if value.__class__ is bytes and headers is None and timestamp is None and partition is None:
             if key is None:
                 batch = self._fast.get(topic)
-                if batch is not None and batch.owner == get_ident() and batch.since_s <= time() < batch.until_s:
-                    left = batch.left - len(value) - RECORD_OVERHEAD_BYTES
-                    if left >= 0:
-                        values = batch.values
+                if batch is not None and batch.owner == get_ident():
+                    values, left = batch.values, batch.left - len(value) - RECORD_OVERHEAD_BYTES
+                    if left >= 0 and not batch.is_closed:
+                        now_s = time()
+                        if not batch.since_s <= now_s < batch.until_s:
+                            batch.stamp(now_s)
                         delivery = Delivery()
                         delivery.batch = batch
                         delivery.index = len(values)

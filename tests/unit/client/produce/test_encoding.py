@@ -11,7 +11,7 @@ from ottla.client.produce.batch import Batch
 from ottla.client.produce.encoding import Encoder, halves, sign
 from ottla.client.produce.identity import Identity
 from ottla.client.produce.queues import PartitionQueue
-from ottla.records import Header, Record, decode_batch, read_header
+from ottla.records import BatchView, Header, Record, decode_batch, read_header
 from unit.client.produce.scripted_log import config
 
 ROWS: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]] = [
@@ -72,6 +72,18 @@ def test_a_batch_is_signed_again_when_its_sequence_changes() -> None:
         header = read_header(batch.encoded)
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (*identity, sequence)
         assert len(decode_batch(batch.encoded)) == len(ROWS)
+
+
+@pytest.mark.parametrize("size", [64 * 1024, 100_001, 1_000_000])
+def test_a_large_batch_is_signed_without_being_read_again(size: int) -> None:
+    assert compiled.load()
+    batch = batch_of([(bytes(size), None, (), 5)])
+    batch.encoded = Encoder(config()).encode(batch)
+    for identity, sequence in ((Identity(2**40 + 7, 3), 5), (Identity(7, 4), 2**31 - 1), (Identity(7, 5), 0)):
+        batch.identity, batch.sequence = identity, sequence
+        sign(batch)
+        header = BatchView(batch.encoded).validate(verify_crc=True)
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (*identity, sequence)
 
 
 @pytest.mark.parametrize("count", [2, 3, 200])
