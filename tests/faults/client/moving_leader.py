@@ -65,10 +65,13 @@ _EMPTY_FETCH_S: Final = 0.01
 class MovingLeader:
     """Listens from `async with` on."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, remembered: int = _REMEMBERED) -> None:
+        """`remembered`: of how many batches of a producer a new leader knows, beside those that come to it. A Kafka
+        that was restarted has it from a snapshot, which holds one."""
         self.batches: list[BatchView] = []
         self.moves = 0
         self._chance = chance
+        self._remembered = remembered
         self._brokers = [
             ScriptedBroker(lambda request, node=node: self._answer(node, request))  # type: ignore[misc]
             for node in range(2)
@@ -77,6 +80,7 @@ class MovingLeader:
         self._known: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         """By producer id and epoch: first and last sequence and first offset of its last batches."""
         self._producer_ids = 1000
+        self._silent_until: asyncio.Event | None = None
 
     async def __aenter__(self) -> Self:
         for broker in self._brokers:
@@ -97,9 +101,18 @@ class MovingLeader:
     def end_offset(self) -> int:
         return self.batches[-1].next_offset if self.batches else 0
 
+    def fall_silent(self) -> None:
+        """The leader takes batches and answers none, as one that is about to crash; when the lead moves it hangs up."""
+        self._silent_until = asyncio.Event()
+
     def move(self) -> None:
+        if self._silent_until is not None:
+            self._silent_until.set()
+            self._silent_until = None
         self._leader = 1 - self._leader
         self.moves += 1
+        for known in self._known.values():
+            del known[: -self._remembered]
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -143,7 +156,7 @@ class MovingLeader:
         self._producer_ids += 1
         return InitProducerIdResponse(producer_id=self._producer_ids, producer_epoch=0)
 
-    def _produce(self, node: int, request: ProduceRequest) -> Answer:
+    def _produce(self, node: int, request: ProduceRequest) -> Answer | Awaitable[Answer]:
         (topic,) = request.topic_data
         (data,) = topic.partition_data
         answer = ProducePartitionResponse(index=0, error_code=ErrorCode.NONE, base_offset=-1)
@@ -162,7 +175,14 @@ class MovingLeader:
                 ]
             return response
         answer.error_code, answer.base_offset = self._append(BatchView(bytearray(data.records or b"")))
+        if self._silent_until is not None:
+            return self._hang_up_at(self._silent_until)
         return HangUp() if self._chance.random() < 0.03 else response
+
+    @staticmethod
+    async def _hang_up_at(moment: asyncio.Event) -> Answer:
+        await moment.wait()
+        return HangUp()
 
     def _append(self, batch: BatchView) -> tuple[ErrorCode, int]:
         """What an idempotent producer may do, and nothing else."""

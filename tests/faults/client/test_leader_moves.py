@@ -18,12 +18,13 @@ MOVES = int(os.environ.get("OTTLA_LEADER_MOVES", "15"))
 TIMEOUT_S = 120
 
 
+@pytest.mark.parametrize("remembered", [5, 1], ids=["remembers", "forgets"])
 @pytest.mark.parametrize("in_flight", [1, 5])
-def test_nothing_is_lost_doubled_or_skipped(in_flight: int) -> None:
+def test_nothing_is_lost_doubled_or_skipped(in_flight: int, remembered: int) -> None:
     chance = seeded()
 
     async def scenario() -> None:
-        async with MovingLeader(chance) as cluster:
+        async with MovingLeader(chance, remembered) as cluster:
             common = {"bootstrap.servers": cluster.bootstrap, **PATIENT}
             own = {"linger.ms": 0, "batch.size": 500, "max.in.flight.requests.per.connection": in_flight}
             async with (
@@ -59,8 +60,14 @@ async def send_and_move(
             deliveries.append(await producer.send(TOPIC, b"%d" % len(deliveries), partition=0))
             if chance.random() < 0.05:
                 await asyncio.sleep(0)
-        if chance.random() < 0.5:
-            await deliveries[-1]
+        match chance.randrange(3):
+            case 0:
+                await deliveries[-1]
+            case 1:
+                cluster.fall_silent()
+                for _ in range(60):
+                    deliveries.append(await producer.send(TOPIC, b"%d" % len(deliveries), partition=0))
+                await asyncio.sleep(0.02)
         cluster.move()
     await producer.flush()
     return [(number, (await delivery).offset) for number, delivery in enumerate(deliveries)]
