@@ -215,7 +215,7 @@ class AsyncConsumer:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Polls give nothing of these until `resume`; what was fetched of them is kept."""
         self.check_open()
-        self.subscriptions.pause(partitions, is_paused=True)
+        self.buffer.pause(self.subscriptions.pause(partitions, is_paused=True))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Ends `pause`."""

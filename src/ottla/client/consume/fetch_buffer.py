@@ -53,6 +53,10 @@ class Chunk:
         self.rest: Any = None
         """What is left of it once it was decoded: the decoder's own."""
 
+    def detach(self) -> None:
+        """Keeps its own bytes alive, and not the whole answer that it came with."""
+        self.data = bytes(self.data)
+
 
 class FetchBuffer:
     """See the module."""
@@ -72,13 +76,23 @@ class FetchBuffer:
     # By the loop.
 
     def put(self, chunk: Chunk) -> None:
+        """Adds it behind those of its partition."""
         state = chunk.state
+        if state.is_paused:
+            chunk.detach()
         with self.lock:
             state.waiting.append(chunk)
             state.waiting_bytes += chunk.size_in_bytes
             if not state.is_ready:
                 state.is_ready = True
                 self._ready.append(state)
+
+    def pause(self, states: Iterable[PartitionState]) -> None:
+        """These are paused: what they have fetched may stay for long."""
+        with self.lock:
+            for state in states:
+                for chunk in state.waiting:
+                    chunk.detach()
 
     def resume(self, states: Iterable[PartitionState]) -> None:
         """These are no longer paused: what waits in their lanes can be handed out."""

@@ -257,16 +257,16 @@ def test_paused_partitions_keep_what_was_fetched_and_sought_ones_drop_it() -> No
             await until(lambda: all(state.waiting for state in consumer.subscriptions.partitions.values()))
             consumer.pause([first])
             assert consumer.paused() == {first}
+            # It does not hold the whole answer any more, nor does what comes later.
+            assert [type(chunk.data) for chunk in consumer.subscriptions.state(first).waiting] == [bytes]
             assert by_partition(await consumer.poll(0)) == {1: [0, 1, 2, 3, 4]}
             assert await consumer.poll(0) == []
-            fetched = {fetch.session_epoch for fetch in log.fetches}
             consumer.resume([first])
             assert by_partition(await consumer.poll(0, max_records=2)) == {0: [0, 1]}
             consumer.pause([first])
             assert await consumer.poll(0) == []
             consumer.resume([first])
             assert by_partition(await consumer.poll(0)) == {0: [2, 3, 4]}
-            assert fetched
             consumer.seek(first, 1)
             consumer.pause([second])
             assert by_partition(await consumer.poll(5, max_records=1)) == {0: [1]}
