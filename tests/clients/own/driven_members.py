@@ -146,6 +146,8 @@ class DrivenGroup:
         self.group = group
         self.settings = settings
         self.members: list[DrivenMember] = []
+        self.all: list[DrivenMember] = []
+        """Also those that left."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -157,6 +159,7 @@ class DrivenGroup:
     def member(self, **settings: Any) -> DrivenMember:
         made = DrivenMember(self.bootstrap, self.group, **{**self.settings, **settings})
         self.members.append(made)
+        self.all.append(made)
         return made
 
     async def leave(self, member: DrivenMember) -> None:

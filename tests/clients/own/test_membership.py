@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from typing import Any
@@ -115,6 +116,48 @@ def test_nobody_stops_with_what_it_keeps(broker: Peer, group: str, topic: str, s
             assert len(revoked) == 2
             # Whenever the second was given something, the first had its two.
             assert all(first.owned <= owned for owned in kept)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("settings", [EAGER[2], COOPERATIVE, CONSUMER], ids=lambda one: "-".join(one.values()))
+def test_no_partition_ever_has_two_owners(broker: Peer, group: str, topic: str, settings: Settings, seed: int) -> None:
+    """Members come, go, and subscribe to other topics, in whatever moment."""
+    chance = random.Random(seed)
+
+    async def scenario() -> None:
+        topics = {f"{topic}-{number}": await make(broker, f"{topic}-{number}", 3) for number in range(2)}
+        async with DrivenGroup(broker.bootstrap, group, **settings) as members:
+            doubles: list[TopicPartition] = []
+
+            class Jealous(Told):
+                def __init__(self, mine: DrivenMember) -> None:
+                    super().__init__()
+                    self._mine = mine
+
+                def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
+                    others = [member for member in members.all if member is not self._mine]
+                    doubles.extend(one for one in partitions if any(one in member.owned for member in others))
+                    return super().on_partitions_assigned(partitions)
+
+            for _ in range(25):
+                deed = chance.choice(["come", "come", "go", "change"])
+                if deed == "come" and len(members.members) < 5:
+                    member = members.member()
+                    member.told = Jealous(member)
+                    member.subscribe(*chance.sample(list(topics), chance.randint(1, 2)))
+                elif deed == "go" and members.members:
+                    await members.leave(chance.choice(members.members))
+                elif deed == "change" and members.members:
+                    chance.choice(members.members).subscribe(*chance.sample(list(topics), chance.randint(1, 2)))
+                await asyncio.sleep(chance.random() * 0.15)
+            if not members.members:
+                members.member()
+            for member in members.members:
+                member.subscribe(*topics)
+            await members.settled([partition for some in topics.values() for partition in some])
+            assert not doubles
 
     run(scenario)
 
