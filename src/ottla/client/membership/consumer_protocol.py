@@ -46,6 +46,8 @@ class ConsumerMembership(Participation):
         self._dialogue = ConsumerDialogue(config, self._coordinator)
         self._is_wanted = False
         """Whether the user has polled since the member was last out: only then it joins."""
+        self._is_fenced = False
+        """Whether another took this member's place, for good."""
         self._owned: dict[TopicPartition, Uuid] = {}
         """What we own, each with the id of its topic: one that is deleted and made again is another."""
         self._target: dict[TopicPartition, Uuid] | None = None
@@ -76,12 +78,15 @@ class ConsumerMembership(Participation):
         return await self._reconcile(target, deadline)
 
     async def _reconcile(self, target: dict[TopicPartition, Uuid], deadline: Deadline) -> bool:
-        gone = [one for one, topic_id in self._owned.items() if target.get(one) != topic_id]
+        owned = self._owned
+        gone = [one for one, topic_id in owned.items() if target.get(one) != topic_id]
         if gone:
             if not await self._is_committed(deadline):
                 return False
             await self._handover.revoke(gone)
-        if target is self._target:  # and not lost while the listener was told
+            if owned is self._owned:  # and not lost while the listener was told
+                self._owned = {one: topic_id for one, topic_id in owned.items() if target.get(one) == topic_id}
+        if target is self._target:
             self._owned = target
             await self._handover.assign(target.keys())
         self._due.set()
@@ -202,6 +207,7 @@ class ConsumerMembership(Participation):
         if code in _LOST and member.generation_id != NO_GENERATION:
             self._lose(f"the coordinator says {code.name}")
         elif code == ErrorCode.FENCED_INSTANCE_ID:
+            self._is_fenced = True
             self._fail(fenced(GroupMetadata(self._group_id, group_instance_id=self._config.group_instance_id)))
         elif code == ErrorCode.UNRELEASED_INSTANCE_ID:
             self._fail(
@@ -217,8 +223,8 @@ class ConsumerMembership(Participation):
         self._failure = failure
         self._lose(str(failure))
 
-    def _raise_failure(self, failure: ClientError | BrokerConnectionError) -> None:
-        if not isinstance(failure, MemberFencedError):
+    def _raise_failure(self, failure: BaseException) -> None:
+        if not self._is_fenced:
             self._failure = None
         raise failure
 

@@ -69,7 +69,7 @@ class Participation(ABC):
         """What has to be committed before partitions go."""
         self._is_lost = False
         """Whether the assigned partitions are others' by now, which the user does not know yet."""
-        self._failure: ClientError | BrokerConnectionError | None = None
+        self._failure: BaseException | None = None
         """What the next poll raises."""
 
     # What a consumer calls.
@@ -86,6 +86,8 @@ class Participation(ABC):
                 self._task(self._auto_commit.run(), "auto-commit"),
                 self._task(self._topics.run(), "topics"),
             ]
+            for task in self._background:
+                task.add_done_callback(self._look_at_end)
         while self._subscription.is_by_group and self.needs_poll():
             if self._failure is not None:
                 self._raise_failure(self._failure)
@@ -173,7 +175,7 @@ class Participation(ABC):
         self._is_lost = bool(self._subscription.partitions)
         self._topics_changed(reason)
 
-    def _raise_failure(self, failure: ClientError | BrokerConnectionError) -> None:
+    def _raise_failure(self, failure: BaseException) -> None:
         raise failure
 
     async def _is_committed(self, deadline: Deadline) -> bool:
@@ -195,6 +197,12 @@ class Participation(ABC):
                 await self._leave_silently(silent_s)
             else:
                 await self._heartbeat()
+
+    def _look_at_end(self, task: asyncio.Task[None]) -> None:
+        """Nothing in the background ends unseen: a member without heartbeats would lose its partitions."""
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failure = self._failure or failure
+            self._subscription.wake_poll()
 
     async def _leave_silently(self, silent_s: float) -> None:
         _logger.warning(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import pytest
 
-from clients.own.driven_members import DrivenMember, until
+from clients.own.driven_members import DrivenMember, Told, until
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Deadline
@@ -224,6 +224,53 @@ def test_a_broker_without_the_consumer_protocol() -> None:
         await until(lambda: member.failure is not None)
         assert isinstance(member.failure, ClientError)
         assert "group.protocol=classic" in str(member.failure)
+
+    run(broker, CONSUMER, scenario)
+
+
+@pytest.mark.parametrize("settings", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
+def test_what_ends_the_heartbeats_comes_out_of_poll(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something that nobody thought of: it must not look as if all were well."""
+    broker = ScriptedGroup()
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await settled(member)
+
+        async def fail(*_: object) -> None:
+            raise KeyError("unthought of")
+
+        monkeypatch.setattr(member.membership, "_heartbeat", fail)
+        await until(lambda: member.failure is not None)
+        assert isinstance(member.failure, KeyError)
+
+    run(broker, settings, scenario)
+
+
+def test_partitions_are_revoked_once_whatever_the_coordinator_says_meanwhile() -> None:
+    broker = ScriptedGroup(topics={"events": 3}, target=[0, 1, 2])
+    partitions = [TopicPartition("events", index) for index in range(3)]
+    released = asyncio.Event()
+
+    class Slow(Told):
+        async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            self.events.append(("revoked", list(partitions)))
+            await released.wait()
+
+    async def scenario(member: DrivenMember) -> None:
+        member.told = Slow()
+        member.subscribe("events")
+        await settled(member, partitions)
+        broker.target = [0, 1]
+        member.membership.subscription_changed()
+        broker.bad[ConsumerGroupHeartbeatRequest] = [HangUp()]  # after which all is said again
+        await until(lambda: bool(member.told.all("revoked")), member)
+        broker.target = [0]
+        broker.bad[ConsumerGroupHeartbeatRequest] = [HangUp()]
+        await until(lambda: len(member.membership._target or ()) == 1, member)  # type: ignore[attr-defined]
+        released.set()
+        await settled(member, partitions[:1])
+        assert sorted(member.told.all("revoked")) == partitions[1:]
 
     run(broker, CONSUMER, scenario)
 
