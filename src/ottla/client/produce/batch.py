@@ -50,6 +50,7 @@ class Batch:
         "identity",
         "is_closed",
         "is_encoding",
+        "is_refused",
         "is_watched",
         "keys",
         "last_error",
@@ -95,6 +96,8 @@ class Batch:
         self.identity: Identity | None = None
         self.sequence: int | None = None
         """Of the first record, in the partition and as this identity: kept for as long as a broker might know it."""
+        self.is_refused = False
+        """Whether the last answer was that the sequence does not fit, and nothing has changed since."""
         self.attempts = 0
         self.last_error: Exception | None = None
         self.outcome: Outcome | None = None

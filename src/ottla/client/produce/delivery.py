@@ -9,7 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.client.loop_thread import SIGNALS_SEEN_WITHIN_S
 
 if TYPE_CHECKING:
     from ottla.client.produce.batch import Batch
@@ -96,7 +100,7 @@ class Delivery:
         arrived.acquire()
         self.batch.when_done(self.index, arrived.release)
         self.batch.hurry()
-        if not arrived.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+        if not wait_for(arrived, timeout):
             raise TimeoutError(f"the record to {self.batch.partition} was not acknowledged within {timeout:g} s")
 
     def _failure(self) -> Exception | None:
@@ -110,6 +114,15 @@ class Delivery:
         if failure is not None:
             raise failure.with_traceback(None)
         return batch.metadata_of(index)
+
+
+def wait_for(lock: threading.Lock, timeout_s: float | None) -> bool:
+    """Whether the lock was released within that time; in slices, so that Ctrl-C is seen whenever it comes."""
+    until_s = inf if timeout_s is None else monotonic() + timeout_s
+    while not lock.acquire(timeout=max(0.0, min(until_s - monotonic(), SIGNALS_SEEN_WITHIN_S))):
+        if monotonic() >= until_s:
+            return False
+    return True
 
 
 def _arrive(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:

@@ -8,8 +8,11 @@ decided (KIP-360). A broker takes a higher epoch of an idempotent producer from 
 
     whole ──a batch is given up, or its sequence refused──▶ broken ──nothing is in flight any more──▶ whole, next epoch
 
-While it is broken no batch gets a sequence. One that has one is still sent: the broker has it (a duplicate), takes it
-(the one before did arrive), or refuses its sequence; then it certainly was not appended, and is numbered anew.
+While it is broken no batch gets a sequence. One that has one is still sent, and the broker takes it, or has it, or
+refuses its sequence. A refusal alone does not say that the batch is not there: a broker that was restarted may
+remember only the last batch of a producer, and refuses those before it, which it has. So what was sent behind a
+refused batch, and is not decided, is asked for first: if it is there, so is everything before it. Only when all of it
+is refused, it is numbered anew (`queues`).
 """
 
 from __future__ import annotations

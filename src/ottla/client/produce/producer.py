@@ -15,7 +15,7 @@ from ottla.client.loop_thread import LoopThread
 from ottla.client.metadata import PartitionInfo
 from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.core import ProducerCore
-from ottla.client.produce.delivery import Delivery, RecordMetadata
+from ottla.client.produce.delivery import Delivery, RecordMetadata, wait_for
 from ottla.client.produce.record import Headers
 from ottla.client.produce.table_delivery import TableDelivery
 
@@ -119,7 +119,7 @@ class Producer:
             made = threading.Lock()
             made.acquire()
             accumulator.when_room(seen, made.release)
-            if not made.acquire(timeout=max(0.0, deadline_s - monotonic())):
+            if not wait_for(made, deadline_s - monotonic()):
                 raise self._core.no_room()
 
     def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:

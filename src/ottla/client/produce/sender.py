@@ -32,6 +32,7 @@ from ottla.client.errors import (
 from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.batch import Batch, Outcome
 from ottla.client.produce.channel import Answers, Channel
+from ottla.client.produce.delivery import NO_OFFSET
 from ottla.client.produce.encoding import Encoder, halves, sign
 from ottla.client.produce.identity import Identity
 from ottla.client.produce.interceptors import Interceptors
@@ -103,6 +104,8 @@ class Sender:
         by_leader: dict[int, list[PartitionQueue]] = {}
         leaderless: set[str] = set()
         for queue in list(accumulator.active):
+            if queue.has_refused:
+                queue.decide()
             at_s = queue.due_at_s(in_hurry, self._in_flight_max)
             if at_s > now_s:
                 next_at_s = min(next_at_s, at_s)
@@ -160,9 +163,9 @@ class Sender:
         with accumulator.lock:
             if queue.open is not None and not queue.ready:
                 accumulator.close(queue.open)
-            if not queue.ready:
+            batch = queue.first
+            if batch is None:
                 return None
-            batch = queue.ready[0]
         if batch.encoded is None and not self._encode(batch):
             return None
         if limit is not None and len(batch.encoded or b"") > limit:
@@ -170,7 +173,7 @@ class Sender:
         if self._identity is not None and batch.sequence is None and not self._number(queue, batch, self._identity):
             return None
         with accumulator.lock:
-            queue.ready.popleft()
+            queue.ready.remove(batch)
             if queue.is_empty:
                 accumulator.active.pop(queue, None)
         batch.attempts += 1
@@ -221,7 +224,7 @@ class Sender:
                 self._accumulator.wake()
                 return False
             if sequences.settle_as(identity):
-                # Those behind it were refused together with it, or not sent: no broker has them.
+                # Those behind it were refused, too, or never sent: no broker has them.
                 for other in queue.ready:
                     other.sequence = None
         elif sequences.is_broken:
@@ -252,11 +255,17 @@ class Sender:
         queue = batch.queue
         queue.in_flight.remove(batch)
         queue.not_before_s = 0.0
+        for other in queue.take_arrival(batch):
+            self._remove(other)
+            self._succeed(other, Outcome())
+        self._succeed(batch, Outcome(answer.base_offset, answer.log_append_time_ms))
+
+    def _succeed(self, batch: Batch, outcome: Outcome) -> None:
         counts = self.counts
         counts["batches"] += 1
         counts["records"] += batch.count
         counts["bytes"] += len(batch.encoded or b"")
-        self._settle(batch, Outcome(answer.base_offset, answer.log_append_time_ms))
+        self._settle(batch, outcome)
 
     def _refused(self, batch: Batch, answer: ProducePartitionResponse) -> None:
         code = ErrorCode.of(answer.error_code)
@@ -265,11 +274,10 @@ class Sender:
         if code in _TOO_LARGE and batch.count > 1:
             self._split(batch)
         elif code in _SEQUENCE_REFUSED and batch.sequence is not None:
-            # Behind one that failed, the broker misses that one first. Else it will never take this sequence.
-            if sequences.is_broken or batch.queue.in_flight[0] is batch:
-                sequences.is_broken = True
-                batch.sequence = None
-            self._try_again(batch, error)
+            if batch.queue.refuse(batch):
+                self._arrived(batch, ProducePartitionResponse(base_offset=NO_OFFSET))
+            else:
+                self._try_again(batch, error)
         elif code in _IDENTITY_REFUSED and batch.sequence is not None:
             sequences.is_broken = True
             batch.sequence = self._identity = None

@@ -27,7 +27,11 @@ class AppendThenHangUp:
     """The batch is appended, and the connection ends before the answer leaves."""
 
 
-Fault = ErrorCode | HangUp | Silence | AppendThenHangUp
+class AppendSilently:
+    """The batch is appended, and never answered."""
+
+
+Fault = ErrorCode | HangUp | Silence | AppendThenHangUp | AppendSilently
 
 
 @dataclass
@@ -39,6 +43,7 @@ class Partition:
     producer_id: int = -1
     last: list[tuple[int, int, int]] = field(default_factory=list)
     """Sequence, count and offset of the last batches."""
+    remembered: int = _BATCHES_REMEMBERED
 
     def append(self, header: BatchHeader, records: list[Record]) -> tuple[ErrorCode, int]:
         """The error, and the offset."""
@@ -56,7 +61,7 @@ class Partition:
             if header.producer_epoch != self.epoch:
                 self.epoch, self.last = header.producer_epoch, []
             self.last.append((header.base_sequence, len(records), len(self.records)))
-            del self.last[:-_BATCHES_REMEMBERED]
+            del self.last[: -self.remembered]
         offset = len(self.records)
         self.records += records
         return ErrorCode.NONE, offset
@@ -72,6 +77,8 @@ class Log:
         self.headers: list[BatchHeader] = []
         """Of every batch that came, in the order of their coming."""
         self.producer_ids = 0
+        self.remembered = _BATCHES_REMEMBERED
+        """Of how many batches of a producer a partition knows."""
         self.max_batch_records = 10**9
         self.refused_values: Mapping[bytes | None, ErrorCode] = {}
         """Batches with such a value are not taken."""
@@ -90,7 +97,7 @@ class Log:
         answers = [self._append(one, fault) for topic in request.topic_data for one in topic.partition_data]
         if isinstance(fault, AppendThenHangUp):
             return HangUp()
-        if request.acks == 0:
+        if request.acks == 0 or isinstance(fault, AppendSilently):
             return Silence()
         return ProduceResponse(
             responses=[ProduceTopicResponse(name=self.topic, topic_id=TOPIC_ID, partition_responses=answers)]
@@ -106,7 +113,8 @@ class Log:
         if refused or len(records) > self.max_batch_records:
             code = refused[0] if refused else ErrorCode.MESSAGE_TOO_LARGE
             return ProducePartitionResponse(index=data.index, error_code=code, base_offset=-1)
-        code, offset = self.partitions.setdefault(data.index, Partition()).append(header, records)
+        partition = self.partitions.setdefault(data.index, Partition(remembered=self.remembered))
+        code, offset = partition.append(header, records)
         return ProducePartitionResponse(index=data.index, error_code=code, base_offset=offset)
 
     def values(self, partition: int = 0) -> list[bytes | None]:

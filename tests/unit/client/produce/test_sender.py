@@ -21,7 +21,7 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.schema import Request
-from unit.client.produce.scripted_log import AppendThenHangUp, Fault, Log, settings
+from unit.client.produce.scripted_log import AppendSilently, AppendThenHangUp, Fault, Log, settings
 from unit.client.scripted_broker import Answer, HangUp, ScriptedBroker, Silence
 from unit.client.test_cluster import run
 
@@ -132,6 +132,25 @@ def test_a_batch_that_is_given_up_does_not_hold_up_those_behind_it() -> None:
             assert epochs[0] == 0
             assert epochs[-1] == 1
             assert {header.producer_id for header in log.headers} == {1}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("appended", [1, 2, 3, 5])
+def test_a_broker_that_remembers_only_the_last_batch_does_not_get_those_before_it_twice(appended: int) -> None:
+    async def scenario() -> None:
+        log = Log(*[AppendSilently()] * appended)
+        log.remembered = 1
+        async with ScriptedBroker(log) as broker:
+            async with AsyncProducer(settings(broker, batch_size=1, request_timeout_ms=100)) as producer:
+                deliveries = [await producer.send("events", b"%d" % index) for index in range(8)]
+                offsets = [(await delivery).offset for delivery in deliveries]
+            assert log.values() == [b"%d" % index for index in range(8)]
+            # The last of five in flight is known as a duplicate; what has others behind it is only known to be there.
+            there = appended - (appended == 5)
+            assert offsets == [-1] * there + list(range(there, 8))
+            assert {header.producer_epoch for header in log.headers} == {0}
+            assert producer.metrics()["buffer_free_bytes"] == producer.config.buffer_memory
 
     run(scenario)
 
