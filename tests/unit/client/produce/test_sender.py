@@ -22,7 +22,7 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.schema import Request
 from unit.client.produce.scripted_log import AppendSilently, AppendThenHangUp, Fault, Log, settings
-from unit.client.scripted_broker import Answer, HangUp, ScriptedBroker, Silence
+from unit.client.scripted_broker import KAFKA_2_1, Answer, HangUp, ScriptedBroker, Silence
 from unit.client.test_cluster import run
 
 SMALL = 200
@@ -253,6 +253,21 @@ def test_a_broker_that_does_not_answer_is_asked_again_on_another_connection() ->
                 assert (await producer.send_and_wait("events", b"at last")).offset == 0
             assert log.values() == [b"at last"]
             assert broker.connections == 2
+
+    run(scenario)
+
+
+def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
+    async def scenario() -> None:
+        log = Log()
+        async with ScriptedBroker(log, newest=KAFKA_2_1, api_versions_max=2) as broker:
+            async with AsyncProducer(settings(broker, compression_type="zstd")) as producer:
+                told = await producer.send_and_wait("events", b"value", b"key", {"h": b"1"}, 5)
+            assert told[1:] == (0, 0, 5)
+            assert log.records()[0][1:] == (5, b"key", b"value", (("h", b"1"),))
+            (request,) = broker.of(ProduceRequest)
+            assert isinstance(request, ProduceRequest)
+            assert [topic.name for topic in request.topic_data] == ["events"]
 
     run(scenario)
 
