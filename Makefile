@@ -23,6 +23,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all]' --group dev
 	$(BIN)/python -m ottla.records.warm
 	$(BIN)/python -m ottla.log.compaction.warm
+	$(BIN)/python -m ottla.client.produce.warm
 	@touch $@
 
 # An oracle of the tests that cannot share an environment with its newer self.
