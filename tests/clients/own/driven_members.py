@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Self
 
 from clients.dialect import WAIT_S
+from clients.peers import WITH_ZOOKEEPER
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
@@ -17,6 +19,8 @@ from ottla.client.consume.subscription import Position, Subscription
 from ottla.client.membership import Membership, create_membership
 
 POLL_S = 0.05
+PROTOCOLS = ["classic", *(["consumer"] if os.environ.get("OTTLA_TEST_PEER") != WITH_ZOOKEEPER else [])]
+"""Those that the broker under test speaks."""
 
 
 class Told(RebalanceListener):

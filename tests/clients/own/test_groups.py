@@ -14,6 +14,7 @@ import pytest
 
 from clients.dialect import wait_until
 from clients.groups.conftest import SETTINGS
+from clients.own.driven_members import PROTOCOLS
 from clients.peers import Peer, running_peer
 from ottla import Admin, AsyncConsumer, Consumer, Producer
 from ottla.base.ids import TopicPartition
@@ -29,8 +30,9 @@ WAIT_S = 60.0
 CLASSIC: Settings = {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100}
 COOPERATIVE: Settings = {**CLASSIC, "partition_assignment_strategy": "cooperative-sticky"}
 CONSUMER: Settings = {"group_protocol": "consumer"}
-BOTH = pytest.mark.parametrize("protocol", [CLASSIC, CONSUMER], ids=["classic", "consumer"])
-INCREMENTAL = pytest.mark.parametrize("protocol", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
+CONSUMERS = [CONSUMER] if "consumer" in PROTOCOLS else []
+BOTH = pytest.mark.parametrize("protocol", [CLASSIC, *CONSUMERS], ids=PROTOCOLS)
+INCREMENTAL = pytest.mark.parametrize("protocol", [COOPERATIVE, *CONSUMERS], ids=PROTOCOLS)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from clients.dialect import WAIT_S
 from clients.groups.conftest import SETTINGS
 from clients.groups.speaker import speaking
-from clients.own.driven_members import DrivenGroup, DrivenMember, Told, until
+from clients.own.driven_members import PROTOCOLS, DrivenGroup, DrivenMember, Told, until
 from clients.peers import Peer, running_peer
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
@@ -39,7 +39,8 @@ Settings = dict[str, Any]
 EAGER: list[Settings] = [{"partition_assignment_strategy": name} for name in ("range", "roundrobin", "sticky")]
 COOPERATIVE: Settings = {"partition_assignment_strategy": "cooperative-sticky"}
 CONSUMER: Settings = {"group_protocol": "consumer"}
-BOTH = pytest.mark.parametrize("protocol", [{}, CONSUMER], ids=["classic", "consumer"])
+CONSUMERS = [CONSUMER] if "consumer" in PROTOCOLS else []
+BOTH = pytest.mark.parametrize("protocol", [{}, *CONSUMERS], ids=PROTOCOLS)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ async def make(broker: Peer, topic: str, partitions: int) -> list[TopicPartition
 # Partitions.
 
 
-@pytest.mark.parametrize("settings", [*EAGER, COOPERATIVE, CONSUMER], ids=lambda one: "-".join(one.values()))
+@pytest.mark.parametrize("settings", [*EAGER, COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
 def test_members_share_what_there_is(broker: Peer, group: str, topic: str, settings: Settings) -> None:
     async def scenario() -> None:
         partitions = await make(broker, topic, 6)
@@ -93,7 +94,7 @@ def test_members_share_what_there_is(broker: Peer, group: str, topic: str, setti
     run(scenario)
 
 
-@pytest.mark.parametrize("settings", [COOPERATIVE, CONSUMER], ids=lambda one: "-".join(one.values()))
+@pytest.mark.parametrize("settings", [COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
 def test_nobody_stops_with_what_it_keeps(broker: Peer, group: str, topic: str, settings: Settings) -> None:
     async def scenario() -> None:
         partitions = await make(broker, topic, 4)
@@ -121,7 +122,7 @@ def test_nobody_stops_with_what_it_keeps(broker: Peer, group: str, topic: str, s
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("settings", [EAGER[2], COOPERATIVE, CONSUMER], ids=lambda one: "-".join(one.values()))
+@pytest.mark.parametrize("settings", [EAGER[2], COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
 def test_no_partition_ever_has_two_owners(broker: Peer, group: str, topic: str, settings: Settings, seed: int) -> None:
     """Members come, go, and subscribe to other topics, in whatever moment."""
     chance = random.Random(seed)
@@ -162,7 +163,7 @@ def test_no_partition_ever_has_two_owners(broker: Peer, group: str, topic: str, 
     run(scenario)
 
 
-@pytest.mark.parametrize("settings", [EAGER[0], COOPERATIVE, CONSUMER], ids=lambda one: "-".join(one.values()))
+@pytest.mark.parametrize("settings", [EAGER[0], COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
 def test_who_subscribes_to_other_topics_gets_their_partitions(
     broker: Peer, group: str, topic: str, settings: Settings
 ) -> None:
@@ -180,7 +181,7 @@ def test_who_subscribes_to_other_topics_gets_their_partitions(
     run(scenario)
 
 
-@pytest.mark.parametrize("settings", [EAGER[0], COOPERATIVE, CONSUMER], ids=lambda one: "-".join(one.values()))
+@pytest.mark.parametrize("settings", [EAGER[0], COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
 def test_new_partitions_and_topics_are_found(broker: Peer, group: str, topic: str, settings: Settings) -> None:
     async def scenario() -> None:
         async with DrivenGroup(broker.bootstrap, group, **settings) as members:
@@ -474,7 +475,7 @@ def test_a_static_member_of_a_consumer_group_cannot_take_a_place(broker: Peer, g
 # What goes wrong.
 
 
-@pytest.mark.parametrize("settings", [EAGER[0], COOPERATIVE, CONSUMER], ids=lambda one: "-".join(one.values()))
+@pytest.mark.parametrize("settings", [EAGER[0], COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
 def test_what_a_listener_raises_comes_out_when_the_change_is_done(
     broker: Peer, group: str, topic: str, settings: Settings
 ) -> None:
