@@ -12,6 +12,7 @@ import pytest
 from clients.aiokafka_client import AiokafkaClient
 from clients.confluent_client import ConfluentClient
 from clients.dialect import CODECS, Client
+from clients.groups.flavours import Flavour
 from clients.interposer import Interposer, running_interposer
 from clients.kafka_python_client import KafkaPythonClient
 from clients.ottla_client import OttlaAsyncClient, OttlaClient
@@ -30,8 +31,8 @@ CLIENTS: dict[str, type[Client]] = {
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A broker that has no such protocol cannot be asked for it."""
     if chosen_peer() == WITH_ZOOKEEPER and isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-        asked = [getattr(value, "protocol", value) for value in item.callspec.params.values()]
-        if "consumer" in asked:
+        flavours = [value for value in item.callspec.params.values() if isinstance(value, Flavour)]
+        if "consumer" in [*item.callspec.id.split("-"), *(flavour.protocol for flavour in flavours)]:
             pytest.skip("Kafka with ZooKeeper has no groups of the consumer protocol")
 
 
