@@ -412,6 +412,8 @@ def test_no_broker_is_told_by_send() -> None:
 def test_a_buffer_that_stays_full_is_told_by_send(broker: Peer, topic: str) -> None:
     """The broker is not asked for anything but the topic: the buffer is too small for a second batch."""
     settings = {"buffer.memory": 20_000, "batch.size": 10_000, "max.block.ms": 50}
+    with Producer({"bootstrap.servers": broker.bootstrap}) as first:
+        first.send_and_wait(topic, b"x")  # makes the topic, which may take longer than the other waits
     with Producer({"bootstrap.servers": broker.bootstrap, **settings}) as producer:
 
         def fill() -> None:
