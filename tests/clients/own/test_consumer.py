@@ -573,8 +573,9 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(
 
 
 PROGRAM = """
-import sys
+import signal, sys
 from ottla import Consumer
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it would be ignored
 with Consumer(bootstrap_servers=sys.argv[1]) as consumer:
     consumer.assign([(sys.argv[2], 0)])
     try:
@@ -598,7 +599,7 @@ def test_ctrl_c_ends_a_poll(broker: Peer, partitions: list[TopicPartition]) -> N
         assert program.returncode == 0
     finally:
         program.kill()
-        program.wait()
+        program.communicate()
 
 
 def test_mistakes_are_told_where_they_are_made(settings_of: SettingsOf, topic: str) -> None:

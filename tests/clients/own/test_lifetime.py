@@ -16,9 +16,11 @@ from clients.peers import Peer
 BOUND_S = 60
 
 PRELUDE = """
-    import os, sys
+    import os, signal, sys
     from ottla import Admin, Consumer, Producer, TopicPartition
     from ottla.client.errors import ClosedError, ForkedError
+    # A test run in the background hands on that Ctrl-C is to be ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     bootstrap, topic = sys.argv[1:]
     producer = Producer(bootstrap_servers=bootstrap)
@@ -67,6 +69,7 @@ def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
         out, err = process.communicate(timeout=BOUND_S)
     finally:
         process.kill()
+        process.communicate()
     return process.returncode, out, err
 
 

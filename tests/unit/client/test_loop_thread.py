@@ -325,6 +325,8 @@ PRELUDE = """
     import asyncio, os, signal, sys, threading
     from ottla.client.errors import ForkedError
     from ottla.client.loop_thread import LoopThread
+    # A test run in the background hands on that Ctrl-C is to be ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     thread = LoopThread("a client")
 
@@ -353,6 +355,7 @@ def outcome(process: subprocess.Popen[str]) -> tuple[int, str, str]:
         out, err = process.communicate(timeout=BOUND_S)
     finally:
         process.kill()
+        process.communicate()
     return process.returncode, out, err
 
 
