@@ -2,7 +2,7 @@
 
 Run: python -m bench.clients [--rounds 3] [--only LINE …] [--quick] [--save] [--peer kafka] [--directory FOLDER]
 
-All take turns at each line, in another order each round; medians count. A full run takes about ten minutes.
+All take turns at each line, in another order each round; medians count. A full run takes about thirteen minutes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOTES: Final = (
     "Every turn is a process of its own, on cores that it shares with the broker: nothing is pinned, so that a client "
     "with several threads may use what the broker leaves. CPU is that of the client's process for each record, all its "
     "threads included. Sends of one record each: nobody looks at the outcome of each, the end of the partition is "
-    "checked. Consumers look at every value. All work three seconds before the clock starts: a client that loads "
+    "checked. Consumers look at every value. All work six seconds before the clock starts: a client that loads "
     "something then has it. To send and wait: no lingering.",
     "The ratio is to the best of the peers in the same metric. Arrow stands beside the peers' records, since they have "
     "no Arrow: what they would need to make a table comes on top.",

@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.broker.raw import MB, Spent, measured
 
-WARM_S: Final = 3.0
+WARM_S: Final = 6.0
 """Of work before the clock starts: what a client loads, or a broker does for the first time, is not measured."""
 BURST: Final = 1000
 """Records between two looks at the clock."""
