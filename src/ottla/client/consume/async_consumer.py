@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from ottla.base.ids import TopicPartition
+from ottla.client.background_load import PATIENCE_S
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import empty_batch
@@ -281,6 +282,8 @@ class AsyncConsumer:
     async def _poll(self, timeout_s: float | None, take: Callable[[], T | None]) -> T | None:
         self.subscriptions.settle()
         deadline = Deadline(float("inf") if timeout_s is None else timeout_s)
+        if KERNELS.loading.is_going_on:
+            await asyncio.to_thread(KERNELS.loading.wait, min(deadline.left_s, PATIENCE_S))
         if not self.is_due:
             taken = take()
             if taken:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ottla.base.ids import TopicPartition
+from ottla.client.background_load import PATIENCE_S
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import empty_batch
@@ -164,6 +165,7 @@ class Consumer:
                 self._call_back()
             core = self._core
             core.subscriptions.settle()
+            KERNELS.loading.wait(PATIENCE_S if timeout_s is None else min(timeout_s, PATIENCE_S))
             if not core.is_due:
                 taken = take()
                 if taken:

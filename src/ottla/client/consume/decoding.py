@@ -10,13 +10,12 @@ seeks past them. The same holds for what a deserializer cannot read.
 from __future__ import annotations
 
 import gc
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Final
 
+from ottla.client.background_load import BackgroundLoad
 from ottla.client.config import Coder, ConsumerConfig
 from ottla.client.consume.fetch_buffer import Chunk
 from ottla.client.consume.record import ConsumerRecord, make_records
@@ -44,14 +43,7 @@ class _Kernels:
     def __init__(self) -> None:
         self.module: Any = None
         self.untrack: Callable[[list[Any]], None] | None = None
-        self._is_asked_for = False
-
-    def ask_for(self) -> None:
-        """Loads them in the background."""
-        if not self._is_asked_for:
-            self._is_asked_for = True
-            if all(find_spec(name) is not None for name in ("numba", "pyarrow")):
-                threading.Thread(target=self.load, name="ottla-kernels").start()
+        self.loading = BackgroundLoad(self.load)
 
     def load(self) -> Any:
         """Loads them now."""
@@ -155,7 +147,7 @@ class Decoder:
                 )
                 return lists
             if size >= LARGE_BYTES:
-                KERNELS.ask_for()
+                KERNELS.loading.begin()
         records = [one for one in iter_records(data, verify_crc=self._verify_crc) if one.offset >= begin]
         return RecordLists(*map(list, zip(*records, strict=True))) if records else RecordLists([], [], [], [], [])
 

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from ottla.client.config import ProducerConfig
 from ottla.client.metadata import PartitionInfo
+from ottla.client.produce import compiled
 from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
@@ -90,7 +91,10 @@ class AsyncProducer:
         delivery = await self._offer(record)
         if delivery.index == 0:
             # The first of a batch: whoever sends without a pause lets the loop send the one before.
-            await asyncio.sleep(0)
+            if compiled.loading.is_going_on:
+                await asyncio.to_thread(compiled.loading.wait)
+            else:
+                await asyncio.sleep(0)
         return delivery
 
     async def _offer(self, record: PreparedRecord) -> Delivery:

@@ -63,6 +63,8 @@ class ProducerCore:
             has_bare_keys=self._takes_key_bytes,
         )
         self.encoder = Encoder(config)
+        self.may_block = False
+        """Whether records are sent by threads that can wait, and not by the loop."""
         self.sender: Sender | None = None
         self.is_closed = False
         self._is_forked = False
@@ -195,6 +197,8 @@ class ProducerCore:
             batch = accumulator.full.popleft()
         except IndexError:  # Another thread has it.
             return
+        if self.may_block:
+            compiled.loading.wait()
         try:
             batch.encoded = self.encoder.encode(batch)
             batch.drop_records()

@@ -47,7 +47,7 @@ class Encoder:
             )
             return encoded
         if batch.count >= _WORTH_LOADING_RECORDS:
-            compiled.begin_loading()
+            compiled.loading.begin()
         keys = batch.keys or [None] * batch.count
         headers = batch.headers or [()] * batch.count
         rows = zip(batch.timestamps_ms(), keys, batch.values, headers, strict=True)

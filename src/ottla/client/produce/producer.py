@@ -32,6 +32,7 @@ class Producer:
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         # Before the thread: what is wrong with the settings leaves nothing to close.
         self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake)
+        self._core.may_block = True
         self._accumulator = self._core.accumulator
         self._fast = self._accumulator.fast
         self._thread = LoopThread("the producer")

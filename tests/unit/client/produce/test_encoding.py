@@ -43,7 +43,7 @@ def test_both_codecs_write_the_same_records(monkeypatch: pytest.MonkeyPatch, cod
     quickly = encoder.encode(batch_of(ROWS[:count]))
     assert decode_batch(quickly) == expected
     monkeypatch.setattr(compiled, "columns", lambda: None)
-    monkeypatch.setattr(compiled, "begin_loading", lambda: None)
+    monkeypatch.setattr(compiled.loading, "begin", lambda: None)
     plainly = encoder.encode(batch_of(ROWS[:count]))
     assert decode_batch(plainly) == expected
     if codec == "none":
@@ -53,7 +53,7 @@ def test_both_codecs_write_the_same_records(monkeypatch: pytest.MonkeyPatch, cod
 def test_kernels_are_loaded_when_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     monkeypatch.setattr(compiled, "columns", lambda: None)
-    monkeypatch.setattr(compiled, "begin_loading", lambda: asked.append(True))
+    monkeypatch.setattr(compiled.loading, "begin", lambda: asked.append(True))
     encoder = Encoder(config())
     encoder.encode(batch_of(ROWS[:10]))
     assert not asked

@@ -1,0 +1,59 @@
+"""Modules that take long to load, loaded in a thread once there is enough to do for them.
+
+Compiled kernels need numba and Arrow: half a second, far too long for a program that sends ten records, and nothing for
+one that sends a million. But a thread that works without a pause hardly lets another load anything: what takes half a
+second alone takes five beside it. So whoever has a lot to do waits for a load that is under way, for a moment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Final
+
+PATIENCE_S: Final = 2.0
+"""For a load that is under way."""
+
+
+class BackgroundLoad:
+    """One load, done once. Safe in any thread."""
+
+    def __init__(self, load: Callable[[], object], needs: tuple[str, ...] = ("numba", "pyarrow")) -> None:
+        """`load` imports what is wanted; packages that it needs and that are not there are not waited for."""
+        self._load = load
+        self._needs = needs
+        self._lock = threading.Lock()
+        self._is_begun = False
+        self._is_over = threading.Event()
+
+    @property
+    def is_going_on(self) -> bool:
+        return self._is_begun and not self._is_over.is_set()
+
+    def begin(self) -> None:
+        """Loads in a thread. Again is no harm."""
+        if self._is_begun:
+            return
+        with self._lock:
+            if self._is_begun:
+                return
+            self._is_begun = True
+        if any(find_spec(name) is None for name in self._needs):
+            self._is_over.set()
+            return
+        # Not a daemon: an interpreter that ends in the middle of loading compiled code may not end well.
+        threading.Thread(target=self._run, name="ottla-load-kernels").start()
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> None:
+        """Until a load that is under way is over, or so long."""
+        if self.is_going_on:
+            self._is_over.wait(timeout_s)
+
+    def _run(self) -> None:
+        try:
+            self._load()
+        except ImportError:
+            pass  # Everything works without, more slowly; who cannot do without loads it, and is told.
+        finally:
+            self._is_over.set()
