@@ -9,11 +9,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Final
 
 from bench.broker import driver
 from bench.broker.control import Control, first_acknowledged
 from bench.broker.frames import batch_of
 from bench.broker.sides import Running, Side
+
+_REMOVAL_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,16 @@ class Session:
             os.sync()
             yield name
             control.delete_topic(name)
+        _await_removal(running.output.parent, name)
+
+
+def _await_removal(place: Path, topic: str) -> None:
+    """The folders of a deleted topic stay for a while, and with them its pages in memory."""
+    give_up_s = time.monotonic() + _REMOVAL_S
+    while any(place.glob(f"data/**/{topic}*-delete")):
+        if time.monotonic() > give_up_s:
+            raise RuntimeError(f"topic {topic} was deleted, and is still in {place} after {_REMOVAL_S:g} s")
+        time.sleep(0.1)
 
 
 @contextmanager

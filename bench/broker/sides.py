@@ -68,12 +68,17 @@ class Side(Protocol):
         """Again, where the place is that of one that was stopped."""
 
 
+DELETED_SOON: Final = {"log.segment.delete.delay.ms": "500"}
+"""The only default that is not kept, on either side: for a minute, gigabytes of former turns would fill the page cache,
+and whoever writes next would have to make room."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ottla:
     """Ours, by the command that people start it with, with its own defaults but for what is set."""
 
     name: str = "ottla"
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=lambda: dict(DELETED_SOON))
 
     def prepare(self, place: Path) -> None:
         place.mkdir(parents=True)
@@ -94,7 +99,7 @@ class Kafka:
     loopback."""
 
     name: str = f"Kafka {KAFKA_VERSION}"
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=lambda: dict(DELETED_SOON))
 
     def prepare(self, place: Path) -> None:
         place.mkdir(parents=True)
