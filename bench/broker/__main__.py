@@ -19,8 +19,8 @@ NOTES: Final = (
     "a turn of each line, come first and do not count, so that Kafka's compiler has seen them. Kafka runs with its own "
     "default config and the JVM options of its start script; only deleted topics go after half a second on both sides, "
     "not after a minute, because gigabytes of them would fill the page cache. CPU is that of the broker's process, "
-    "user and system, from /proc. Most of the free memory is used once before it all begins: a virtual machine gets memory "
-    "from its host when it first touches it, which costs more than all that a broker does with a record.",
+    "user and system, from /proc. Most of the free memory is used once before it all begins: a virtual machine gets "
+    "memory from its host when it first touches it, which costs more than all that a broker does with a record.",
     "Raw: frames made beforehand, sent over blocking sockets by a process that looks into no answer; big batches are "
     "of 256 KiB, one a request, five in flight on each of two connections. Catch-up fetches ask for a MiB, four in "
     "flight on each of two connections, of what is in the page cache. Latency: one record a request, from before it is "
