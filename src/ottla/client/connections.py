@@ -66,6 +66,8 @@ class Connections:
         self._opening: dict[tuple[int, str], asyncio.Lock] = {}
         self._bootstrapping = asyncio.Lock()
         self._attempts: set[asyncio.Task[ClientConnection]] = set()
+        self._made: set[ClientConnection] = set()
+        """All that are open, also those whose takers were cancelled in the moment in which they were made."""
         self._failing: dict[Address, _Failing] = {}
         self._is_closed = False
         self._is_forked = False
@@ -91,13 +93,8 @@ class Connections:
         idle_s = self._options.idle_s
         if idle_s is None:
             return
-        for key, connection in list(self._by_broker.items()):
-            if connection.idle_s >= idle_s:
-                del self._by_broker[key]
-                await connection.close()
-        if self._first is not None and self._first.idle_s >= idle_s:
-            first, self._first = self._first, None
-            await first.close()
+        idle = [connection for connection in self._all() if connection.idle_s >= idle_s]
+        await asyncio.gather(*(connection.close() for connection in idle))
 
     def check(self) -> None:
         """Raises what keeps them from being used."""
@@ -133,7 +130,9 @@ class Connections:
         async with self._bootstrapping:
             connection = self._any_open()
             if connection is None:
-                self._first = connection = await self._first_to_answer()
+                connection = await self._first_to_answer()
+                self.check()  # closed by now, it would be closed again by nobody
+                self._first = connection
             return connection
 
     def _any_open(self) -> ClientConnection | None:
@@ -143,11 +142,12 @@ class Connections:
         return self._first if self._first is not None and self._first.is_open else None
 
     def _all(self) -> list[ClientConnection]:
-        return [*self._by_broker.values(), *([self._first] if self._first else [])]
+        return [connection for connection in self._made if connection.is_open]
 
     def _forget(self) -> None:
         self._by_broker = {}
         self._first = None
+        self._made = set()
 
     # Opening.
 
@@ -223,6 +223,7 @@ class Connections:
             failing = self._failing.setdefault(address, _Failing(began_at_s))
             raise self._failed(failing, error) from error
         self._failing.pop(address, None)
+        self._made = {one for one in self._made if one.is_open} | {connection}
         return connection
 
     def _failed(self, failing: _Failing, error: BrokerUnreachableError) -> BrokerUnreachableError:

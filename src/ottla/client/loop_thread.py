@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.client.errors import ClosedError, ForkedError
 from ottla.client.forks import tell_of_forks
+from ottla.net.client_connection import close_all_in_loop
 
 T = TypeVar("T")
 
@@ -220,6 +221,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
         loop.run_until_complete(_end_tasks(loop))
+        loop.run_until_complete(close_all_in_loop())
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         asyncio.set_event_loop(None)

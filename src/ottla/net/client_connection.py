@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple, TypeVar, cast
+from weakref import WeakKeyDictionary, WeakSet
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.errors import OttlaError
@@ -291,6 +292,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._failure is not None:
+            self._transport.abort()
+            return
+        _open_in.setdefault(self._loop, WeakSet()).add(self)
         sizes = {
             socket.SO_RCVBUF: self._options.receive_buffer_bytes,
             socket.SO_SNDBUF: self._options.send_buffer_bytes,
@@ -383,6 +388,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _fail(self, error: BrokerConnectionError) -> None:
         if self._failure is None:
             self._failure = error
+            _open_in.get(self._loop, WeakSet()).discard(self)
             # Requests that wait for room are not sent: `_write` raises the failure.
             self._writable.set()
             waiting, self._waiting = self._waiting, {}
@@ -391,6 +397,16 @@ class ClientConnection(asyncio.BufferedProtocol):
                     one.answer.set_exception(error)
         if self._transport is not None:
             self._transport.abort()
+
+
+_open_in: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[ClientConnection]] = WeakKeyDictionary()
+"""Those of each loop, touched by its own thread only."""
+
+
+async def close_all_in_loop() -> None:
+    """Ends those that still are open in the running loop, for its end: uvloop cannot be closed while a socket is."""
+    connections = _open_in.get(asyncio.get_running_loop(), ())
+    await asyncio.gather(*(connection.close() for connection in list(connections)))
 
 
 def parse_addresses(text: str) -> list[Address]:

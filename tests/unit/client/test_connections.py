@@ -259,6 +259,64 @@ def test_who_is_cancelled_while_all_is_closed_is_cancelled() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_done", [False, True], ids=["about to be made", "made"])
+@pytest.mark.parametrize("which", ["of a broker", "any"])
+def test_who_is_cancelled_in_the_moment_of_success_leaves_no_connection_open(
+    which: str, is_done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = ClientConnection.open
+
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker:
+            some = Connections([broker.address], QUICK)
+            some.brokers = {BROKER_ID: broker.address}
+            made: list[ClientConnection] = []
+
+            async def open_too_late(address: Address, options: ConnectionOptions) -> ClientConnection:
+                made.append(await really(address, options))
+                if is_done:
+                    asyncio.get_running_loop().call_soon(opening.cancel)
+                else:
+                    opening.cancel()
+                return made[0]
+
+            monkeypatch.setattr(ClientConnection, "open", open_too_late)
+            opening = asyncio.create_task(some.to(BROKER_ID) if which == "of a broker" else some.to_any())
+            await asyncio.wait([opening])
+            assert opening.cancelled()
+            await some.close()
+            assert not made[0].is_open
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_a_connection_that_comes_while_all_is_closed(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = ClientConnection.open
+
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker:
+            some = Connections([broker.address], QUICK)
+            made: list[ClientConnection] = []
+            is_made = asyncio.Event()
+
+            async def open_and_tell(address: Address, options: ConnectionOptions) -> ClientConnection:
+                made.append(await really(address, options))
+                is_made.set()
+                return made[0]
+
+            monkeypatch.setattr(ClientConnection, "open", open_and_tell)
+            opening = asyncio.create_task(some.to_any())
+            await is_made.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await some.close()
+            await asyncio.wait([opening])
+            assert not made[0].is_open
+
+    run(scenario)
+
+
 def test_a_broker_that_came_back_begins_with_a_clean_slate(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, opened(broker.address) as some:

@@ -19,6 +19,8 @@ import pytest
 from ottla.client import loop_thread
 from ottla.client.errors import ClosedError
 from ottla.client.loop_thread import LoopThread
+from ottla.net.client_connection import Address, ClientConnection
+from unit.client.scripted_broker import ScriptedBroker
 
 BOUND_S = 30
 
@@ -273,6 +275,26 @@ def test_tasks_that_are_started_at_the_end_end_too(thread: LoopThread) -> None:
     thread.close()
     assert ended == [3, 2, 1, 0]
     assert all(task.cancelled() for task in tasks)
+
+
+def test_connections_that_nobody_closed_end_with_the_loop() -> None:
+    """In both loops: uvloop refuses to be closed, in its thread, as long as a socket is open."""
+
+    async def connect(port: int) -> ClientConnection:
+        return await ClientConnection.open(Address("127.0.0.1", port))
+
+    async def serve() -> None:
+        async with ScriptedBroker() as broker:
+            for make in (loop_thread._new_loop, asyncio.new_event_loop):
+                with pytest.MonkeyPatch.context() as patched:
+                    patched.setattr(loop_thread, "_new_loop", make)
+                    thread = LoopThread("a client")
+                connection = await asyncio.to_thread(thread.run, connect(broker.address.port))
+                await asyncio.to_thread(thread.close)
+                assert not connection.is_open
+                assert thread.loop.is_closed()
+
+    asyncio.run(serve())
 
 
 def test_closing_between_the_look_and_the_use(thread: LoopThread, monkeypatch: pytest.MonkeyPatch) -> None:
