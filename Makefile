@@ -40,7 +40,7 @@ demo: bytecode  ## a broker at work: made-up events of a shop, streamed through 
 	@$(BIN)/ottla demo
 
 test: bytecode  ## the whole suite, but for what needs Java
-	$(PYTEST) -n $(WORKERS) -m "not compat"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not compat"
 
 check: setup  ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff check .
@@ -56,7 +56,7 @@ compat: bytecode  ## against Apache Kafka's own artifacts, from Maven Central, a
 	$(BIN)/python tools/kafka_artifacts.py
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
-	$(PYTEST) -n $(WORKERS) -m compat
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m compat
 
 bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python bench/wire.py

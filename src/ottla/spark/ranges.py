@@ -1,0 +1,28 @@
+"""What a task reads: a stretch of one partition's offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql.datasource import InputPartition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """From `start` up to, and not with, `until`."""
+
+    topic: str
+    partition: int
+    start: int
+    until: int
+
+    def __len__(self) -> int:
+        return max(0, self.until - self.start)
+
+
+class RangePartition(InputPartition):
+    """How a range travels from the driver to a task."""
+
+    def __init__(self, span: OffsetRange) -> None:
+        super().__init__(span)
+        self.span = span

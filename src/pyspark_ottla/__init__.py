@@ -1,0 +1,1 @@
+"""What PySpark looks for by itself, to know `format("ottla")`."""
