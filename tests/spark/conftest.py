@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from ottla.spark.session import session
+    from ottla.spark import session
 
     running = session("local[2]", **{"spark.sql.shuffle.partitions": "2"})
     yield running

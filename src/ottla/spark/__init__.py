@@ -1,4 +1,31 @@
 """Pipelines on Spark: topics as DataFrames, by `format("ottla")`.
 
-Imports the client and PySpark, never a broker: it works against any Kafka cluster.
+Imports the client and PySpark, never a broker: it works against any Kafka cluster. What is exported here is loaded when
+it is first asked for, so that importing the package needs neither PySpark nor Java.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.spark.environment import SparkUnavailableError as SparkUnavailableError
+    from ottla.spark.sessions import session as session
+
+_PLACES = {
+    "SparkUnavailableError": "ottla.spark.environment",
+    "session": "ottla.spark.sessions",
+}
+
+__all__ = ["SparkUnavailableError", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACES})

@@ -1,0 +1,133 @@
+"""A Spark session with everything set right for pipelines over topics."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.spark.environment import check_java, check_pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK: Final = "127.0.0.1"
+
+_EVERYWHERE: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A batch uploads what it changed, in place of a snapshot of all the state.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL: Final = {
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
+    "spark.ui.enabled": "false",
+}
+_LOCAL_MASTER: Final = re.compile(r"local(\[(?P<cores>\*|\d+)(,\s*(\*|\d+))?\])?")
+_GIB: Final = 1 << 30
+_MEMORY_GIB: Final = (1, 4)
+"""The least and the most that a local driver, in which everything runs, is given of the machine's memory."""
+
+
+class SessionConflictError(RuntimeError):
+    """A session is running already, with settings that cannot be changed any more."""
+
+
+def session(master: str = "local[*]", app_name: str = "ottla", **conf: object) -> SparkSession:
+    """A Spark session that knows `format("ottla")`; the one that is running, if there is one.
+
+    Settings are given by Spark's names, `**{"spark.sql.shuffle.partitions": 8}`, or as Python spells them,
+    `sql_shuffle_partitions=8`; they count more than what is set here: UTC, Arrow, RocksDB for state, few words in the
+    log, this Python for the workers. With a local master everything listens on 127.0.0.1 only, there is no web UI
+    unless `ui_enabled=True`, and there are as many shuffle partitions as cores.
+
+    Raises `SparkUnavailableError` where PySpark or Java 17 is missing, and `SessionConflictError` where a running
+    session has settings that these contradict.
+    """
+    check_pyspark()
+    from pyspark.sql import SparkSession
+
+    asked = {spark_key(name): _text(value) for name, value in conf.items()}
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return _adapted(running, master, asked)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started a Java already
+        check_java()
+    _prepare_environment(master, asked)
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for key, value in (default_settings(master) | asked).items():
+        builder = builder.config(key, value)
+    started = builder.getOrCreate()
+    started.sparkContext.setLogLevel(started.sparkContext.getConf().get("spark.log.level", "ERROR") or "ERROR")
+    return started
+
+
+def default_settings(master: str) -> dict[str, str]:
+    """What a session is given unless it is told otherwise."""
+    cores = local_cores(master)
+    if cores is None:
+        return dict(_EVERYWHERE)
+    return _EVERYWHERE | _LOCAL | {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": _local_memory()}
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks run at a time where the master is this process; None for any other master."""
+    found = _LOCAL_MASTER.fullmatch(master)
+    if found is None:
+        return None
+    cores = found["cores"] or "1"
+    return (os.cpu_count() or 1) if cores == "*" else int(cores)
+
+
+def spark_key(name: str) -> str:
+    """Spark's name of a setting: `sql_shuffle_partitions` is `spark.sql.shuffle.partitions`."""
+    if "." in name:
+        return name
+    return "spark." + name.removeprefix("spark_").replace("_", ".")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _local_memory() -> str:
+    least, most = _MEMORY_GIB
+    machine_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _GIB
+    return f"{min(most, max(least, machine_gib // 4))}g"
+
+
+def _prepare_environment(master: str, asked: Mapping[str, str]) -> None:
+    """What Spark reads from the environment when its Java starts, and never from its settings."""
+    if "spark.pyspark.python" in asked:
+        os.environ["PYSPARK_PYTHON"] = asked["spark.pyspark.python"]
+    elif local_cores(master) is not None:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # whatever was there: workers must find what this process has
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if local_cores(master) is not None:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the web UI, when there is one, listens there
+
+
+def _adapted(running: SparkSession, master: str, asked: Mapping[str, str]) -> SparkSession:
+    """The running session with what was asked for, as far as a session can be changed."""
+    settings: dict[str, Any] = dict(running.sparkContext.getConf().getAll())
+    for key, value in {"spark.master": master, **asked}.items():
+        if running.conf.isModifiable(key):
+            running.conf.set(key, value)
+        elif key == "spark.log.level":
+            running.sparkContext.setLogLevel(value)
+        elif settings.get(key) != value:
+            raise SessionConflictError(
+                f"{key} cannot become {value} in a session that is running with {settings.get(key, 'its default')}: "
+                "stop that one first, by spark.stop()"
+            )
+    return running
