@@ -52,8 +52,9 @@ format: setup  ## rewrite the code as ruff wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-compat: bytecode  ## against Apache Kafka's own artifacts, from Maven Central, and kcat, from Debian
+compat: bytecode  ## against Apache Kafka's and Spark's own artifacts, from Maven Central, and kcat, from Debian
 	$(BIN)/python tools/kafka_artifacts.py
+	$(BIN)/python tools/spark_artifacts.py
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m compat

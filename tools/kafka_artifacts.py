@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,17 +19,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from maven import COPY_DEPENDENCIES, ArtifactsMissingError, run, say
+
 VERSIONS = ("3.9.1", "4.3.1")
 """The last Kafka with ZooKeeper, and the newest one whose client APIs are spoken."""
 
 HOME = Path(__file__).resolve().parent.parent / ".build" / "kafka"
-
-_COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-_ATTEMPTS = 3
-
-
-class ArtifactsMissingError(RuntimeError):
-    """The jars are not there and could not be brought; the message says what to do about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +67,23 @@ def fetch(wanted: ArtifactSet, version: str) -> int:
     names = _present(wanted, version)
     if names is not None:
         return len(names)
-    maven = _maven()
     target = HOME / version
     target.mkdir(parents=True, exist_ok=True)
-    _say(f"Kafka {version}, {wanted.name}: fetching {', '.join(wanted.artifacts)} ...")
+    say(f"Kafka {version}, {wanted.name}: fetching {', '.join(wanted.artifacts)} ...")
     started = time.monotonic()
     # Jars are moved into place one by one when all have come, so that an interrupted run leaves no half of a jar.
     with tempfile.TemporaryDirectory(dir=target, prefix="fetch-") as place:
         arriving = Path(place)
         pom = arriving / "pom.xml"
         pom.write_text(_pom(wanted, version), encoding="utf-8")
-        _run_maven(maven, pom, arriving / "jars", wanted)
+        run(
+            COPY_DEPENDENCIES,
+            f"--file={pom}",
+            f"-DoutputDirectory={arriving / 'jars'}",
+            "-DincludeScope=runtime",
+            f"-DexcludeTransitive={str(not wanted.transitive).lower()}",
+            wanted=", ".join(wanted.artifacts),
+        )
         names = sorted(path.name for path in (arriving / "jars").glob("*.jar"))
         for name in names:
             (arriving / "jars" / name).replace(target / name)
@@ -92,12 +91,12 @@ def fetch(wanted: ArtifactSet, version: str) -> int:
         json.dumps({"asked": _asked(wanted, version), "jars": names}, indent=1), encoding="utf-8"
     )
     size_mb = sum((target / name).stat().st_size for name in names) / 1e6
-    _say(f"  {len(names)} jars, {size_mb:.0f} MB, {time.monotonic() - started:.0f} s")
+    say(f"  {len(names)} jars, {size_mb:.0f} MB, {time.monotonic() - started:.0f} s")
     return len(names)
 
 
 def _asked(wanted: ArtifactSet, version: str) -> dict[str, object]:
-    asked: dict[str, object] = json.loads(json.dumps({**asdict(wanted), "version": version, "goal": _COPY_GOAL}))
+    asked: dict[str, object] = json.loads(json.dumps({**asdict(wanted), "version": version, "goal": COPY_DEPENDENCIES}))
     return asked
 
 
@@ -136,56 +135,6 @@ def _pom(wanted: ArtifactSet, version: str) -> str:
 """
 
 
-def _run_maven(maven: str, pom: Path, jars: Path, wanted: ArtifactSet) -> None:
-    command = [
-        maven,
-        "--batch-mode",
-        "--quiet",
-        "--update-snapshots",  # otherwise Maven remembers a failure and the next attempt does not ask again
-        f"--file={pom}",
-        _COPY_GOAL,
-        f"-DoutputDirectory={jars}",
-        "-DincludeScope=runtime",
-        f"-DexcludeTransitive={str(not wanted.transitive).lower()}",
-    ]
-    for attempt in range(1, _ATTEMPTS + 1):
-        result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if result.returncode == 0:
-            return
-        _say(f"  Maven failed (attempt {attempt} of {_ATTEMPTS})")
-    raise ArtifactsMissingError(
-        f"Maven could not bring {', '.join(wanted.artifacts)}; its last words:\n{result.stdout}"
-    )
-
-
-def _maven() -> str:
-    found = shutil.which("mvn")
-    if found is not None:
-        return found
-    apt = shutil.which("apt-get")
-    if apt is None or not Path("/etc/debian_version").exists() or os.geteuid() != 0:
-        raise ArtifactsMissingError(
-            "Maven (`mvn`) is needed to bring Apache Kafka's jars and is not installed. "
-            "On Debian or Ubuntu: `sudo apt-get install maven`; elsewhere install the package `maven` of your system."
-        )
-    _say("Maven is not installed: installing it with apt-get ...")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update"], ["install", "-y", "--no-install-recommends", "maven"]):
-        result = subprocess.run(
-            [apt, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
-        if result.returncode != 0:
-            raise ArtifactsMissingError(f"`apt-get {' '.join(arguments)}` failed; its last words:\n{result.stdout}")
-    found = shutil.which("mvn")
-    if found is None:
-        raise ArtifactsMissingError("apt-get installed Maven, but there is no `mvn` on the PATH")
-    return found
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Bring Apache Kafka's jars from Maven Central into .build/kafka.")
     parser.add_argument("--set", dest="sets", choices=sorted(SETS), action="append", help="only this set (repeatable)")
@@ -195,7 +144,7 @@ def main(arguments: Sequence[str]) -> int:
         for version in chosen.versions or VERSIONS:
             for name in chosen.sets or SETS:
                 count = fetch(SETS[name], version)
-                _say(f"Kafka {version}, {name}: {count} jars in place")
+                say(f"Kafka {version}, {name}: {count} jars in place")
     except ArtifactsMissingError as error:
         print(error, file=sys.stderr)
         return 1
