@@ -258,6 +258,24 @@ def test_interceptors(settings_of: SettingsOf, topic: str, filled: list[TopicPar
 # Positions.
 
 
+def test_reading_ends_where_seek_says(consumer: Consumer, filled: list[TopicPartition]) -> None:
+    first, second = filled
+    consumer.assign(filled)
+    consumer.seek(first, 5, until=20)
+    consumer.seek(second, 90, until=100)
+    seen = [(record.partition, record.offset) for record in consumer]
+    assert sorted(seen) == [(0, offset) for offset in range(5, 20)] + [(1, offset) for offset in range(90, 100)]
+    assert [consumer.position(one) for one in filled] == [20, 100]
+    assert consumer.poll() == []  # at once, and not in all eternity
+    consumer.seek(first, 20, until=25)
+    batches = list(consumer.iter_arrow(["offset"]))
+    assert [row for batch in batches for row in batch.to_pylist()] == [{"offset": offset} for offset in range(20, 25)]
+    consumer.seek(first, 98)
+    assert [record.offset for record in consumer.poll(WAIT_S)] == [98, 99]  # and goes on without an end
+    consumer.seek(first, 7, until=7)
+    assert list(consumer) == []
+
+
 def test_seeking_and_ends(consumer: Consumer, filled: list[TopicPartition]) -> None:
     first, second = filled
     consumer.assign(filled)

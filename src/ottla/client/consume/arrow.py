@@ -5,20 +5,69 @@
     offset      int64                         headers    list<struct<key: string, value: binary>>
     timestamp   timestamp[us, UTC], 1 ms before 1970 if there is none
 
+and, for who asks for it, timestampType: int32, 0 if the producer set the timestamp, 1 if the broker did.
+
 Loads pyarrow when it is called, and not before.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final
 
+from ottla.client.errors import ClientError
+
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+ALL_COLUMNS: Final = (*COLUMNS, "timestampType")
+
+
+class ChosenColumns:
+    """Those that somebody wants, in this order. Made by `chosen_columns`."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.keys = "key" in names
+        self.values = "value" in names
+        self.headers = "headers" in names
+        self.partitions = "partition" in names
+        self.timestamps = "timestamp" in names
+        self.timestamp_types = "timestampType" in names
+
+    @cached_property
+    def schema(self) -> Any:
+        """Of every batch, of those without rows as well."""
+        import pyarrow as pa
+
+        types = _types()
+        return pa.schema([(name, types[name]) for name in self.names])
+
+    @cached_property
+    def no_rows(self) -> Any:
+        """What a poll gives when nothing came."""
+        import pyarrow as pa
+
+        return pa.RecordBatch.from_pylist([], schema=self.schema)
+
+    def of(self, batch: Any, topic: str) -> Any:
+        """What was decoded, in the order that is wanted, and with its topic."""
+        import pyarrow as pa
+
+        columns = [_topics(topic, batch.num_rows) if name == "topic" else batch.column(name) for name in self.names]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 @cache
-def arrow_schema() -> Any:
-    """Of every batch, of those without rows as well."""
+def chosen_columns(names: tuple[str, ...] = COLUMNS) -> ChosenColumns:
+    for name in names:
+        if name not in ALL_COLUMNS:
+            raise ClientError(f"{name!r} is no column of records; there are {', '.join(ALL_COLUMNS)}")
+    if not names or len(set(names)) < len(names):
+        raise ClientError(f"columns are chosen once each, and one at least, not {', '.join(names) or 'none'}")
+    return ChosenColumns(names)
+
+
+@cache
+def _types() -> dict[str, Any]:
     import pyarrow as pa
 
     from ottla.client.consume.decoding import KERNELS
@@ -26,16 +75,16 @@ def arrow_schema() -> Any:
     KERNELS.load()
     from ottla.records.column_reader import HEADERS_TYPE, TIMESTAMP_TYPE
 
-    types = {
+    return {
         "topic": pa.dictionary(pa.int32(), pa.string()),
         "partition": pa.int32(),
         "offset": pa.int64(),
         "timestamp": TIMESTAMP_TYPE,
+        "timestampType": pa.int32(),
         "key": pa.binary(),
         "value": pa.binary(),
         "headers": HEADERS_TYPE,
     }
-    return pa.schema([(name, types[name]) for name in COLUMNS])
 
 
 @cache
@@ -45,16 +94,12 @@ def _dictionary(topic: str) -> Any:
     return pa.array([topic], pa.string())
 
 
-def labelled(batch: Any, topic: str) -> Any:
-    """The batch with its topic, and its columns in their order."""
+def _topics(topic: str, rows: int) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    rows = batch.num_rows
     indices = pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(np.zeros(rows, np.int32))], 0)
-    topics = pa.DictionaryArray.from_arrays(indices, _dictionary(topic), safe=False)
-    columns = [topics, *(batch.column(name) for name in COLUMNS[1:])]
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema())
+    return pa.DictionaryArray.from_arrays(indices, _dictionary(topic), safe=False)
 
 
 def combined(batches: list[Any]) -> Any:
@@ -64,11 +109,3 @@ def combined(batches: list[Any]) -> Any:
     import pyarrow as pa
 
     return pa.concat_batches(batches)
-
-
-@cache
-def empty_batch() -> Any:
-    """What a poll gives when nothing came."""
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_pylist([], schema=arrow_schema())

@@ -12,7 +12,7 @@ import inspect
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -20,7 +20,7 @@ from ottla.base.ids import TopicPartition
 from ottla.client.background_load import PATIENCE_S
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.arrow import empty_batch
+from ottla.client.consume.arrow import COLUMNS, chosen_columns
 from ottla.client.consume.commits import BackgroundCommits, CommitCallback, Offsets
 from ottla.client.consume.decoding import KERNELS, Decoder
 from ottla.client.consume.fetch_buffer import FetchBuffer
@@ -229,14 +229,17 @@ class AsyncConsumer:
         self.check_open()
         return frozenset(one for one, state in self.subscriptions.partitions.items() if state.is_paused)
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """The next record of the partition is the one at the offset, or the first after it."""
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata, *, until: int | None = None) -> None:
+        """The next record of the partition is the one at the offset, or the first after it.
+
+        With `until` the partition is read up to that offset, and not with it. Once all partitions are read to such an
+        end, polls give nothing at once, and iterations end; `position` says `until`, whatever the last record was."""
         self.check_open()
         to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if to.offset < 0:
             raise ValueError(f"{to.offset} is no offset: seek_to_beginning() and seek_to_end() go to the ends")
         self.subscriptions.seek(
-            partition, Position(to.offset, NO_EPOCH if to.leader_epoch is None else to.leader_epoch)
+            partition, Position(to.offset, NO_EPOCH if to.leader_epoch is None else to.leader_epoch), until
         )
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -257,27 +260,31 @@ class AsyncConsumer:
         most = max_records or self.config.max_poll_records
         return await self._poll(timeout, lambda: self.reader.take(most)) or []
 
-    async def poll_arrow(self, timeout: float | None = None) -> Any:
+    async def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> Any:
         """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
-        headers; without rows if nothing came. All that was fetched of a partition comes at once."""
+        headers, or with those that are named; without rows if nothing came. There is a column timestampType as well.
+        What is not named is not made. All that was fetched of a partition comes at once."""
         if KERNELS.module is None:
             await asyncio.to_thread(KERNELS.load)
-        batch = await self._poll(timeout, self.reader.take_arrow)
-        return empty_batch() if batch is None else batch
+        chosen = chosen_columns(tuple(columns))
+        batch = await self._poll(timeout, lambda: self.reader.take_arrow(chosen))
+        return chosen.no_rows if batch is None else batch
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
         record that was given last."""
-        while not self.is_closing:
+        while not self.is_closing and not self.is_done:
             iterated = await self._poll(None, lambda: self.reader.iterate(self.config.max_poll_records))
             if iterated is not None:
                 for record in iterated.left:
                     yield record
 
-    async def iter_arrow(self) -> AsyncIterator[Any]:
+    async def iter_arrow(self, columns: Sequence[str] = COLUMNS) -> AsyncIterator[Any]:
         """Arrow batch by batch, for as long as the consumer is open."""
-        while not self.is_closing:
-            yield await self.poll_arrow()
+        while not self.is_closing and not self.is_done:
+            batch = await self.poll_arrow(columns=columns)
+            if batch.num_rows:
+                yield batch
 
     async def _poll(self, timeout_s: float | None, take: Callable[[], T | None]) -> T | None:
         self.subscriptions.settle()
@@ -293,6 +300,11 @@ class AsyncConsumer:
             if taken:
                 return taken
         return None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all partitions are read to the ends that `seek` gave them. In any thread."""
+        return self.subscriptions.is_done and self.subscriptions.iterated is None
 
     @property
     def is_due(self) -> bool:
@@ -314,7 +326,7 @@ class AsyncConsumer:
                     pause_s = _PAUSE_S
             if self.buffer.has_news:
                 return True
-            if deadline.is_over:
+            if deadline.is_over or self.subscriptions.is_done:
                 return False
             waking = self._loop.call_later(min(pause_s, deadline.left_s), self._news.set)
             try:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,7 +20,7 @@ from ottla.base.ids import TopicPartition
 from ottla.client.background_load import PATIENCE_S
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.arrow import empty_batch
+from ottla.client.consume.arrow import COLUMNS, chosen_columns
 from ottla.client.consume.async_consumer import CLOSE_TIMEOUT_S, AsyncConsumer, OffsetsToCommit, Topics
 from ottla.client.consume.commits import CommitCallback
 from ottla.client.consume.decoding import KERNELS
@@ -115,8 +116,8 @@ class Consumer:
         self._thread.check()
         return self._core.paused()
 
-    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        self._in_loop(self._core.seek, partition, offset)
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata, *, until: int | None = None) -> None:
+        self._in_loop(partial(self._core.seek, partition, offset, until=until))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         self._in_loop(self._core.seek_to_beginning, partitions)
@@ -132,25 +133,29 @@ class Consumer:
         most = max_records or self._max_poll_records
         return self._poll(timeout, lambda: self._reader.take(most)) or []
 
-    def poll_arrow(self, timeout: float | None = None) -> Any:
+    def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> Any:
         """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
-        headers; without rows if nothing came. All that was fetched of a partition comes at once."""
+        headers, or with those that are named; without rows if nothing came. There is a column timestampType as well.
+        What is not named is not made. All that was fetched of a partition comes at once."""
         KERNELS.load()
-        batch = self._poll(timeout, self._reader.take_arrow)
-        return empty_batch() if batch is None else batch
+        chosen = chosen_columns(tuple(columns))
+        batch = self._poll(timeout, lambda: self._reader.take_arrow(chosen))
+        return chosen.no_rows if batch is None else batch
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
         record that was given last."""
         return chain.from_iterable(self._iterations())
 
-    def iter_arrow(self) -> Iterator[Any]:
+    def iter_arrow(self, columns: Sequence[str] = COLUMNS) -> Iterator[Any]:
         """Arrow batch by batch, for as long as the consumer is open."""
-        while self._thread.is_open:
-            yield self.poll_arrow()
+        while self._thread.is_open and not self._core.is_done:
+            batch = self.poll_arrow(columns=columns)
+            if batch.num_rows:
+                yield batch
 
     def _iterations(self) -> Iterator[Iterator[ConsumerRecord]]:
-        while self._thread.is_open:
+        while self._thread.is_open and not self._core.is_done:
             iterated = self._poll(None, lambda: self._reader.iterate(self._max_poll_records))
             if iterated is not None:
                 yield iterated.left
@@ -196,6 +201,11 @@ class Consumer:
         return self._thread.run(self._core.committed(partitions))
 
     def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
+        self._thread.check()
+        subscriptions = self._core.subscriptions
+        known = subscriptions.position(subscriptions.state(partition))
+        if known is not None:
+            return known.offset
         return self._thread.run(self._core.position(partition, timeout))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from ottla.client.background_load import BackgroundLoad
 from ottla.client.config import Coder, ConsumerConfig
+from ottla.client.consume.arrow import ChosenColumns
 from ottla.client.consume.fetch_buffer import Chunk
 from ottla.client.consume.record import ConsumerRecord, make_records
 from ottla.client.errors import CorruptRecordError, MissingPackageError, SerializationError
@@ -24,6 +25,7 @@ from ottla.client.serializers.contract import Part, bound_deserializer
 from ottla.client.serializers.names import deserializer_of
 from ottla.client.serializers.plain import BytesDeserializer
 from ottla.records import ByteBuffer, RecordError, RecordLists, iter_records
+from ottla.records.layout import MAX_INT64
 
 SMALL_BYTES: Final = 2048
 """Below this the plain codec is as quick as the kernels."""
@@ -100,18 +102,27 @@ class Decoder:
         rest.left -= len(records)
         return records
 
-    def take_columns(self, chunk: Chunk) -> Any:
-        """All that is left of the chunk as an Arrow record batch, in the order of its fields: key, value, partition,
-        offset, timestamp, headers."""
+    def take_columns(self, chunk: Chunk, chosen: ChosenColumns) -> Any:
+        """All that is left of the chunk as an Arrow record batch: the offsets, and those of the columns that are chosen
+        and that differ from record to record."""
         columns = KERNELS.load()
-        data, begin = chunk.data, _begin(chunk)
+        data, begin, until = chunk.data, _begin(chunk), chunk.state.until
         rest: Decoded | None = chunk.rest
         if rest is not None and rest.failure is not None and not rest.left:
             raise rest.failure
 
         def decode(data: ByteBuffer) -> Any:
-            reading = columns.Reading(first_offset=begin, verify_crc=self._verify_crc)
-            return columns.decode_columns(data, reading, headers=True, partition=chunk.state.partition.partition)
+            reading = columns.Reading(first_offset=begin, until_offset=until, verify_crc=self._verify_crc)
+            return columns.decode_columns(
+                data,
+                reading,
+                keys=chosen.keys,
+                values=chosen.values,
+                headers=chosen.headers,
+                timestamps=chosen.timestamps,
+                timestamp_types=chosen.timestamp_types,
+                partition=chunk.state.partition.partition if chosen.partitions else None,
+            )
 
         try:
             batch, failure = decode(data), None
@@ -123,10 +134,10 @@ class Decoder:
     # Records.
 
     def _decode(self, chunk: Chunk) -> Decoded:
-        begin = _begin(chunk)
+        begin, until = _begin(chunk), chunk.state.until
 
         def decode(data: ByteBuffer) -> RecordLists:
-            return self._lists(data, begin)
+            return self._lists(data, begin, until)
 
         try:
             lists, failure = decode(chunk.data), None
@@ -137,18 +148,19 @@ class Decoder:
         records = make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, lists)
         return Decoded(lists, records, failure)
 
-    def _lists(self, data: ByteBuffer, begin: int) -> RecordLists:
+    def _lists(self, data: ByteBuffer, begin: int, until: int | None) -> RecordLists:
         size = len(data)
         if size >= SMALL_BYTES:
             kernels = KERNELS.module
             if kernels is not None:
                 lists: RecordLists = kernels.decode_lists(
-                    data, kernels.Reading(first_offset=begin, verify_crc=self._verify_crc)
+                    data, kernels.Reading(first_offset=begin, until_offset=until, verify_crc=self._verify_crc)
                 )
                 return lists
             if size >= LARGE_BYTES:
                 KERNELS.loading.begin()
-        records = [one for one in iter_records(data, verify_crc=self._verify_crc) if one.offset >= begin]
+        end = MAX_INT64 if until is None else until
+        records = [one for one in iter_records(data, verify_crc=self._verify_crc) if begin <= one.offset < end]
         return RecordLists(*map(list, zip(*records, strict=True))) if records else RecordLists([], [], [], [], [])
 
     def _sound_part(

@@ -130,7 +130,7 @@ class Fetcher:
             if state.fetched is None:
                 is_lost = True
                 continue
-            if state.is_paused:
+            if state.is_paused or state.is_fetched:
                 continue
             epoch = topic.partitions[partition.partition].leader_epoch
             if state.leader_epoch < epoch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Final
 
-from ottla.client.consume.arrow import combined, labelled
+from ottla.client.consume.arrow import ChosenColumns, combined
 from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
 from ottla.client.consume.interceptors import Interceptors
@@ -60,7 +60,7 @@ class Reader:
                 iterated = self._subscription.iterated = Iterated(chunk.state, records)
         return iterated
 
-    def take_arrow(self) -> Any:
+    def take_arrow(self, columns: ChosenColumns) -> Any:
         """The same as an Arrow record batch; None if nothing was fetched."""
         self._buffer.raise_failure()
         self._give_back_iterated()
@@ -69,7 +69,7 @@ class Reader:
         while size < ENOUGH_BYTES and (chunk := self._buffer.first()) is not None:
             size += len(chunk.data)
             try:
-                batch = self._take_columns(chunk)
+                batch = self._take_columns(chunk, columns)
             except OttlaError:
                 if batches:
                     break
@@ -89,10 +89,10 @@ class Reader:
             position = Position(records[-1].offset + 1, chunk.leader_epoch)
         return records if self._buffer.hand_out(chunk, position) else []
 
-    def _take_columns(self, chunk: Chunk) -> Any:
+    def _take_columns(self, chunk: Chunk, columns: ChosenColumns) -> Any:
         if chunk.failure is not None:
             raise chunk.failure
-        batch = self._decoder.take_columns(chunk)
+        batch = self._decoder.take_columns(chunk, columns)
         rows = batch.num_rows
         position = None
         if chunk.rest.failure is not None:
@@ -101,7 +101,7 @@ class Reader:
             position = Position(batch.column("offset")[rows - 1].as_py() + 1, chunk.leader_epoch)
         if not self._buffer.hand_out(chunk, position) or not rows:
             return None
-        return labelled(batch, chunk.state.partition.topic)
+        return columns.of(batch, chunk.state.partition.topic)
 
     def _take_iterated(self, most: int) -> list[ConsumerRecord]:
         """What an iteration left, when it was given up."""

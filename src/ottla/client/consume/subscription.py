@@ -67,6 +67,7 @@ class PartitionState:
         "position",
         "read_replica",
         "reset",
+        "until",
         "waiting",
         "waiting_bytes",
     )
@@ -77,6 +78,8 @@ class PartitionState:
         self.consumed: Position | None = None
         self.fetched: Position | None = None
         self.reset: Place | None = None
+        self.until: int | None = None
+        """The first offset that is not read any more; None reads on and on."""
         self.is_paused = False
         self.leader_epoch = NO_EPOCH
         """Of the leader that is known to have what the position follows."""
@@ -117,6 +120,16 @@ class PartitionState:
         self.leader_epoch = NO_EPOCH
         self.is_held = False
         self.generation += 1
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether all that is to be read was fetched."""
+        return self.until is not None and self.fetched is not None and self.fetched.offset >= self.until
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that is to be read was handed out."""
+        return self.until is not None and self.position is not None and self.position.offset >= self.until
 
     @property
     def is_lost(self) -> bool:
@@ -246,10 +259,12 @@ class Subscription:
             raise ClientError(f"partition {partition} is not assigned to this consumer; assigned: {assigned}")
         return state
 
-    def seek(self, partition: TopicPartition, position: Position) -> None:
-        """The next record of the partition is the one there."""
-        self._sought([self.state(partition)])
-        self.state(partition).seek(position)
+    def seek(self, partition: TopicPartition, position: Position, until: int | None = None) -> None:
+        """The next record of the partition is the one there, and the last is before `until`, where that is given."""
+        state = self.state(partition)
+        self._sought([state])
+        state.seek(position)
+        state.until = until
         self.on_change()
 
     def seek_to(self, partitions: Iterable[TopicPartition], place: Place | None) -> None:
@@ -258,6 +273,7 @@ class Subscription:
         self._sought(states)
         for state in states:
             state.seek_to(place)
+            state.until = None
         self.on_change()
 
     def _sought(self, states: Collection[PartitionState]) -> None:
@@ -280,8 +296,16 @@ class Subscription:
 
     def hand_out(self, state: PartitionState, position: Position | None) -> None:
         """Records up to there are given to the user, which is at work on them until it polls again."""
+        if state.until is not None and position is not None and position.offset > state.until:
+            position = Position(state.until)  # the last batch goes on after it; whose epoch it has is not known
         state.position = position
         self._handed_out.append(state)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing will ever come: every partition is read to the end that `seek` gave it."""
+        partitions = self.partitions
+        return bool(partitions) and all(state.is_done for state in partitions.values())
 
     def settle(self) -> None:
         """All that was handed out is done with: called when the user polls again, or closes."""

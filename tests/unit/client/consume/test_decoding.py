@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -11,15 +12,17 @@ import pytest
 from ottla.base.ids import TopicPartition
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume import decoding
-from ottla.client.consume.arrow import arrow_schema, combined, empty_batch, labelled
+from ottla.client.consume.arrow import ALL_COLUMNS, chosen_columns, combined
 from ottla.client.consume.decoding import KERNELS, Decoder
 from ottla.client.consume.fetch_buffer import Chunk
 from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import PartitionState, Position
-from ottla.client.errors import CorruptRecordError, SerializationError
-from ottla.records import BatchOptions, Compression, Record, encode_batch
+from ottla.client.errors import ClientError, CorruptRecordError, SerializationError
+from ottla.records import BatchOptions, Compression, Record, TimestampType, encode_batch
 from ottla.records.layout import CRC_AT
 from unit.client.consume.scripted_log import batch, message
+
+CHOSEN = chosen_columns()
 
 
 def chunk_of(data: bytes | bytearray, begin: int = 0, **options: Any) -> Chunk:
@@ -140,8 +143,8 @@ def test_the_garbage_collector_is_spared_records_that_can_be_in_no_cycle() -> No
 def test_columns() -> None:
     written = [Record(0, 1000, b"k", b"v", (("h", b"1"),)), Record(0, 1001, None, None)]
     chunk = chunk_of(encode_batch(written, BatchOptions(base_offset=7)), begin=7)
-    table = labelled(decoder().take_columns(chunk), "events")
-    assert table.schema == arrow_schema()
+    table = CHOSEN.of(decoder().take_columns(chunk, CHOSEN), "events")
+    assert table.schema == CHOSEN.schema
     assert table.column("topic").dictionary.to_pylist() == ["events"]
     rows = table.to_pylist()
     assert [row | {"timestamp": row["timestamp"].timestamp()} for row in rows] == [
@@ -168,16 +171,16 @@ def test_columns() -> None:
 
 def test_columns_of_several_topics_are_put_together() -> None:
     batches = [
-        labelled(decoder().take_columns(chunk_of(batch(offset, 2), begin=offset)), topic)
+        CHOSEN.of(decoder().take_columns(chunk_of(batch(offset, 2), begin=offset), CHOSEN), topic)
         for offset, topic in ((0, "a"), (2, "b"), (4, "a"))
     ]
     whole = combined(batches)
-    assert whole.schema == arrow_schema()
+    assert whole.schema == CHOSEN.schema
     assert whole.column("topic").to_pylist() == ["a", "a", "b", "b", "a", "a"]
     assert whole.column("offset").to_pylist() == [0, 1, 2, 3, 4, 5]
     assert combined([]) is None
-    assert empty_batch().num_rows == 0
-    assert pa.Table.from_batches([whole, empty_batch()]).num_rows == 6
+    assert CHOSEN.no_rows.num_rows == 0
+    assert pa.Table.from_batches([whole, CHOSEN.no_rows]).num_rows == 6
 
 
 def test_columns_up_to_what_is_corrupt() -> None:
@@ -185,6 +188,47 @@ def test_columns_up_to_what_is_corrupt() -> None:
     corrupt[CRC_AT] ^= 1
     chunk = chunk_of(batch(0, 5) + corrupt)
     one = decoder()
-    assert one.take_columns(chunk).num_rows == 5
+    assert one.take_columns(chunk, CHOSEN).num_rows == 5
     with pytest.raises(CorruptRecordError):
-        one.take_columns(chunk)
+        one.take_columns(chunk, CHOSEN)
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in ALL_COLUMNS), ("value", "timestampType", "key"), ALL_COLUMNS])
+def test_only_the_columns_that_are_chosen(names: tuple[str, ...]) -> None:
+    chosen = chosen_columns(names)
+    options = BatchOptions(timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp_ms=5)
+    chunk = chunk_of(encode_batch([Record(0, 1000, b"k", b"v", (("h", b"1"),))], options))
+    table = chosen.of(decoder().take_columns(chunk, chosen), "events")
+    assert table.schema == chosen.schema == chosen.no_rows.schema
+    assert tuple(table.schema.names) == names
+    expected = {
+        "topic": "events",
+        "partition": 3,
+        "offset": 0,
+        "timestamp": datetime(1970, 1, 1, 0, 0, 0, 5000, UTC),
+        "key": b"k",
+        "value": b"v",
+        "headers": [{"key": "h", "value": b"1"}],
+        "timestampType": 1,
+    }
+    assert table.to_pylist() == [{name: expected[name] for name in names}]
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [(("values",), r"'values' is no column .*value"), ((), "not none"), (("key", "key"), "once each")],
+)
+def test_columns_that_cannot_be_chosen(names: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ClientError, match=words):
+        chosen_columns(names)
+
+
+@pytest.mark.usefixtures("codec")
+@pytest.mark.parametrize("until", [0, 3, 5, 7, 10, 20])
+def test_nothing_from_the_end_on(until: int) -> None:
+    chunk = chunk_of(batch(0, 5) + batch(5, 5), begin=2)
+    chunk.state.until = until
+    expected = list(range(2, min(until, 10)))
+    assert [record.offset for record in decoder().take(chunk, 100)] == expected
+    again = Chunk(chunk.state, chunk.generation, chunk.data)
+    assert decoder().take_columns(again, CHOSEN).column("offset").to_pylist() == expected
