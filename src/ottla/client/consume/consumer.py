@@ -64,6 +64,10 @@ class Consumer:
     async def _make(self, config: ConsumerConfig) -> AsyncConsumer:
         return AsyncConsumer.of(config, self._thread.in_caller)
 
+    @property
+    def config(self) -> ConsumerConfig:
+        return self._core.config
+
     # Life.
 
     def __enter__(self) -> Self:

@@ -1,0 +1,180 @@
+"""What a task does: reads a stretch of a partition, as Arrow batches with just the columns that are wanted.
+
+The consumer fetches ahead while Spark is at work on a batch; what it holds is bounded by `queued.max.bytes`, and only
+some megabytes are columns at a time. Nothing is done for each record in Python.
+
+Offsets without a record that may be seen (of compaction, of transactions) are passed over. Records that should be there
+and are not (deleted meanwhile, or the topic was made anew) are an error, or passed over, as the query wants it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.base.ids import TopicPartition
+from ottla.client.errors import ClientError, LogTruncatedError, OffsetOutOfRangeError, UnknownTopicError
+from ottla.spark.columns import ReadColumns
+from ottla.spark.data_loss import DataLossError
+from ottla.spark.ranges import OffsetRange
+from ottla.spark.worker_clients import CONSUMERS
+
+if TYPE_CHECKING:
+    from ottla.client.consume import Consumer
+
+_logger = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+"""When nothing came for so long, it is asked where the partition ends."""
+_CONSTANT: Final = ("topic", "partition")
+"""Columns that are made here, and not by the consumer."""
+
+_SETTINGS: Final = {
+    "auto.offset.reset": "none",
+    "enable.auto.commit": "false",
+    "allow.auto.create.topics": "false",
+}
+_USUAL: Final = {
+    "max.partition.fetch.bytes": str(4 * 1024 * 1024),
+    "queued.max.bytes": str(32 * 1024 * 1024),
+}
+"""Unless the query says otherwise: a task reads one partition, and has it all to itself."""
+
+
+def read_range(
+    client_settings: Mapping[str, str], span: OffsetRange, columns: ReadColumns, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The records of the range, batch by batch, in order. Raises `DataLossError`, or whatever the client does."""
+    if not span:
+        return
+    settings = {**_USUAL, **client_settings, **_SETTINGS}
+    settings.pop("group.id", None)  # positions are the query's own: nobody else is asked for them
+    with CONSUMERS.lent(settings) as consumer:
+        yield from _Task(consumer, span, columns, fail_on_data_loss).batches()
+
+
+class _Task:
+    """One range, once."""
+
+    def __init__(self, consumer: Consumer, span: OffsetRange, columns: ReadColumns, fail_on_data_loss: bool) -> None:
+        self._consumer = consumer
+        self._span = span
+        self._partition = TopicPartition(span.topic, span.partition)
+        self._fail_on_data_loss = fail_on_data_loss
+        self._assembly = _Assembly(span, columns)
+        self._patience_s = consumer.config.default_api_timeout_ms / 1000
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        consumer, span, partition = self._consumer, self._span, self._partition
+        names = self._assembly.asked
+        consumer.assign([partition])
+        consumer.seek(partition, span.start, until=span.until)
+        position, since_s = span.start, time.monotonic()
+        while position < span.until:
+            try:
+                batch = consumer.poll_arrow(_LOOK_S, names)
+            except (OffsetOutOfRangeError, LogTruncatedError, UnknownTopicError) as error:
+                position = self._go_on_after(position, error)
+                continue
+            if batch.num_rows:
+                yield self._assembly.of(batch)
+            before, position = position, consumer.position(partition)
+            if position != before:
+                since_s = time.monotonic()
+            elif not batch.num_rows:
+                position = self._look_at_end(position, time.monotonic() - since_s)
+
+    def _go_on_after(self, position: int, error: ClientError) -> int:
+        """The next offset of the range that is still there, or its end."""
+        span = self._span
+        if isinstance(error, UnknownTopicError):
+            self._lost(
+                f"topic {span.topic} is gone, and with it offsets {position} to {span.until - 1} of {self._name}"
+            )
+            return span.until
+        first = self._consumer.beginning_offsets([self._partition])[self._partition]
+        if first > position:
+            after = min(first, span.until)
+            self._lost(f"offsets {position} to {after - 1} of {self._name} were deleted before they were read")
+        else:
+            end = self._consumer.end_offsets([self._partition])[self._partition]
+            if end > position:
+                after = position
+            else:
+                after = span.until
+                self._lost(self._cut_off(position, end))
+        if after < span.until:
+            self._consumer.seek(self._partition, after, until=span.until)
+        return after
+
+    def _look_at_end(self, position: int, waited_s: float) -> int:
+        """Nothing came: either it will, or the log is shorter than it was when the range was planned."""
+        span = self._span
+        if waited_s < self._patience_s:
+            return position
+        end = self._consumer.end_offsets([self._partition])[self._partition]
+        if end >= span.until:
+            raise ClientError(
+                f"nothing of {self._name} came from offset {position} on within {self._patience_s:g} s, though it ends"
+                f" at {end}: if brokers are slow, raise the option kafkaConsumer.pollTimeoutMs"
+            )
+        self._lost(self._cut_off(position, end))
+        return span.until
+
+    def _cut_off(self, position: int, end: int) -> str:
+        words = f"{self._name} ends at offset {end}, and offsets {position} to {self._span.until - 1} were to be read"
+        return f"{words}: it was cut off, or its topic made anew"
+
+    @property
+    def _name(self) -> str:
+        return f"partition {self._partition}"
+
+    def _lost(self, what: str) -> None:
+        if self._fail_on_data_loss:
+            raise DataLossError(what)
+        _logger.warning("%s; passed over, since failOnDataLoss is false", what)
+
+
+class _Assembly:
+    """Puts the batches of one partition together, as Spark wants them."""
+
+    def __init__(self, span: OffsetRange, columns: ReadColumns) -> None:
+        self._names = columns.names
+        self._schema = columns.arrow_schema
+        self.asked = [name for name in self._names if name not in _CONSTANT] or ["offset"]
+        self._values = {"topic": span.topic, "partition": span.partition}
+        self._constants: dict[str, pa.Array] = {}
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = []
+        for name in self._names:
+            if name in _CONSTANT:
+                arrays.append(self._constant(name, batch.num_rows))
+            elif name == "headers":
+                arrays.append(_retyped_headers(batch.column(name), self._schema.field(name).type))
+            else:
+                arrays.append(batch.column(name))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _constant(self, name: str, rows: int) -> pa.Array:
+        """The same in every row; of the longest batch so far there is one to cut from."""
+        made = self._constants.get(name)
+        if made is None or len(made) < rows:
+            made = pa.repeat(pa.scalar(self._values[name], self._schema.field(name).type), rows)
+            self._constants[name] = made
+        return made.slice(0, rows)
+
+
+def _retyped_headers(headers: pa.ListArray, kind: pa.ListType) -> pa.ListArray:
+    """The same bytes under Spark's names; null where a record has none, as Spark's own connector has it."""
+    pairs = pa.StructArray.from_arrays(headers.values.flatten(), fields=list(kind.value_type))
+    ends = headers.offsets
+    counts = np.diff(ends.to_numpy())
+    nulls = int(np.count_nonzero(counts == 0))
+    validity = pa.py_buffer(np.packbits(counts != 0, bitorder="little")) if nulls else None
+    return pa.Array.from_buffers(kind, len(headers), [validity, ends.buffers()[1]], nulls, children=[pairs])
