@@ -146,13 +146,14 @@ def _partitions(topic: str, piece: Columns, partitioner: TopicPartitioner) -> Pa
     """Of each row; -1 where it can stick to any. None if that is so for all."""
     rows, count = len(piece.value), partitioner.partition_count
     if piece.partition is not None:
-        given: Partitions = np.asarray(
-            _arrow(piece.partition).fill_null(_NULL).to_numpy(zero_copy_only=False), np.int32
-        )
-        wrong = given[(given < _NULL) | (given >= count)]
+        column = _arrow(piece.partition)
+        given: Partitions = np.asarray(column.fill_null(_NULL).to_numpy(zero_copy_only=False), np.int32)
+        is_left_open = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+        wrong = given[((given < 0) & ~is_left_open) | (given >= count)]
         if len(wrong):
             raise ClientError(f"topic {topic!r} has partitions 0 to {count - 1}, not {wrong[0]}")
-        return given
+        others = _partitions(topic, piece._replace(partition=None), partitioner) if column.null_count else None
+        return given if others is None else np.where(is_left_open, others, given)
     if not partitioner.is_usual:
         keys = piece.key.to_pylist() if piece.key is not None else [None] * rows
         chosen = map(partitioner.choose, map(_in_bytes, keys), map(_in_bytes, piece.value.to_pylist()))

@@ -73,6 +73,15 @@ def test_partitions_of_rows_and_partitioners_decide() -> None:
         (0, [b"b"]),
         (2, [b"a", b"d"]),
     ]
+    by_key = partition_of_key(b"k", 3)
+    left_open = batches_of(
+        {"value": [b"a", b"b", b"c"], "key": [b"k", b"k", None], "partition": [(by_key + 1) % 3, None, None]}
+    )
+    assert {(partition, *(one.value for one in some)) for partition, some in left_open} == {
+        ((by_key + 1) % 3, b"a"),
+        (by_key, b"b"),
+        (None, b"c"),
+    }
     own = batches_of({"value": ["", "x", "yz", "x"]}, partitioner=lambda _t, _k, value, count: len(value) % count)
     assert [(partition, len(some)) for partition, some in own] == [(0, 1), (1, 2), (2, 1)]
     ignoring = batches_of({"value": [b"a"], "key": [b"k"]}, partitioner_ignore_keys=True)
@@ -102,6 +111,7 @@ def test_no_rows_are_no_batches() -> None:
         ({"value": [b"x"], "key": [b"x", b"y"]}, SerializationError, "1 of value, 2 of key"),
         ({"value": [b"x"], "timestamp": [-7]}, SerializationError, "timestamp -7"),
         ({"value": [b"x"], "partition": [3]}, ClientError, "partitions 0 to 2, not 3"),
+        ({"value": [b"x"], "partition": [-1]}, ClientError, "partitions 0 to 2, not -1"),
         ({"value": [b"x" * 2_000_000]}, RecordTooLargeError, r"max\.request\.size, which is 1048576"),
     ],
 )
