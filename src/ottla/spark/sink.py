@@ -1,0 +1,147 @@
+"""The sink: rows into topics, at least once.
+
+A task's rows go straight from Arrow columns into record batches. It is done when all of them are acknowledged, and what
+is not fails it; Spark then runs it again, so that rows of the first run may stand there twice. Producers are idempotent
+and wait for all replicas in sync, unless the query's settings say otherwise, and stay open from task to task.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ottla.spark.options import OptionError, WriteOptions
+from ottla.spark.sink_columns import WriteColumns
+from ottla.spark.worker_clients import PRODUCERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ottla.client.produce import Producer
+    from ottla.client.produce.table_delivery import BatchMetadata, TableDelivery
+
+_FILE_END: Final = ".jsonl"
+
+
+class WriteResult(NamedTuple):
+    """Records that follow each other in a partition, from an offset on."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    records: int
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What became of a task's rows."""
+
+    results: list[WriteResult]
+
+
+class _Writer:
+    """What both kinds share. Made on the driver, where it refuses what cannot be written, and sent to the tasks."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("mode", "a topic is appended to, it cannot be overwritten: write with mode append")
+        self._options = options
+        self._columns = WriteColumns.of(schema, options.topic)
+        self._folder = None if options.results_path is None else _folder_of(options.results_path)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        with PRODUCERS.lent(self._options.client_settings) as producer:
+            return Written(_write(producer, self._columns, iterator))
+
+    def _tell(self, name: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leaves a file that tells what was written, whole or not at all."""
+        if self._folder is None:
+            return
+        results = sorted(result for one in messages if isinstance(one, Written) for result in one.results)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        unfinished = self._folder / f".{name}-{uuid.uuid4().hex}"
+        unfinished.write_text("".join(json.dumps(result._asdict()) + "\n" for result in results))
+        unfinished.replace(self._folder / f"{name}{_FILE_END}")
+
+
+class OttlaArrowWriter(_Writer, DataSourceArrowWriter):
+    """Of a batch."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._tell(f"write-{uuid.uuid4().hex}", messages)
+
+
+class OttlaStreamArrowWriter(_Writer, DataSourceStreamArrowWriter):
+    """Of a stream. A micro-batch that is run again has its file replaced."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name.
+        self._tell(f"batch-{batchId:010}", messages)
+
+
+def write(df: DataFrame, **options: str) -> list[WriteResult]:
+    """Appends a DataFrame to topics, and says where its rows are.
+
+    Takes the options of `df.write.format("ottla")`. For batches, and for `foreachBatch`.
+    """
+    with tempfile.TemporaryDirectory(prefix="ottla-written-") as folder:
+        df.write.format("ottla").options(**{**options, "resultsPath": folder}).mode("append").save()
+        return list(read_results(folder))
+
+
+def read_results(folder: str | os.PathLike[str]) -> Iterator[WriteResult]:
+    """What the files under a `resultsPath` tell, file by file."""
+    for file in sorted(Path(folder).glob(f"*{_FILE_END}")):
+        for line in file.read_text().splitlines():
+            yield WriteResult(**json.loads(line))
+
+
+def _folder_of(path: str) -> Path:
+    """Spark writes paths as URLs, too; the driver's own files are meant."""
+    parts = urlsplit(path)
+    if parts.scheme not in ("", "file"):
+        raise OptionError("resultsPath", f"{path!r} is no folder of the driver's machine")
+    return Path(unquote(parts.path) if parts.scheme else path)
+
+
+def _write(producer: Producer, columns: WriteColumns, batches: Iterable[pa.RecordBatch]) -> list[WriteResult]:
+    results: list[WriteResult] = []
+    waiting: deque[TableDelivery] = deque()
+    for batch in batches:
+        for topic, part in columns.by_topic(batch):
+            waiting.append(producer.send_batch(topic, part))
+        # What is known by now is looked at, so that a failure is told soon and nothing piles up.
+        while waiting and waiting[0].done():
+            _add(results, waiting.popleft().result())
+    if waiting:
+        producer.flush()
+    for delivery in waiting:
+        _add(results, delivery.result())
+    return _joined(results)
+
+
+def _add(results: list[WriteResult], places: Iterable[BatchMetadata]) -> None:
+    results.extend(WriteResult(*place) for place in places)
+
+
+def _joined(results: list[WriteResult]) -> list[WriteResult]:
+    """Those that follow each other in one."""
+    joined: list[WriteResult] = []
+    for one in sorted(results):
+        last = joined[-1] if joined else None
+        if last is not None and one[:2] == last[:2] and one.base_offset == last.base_offset + last.records:
+            joined[-1] = last._replace(records=last.records + one.records)
+        else:
+            joined.append(one)
+    return joined
