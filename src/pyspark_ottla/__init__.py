@@ -1,1 +1,5 @@
-"""What PySpark looks for by itself, to know `format("ottla")`."""
+"""Where PySpark finds `format("ottla")` by itself: it looks for packages whose names begin with `pyspark_`."""
+
+from ottla.spark.source import OttlaSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,144 @@
+"""Offsets of partitions, and the places that options speak of; as JSON, the way Spark's connector writes it.
+
+Offsets of a stream, in checkpoints and progress: `{"topic": {"0": 23, "1": 17}}`, where 23 is the next to be read. In
+options, -2 stands for the earliest offset and -1 for the latest. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.base.ids import TopicPartition
+
+EARLIEST_OFFSET: Final = -2
+LATEST_OFFSET: Final = -1
+
+PartitionOffsets = dict[TopicPartition, int]
+JsonOffsets = dict[str, dict[str, int]]
+
+_OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_TIMES_EXAMPLE: Final = '{"topicA":{"0":1700000000000,"1":1700000000000}}'
+_PARTITIONS_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[2,4]}'
+
+
+# Places.
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """Of every partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Of every partition: behind its last record."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition, which may be one of the two that stand for the ends."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimes:
+    """In each partition, the first record that is not older than its time."""
+
+    times_ms: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """In every partition, the first record that is not older."""
+
+    time_ms: int
+
+
+Position = Earliest | Latest | AtOffsets | AtTimes | AtTime
+
+
+# Texts of options. Each raises a ValueError that says what is wrong with the text, and what would be right.
+
+
+def parse_offsets(text: str) -> PartitionOffsets:
+    """Offsets for each partition, -2 and -1 included."""
+    offsets = _numbers(text, _OFFSETS_EXAMPLE)
+    for partition, offset in offsets.items():
+        if offset < EARLIEST_OFFSET:
+            raise ValueError(f"{offset} of {partition} is no offset: -2 is the earliest, -1 the latest")
+    return offsets
+
+
+def parse_times(text: str) -> PartitionOffsets:
+    """Times in milliseconds for each partition."""
+    times_ms = _numbers(text, _TIMES_EXAMPLE)
+    for partition, time_ms in times_ms.items():
+        if time_ms < 0:
+            raise ValueError(f"{time_ms} of {partition} is no time: give milliseconds since 1970")
+    return times_ms
+
+
+def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
+    """Partitions, in order, each once."""
+    found: set[TopicPartition] = set()
+    for topic, indexes in _topics(text, _PARTITIONS_EXAMPLE).items():
+        if not isinstance(indexes, list) or not all(type(index) is int and index >= 0 for index in indexes):
+            raise ValueError(f"topic {topic!r} needs a list of partitions, as in {_PARTITIONS_EXAMPLE}")
+        found.update(TopicPartition(topic, index) for index in indexes)
+    if not found:
+        raise ValueError(f"names no partition: write, for instance, {_PARTITIONS_EXAMPLE}")
+    return tuple(sorted(found))
+
+
+def _numbers(text: str, example: str) -> PartitionOffsets:
+    found: PartitionOffsets = {}
+    for topic, by_index in _topics(text, example).items():
+        if not isinstance(by_index, dict):
+            raise ValueError(f"topic {topic!r} needs a number for each of its partitions, as in {example}")
+        for index, number in by_index.items():
+            if not index.isascii() or not index.isdecimal() or type(number) is not int:
+                raise ValueError(
+                    f"{index!r}: {number!r} of topic {topic!r} is no partition with its number, as in {example}"
+                )
+            found[TopicPartition(topic, int(index))] = number
+    return found
+
+
+def _topics(text: str, example: str) -> dict[str, object]:
+    try:
+        topics = json.loads(text)
+    except ValueError:
+        topics = None
+    if not isinstance(topics, dict):
+        raise ValueError(f"{text!r} is no JSON object: write, for instance, {example}")
+    return topics
+
+
+# Offsets of a stream.
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
+    """In the order of topics and partitions: Spark compares offsets by their text."""
+    found: JsonOffsets = {}
+    for (topic, index), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(index)] = offset
+    return found
+
+
+def from_json(topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
+    return {
+        TopicPartition(topic, int(index)): offset
+        for topic, by_index in topics.items()
+        for index, offset in by_index.items()
+    }
+
+
+def named(partitions: Iterable[TopicPartition], most: int = 10) -> str:
+    """Partitions for people: not thousands of them."""
+    ordered = sorted(partitions)
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(map(str, ordered[:most])) + more

@@ -1,0 +1,216 @@
+"""A stream: what a query reads next, as far as its limits allow, and where it stands, for others to see.
+
+`OttlaStreamReader` lives in three kinds of processes. In the one that goes along with the query, it keeps a client and
+what it learned; where reading is planned, and in tasks, it is options and columns and nothing else.
+
+Spark keeps the offsets of a query in its checkpoint, and nowhere else. What is committed to a consumer group is for
+tools that show lag: it is never read back, and a commit that fails is logged and forgotten.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from ottla.base.errors import OttlaError
+from ottla.base.ids import TopicPartition
+from ottla.client.administer import Admin
+from ottla.spark.columns import ReadColumns
+from ottla.spark.data_loss import DataLossError
+from ottla.spark.offsets import JsonOffsets, PartitionOffsets, from_json, named, to_json
+from ottla.spark.options import ReadOptions
+from ottla.spark.planning import admit, is_enough, ranges_between, split
+from ottla.spark.ranges import RangePartition
+from ottla.spark.source import read_partition
+from ottla.spark.topics import ClusterView
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_logger = logging.getLogger(__name__)
+
+_COMMIT_TIMEOUT_MS: Final = 5000
+"""How long a query waits for what it can do without."""
+
+
+class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What Spark asks about a stream, trigger by trigger."""
+
+    def __init__(self, options: ReadOptions, columns: ReadColumns) -> None:
+        options.stream_start()
+        self._options = options
+        self._columns = columns
+        self._driver: _Driver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_columns": self._columns, "_driver": None}
+
+    @property
+    def _side(self) -> _Driver:
+        if self._driver is None:
+            self._driver = _Driver(self._options)
+        return self._driver
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802 (this and what follows: PySpark's names)
+        return to_json(self._side.begin())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # Spark asks back with what it is given here, and knows no limit on both sides: `latestOffset` looks at options.
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._side.end_with_what_is_there()
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
+        return to_json(self._side.next_end(from_json(start), is_limited=not isinstance(limit, ReadAllAvailable)))
+
+    def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
+        return to_json(self._side.latest) or None
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
+        ranges = ranges_between(self._side.starts(from_json(start), from_json(end)), from_json(end))
+        pieces = split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return [RangePartition(one) for one in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(self._options, self._columns, partition)
+
+    def commit(self, end: JsonOffsets) -> None:
+        self._side.show(from_json(end))
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver.close()
+
+
+class _Driver:
+    """The side of a stream that goes along with the query."""
+
+    def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options = options
+        self._clock = clock
+        self._view = ClusterView(options)
+        self._group = None if options.commit_group is None else _Group(options, options.commit_group)
+        self._is_bounded = False
+        self._bound: PartitionOffsets | None = None
+        self._last_batch_s: float | None = None
+        self.latest: PartitionOffsets = {}
+        """What was there when it was last asked for."""
+
+    def close(self) -> None:
+        self._view.close()
+        if self._group is not None:
+            self._group.close()
+
+    def begin(self) -> PartitionOffsets:
+        """Where a query begins that has no checkpoint."""
+        return self._view.resolved(self._view.position(self._options.stream_start(), "startingOffsets", is_start=True))
+
+    def end_with_what_is_there(self) -> None:
+        """What comes from now on is left to the next run."""
+        self._is_bounded = True
+
+    def next_end(self, starts: PartitionOffsets, *, is_limited: bool) -> PartitionOffsets:
+        """Where the next micro-batch ends; its start, if there shall be none yet."""
+        # What is before it is done. Spark says so itself only when there is a next batch, and not after the last.
+        self.show(starts)
+        if self._is_bounded:
+            if self._bound is None:
+                self._bound = self._view.latest(starts)
+            self.latest = self._bound
+        else:
+            self.latest = self._view.latest(starts)
+        if not is_limited:
+            return self.latest
+        least, most = self._options.min_offsets_per_trigger, self._options.max_offsets_per_trigger
+        if least is not None and self._is_to_wait(starts, least):
+            return starts
+        if most is None:
+            return self.latest
+        begins = {**self._view.earliest(self.latest.keys() - starts.keys()), **starts}
+        known = {partition: end for partition, end in self.latest.items() if partition in begins}
+        return admit(begins, known, most)
+
+    def _is_to_wait(self, starts: PartitionOffsets, least: int) -> bool:
+        """Whether too little is there, and the last batch not too long ago. A query that ends with what is there would
+        wait for ever."""
+        now_s = self._clock()
+        delay_s = self._options.max_trigger_delay_ms / 1000
+        is_due = self._is_bounded or self._last_batch_s is None or now_s - self._last_batch_s >= delay_s
+        if not is_due and not is_enough(starts, self.latest, least):
+            return True
+        self._last_batch_s = now_s
+        return False
+
+    def starts(self, starts: PartitionOffsets, ends: PartitionOffsets) -> PartitionOffsets:
+        """Where a micro-batch begins, with partitions that came since. What cannot be read any more is told of."""
+        added = ends.keys() - starts.keys()
+        firsts = self._view.earliest(added)
+        gone = starts.keys() - ends.keys() | added - firsts.keys()
+        if gone:
+            self._lost(f"partitions {named(gone)} are gone, with what was not read of them: their topics were deleted")
+        for partition, first in firsts.items():
+            if first > 0:
+                self._lost(f"offsets 0 to {first - 1} of partition {partition}, which is new, were deleted already")
+        for partition in sorted(starts.keys() & ends.keys()):
+            start, end = starts[partition], ends[partition]
+            if start > end:
+                words = f"partition {partition} ends at offset {end}, and {start} was to be read next"
+                self._lost(f"{words}: the topic was made anew, or the query was to begin beyond its end")
+        return {**firsts, **starts}
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(what)
+        _logger.warning("%s; passed over, since failOnDataLoss is false", what)
+
+    def show(self, ends: Mapping[TopicPartition, int]) -> None:
+        if self._group is not None:
+            self._group.commit(ends)
+
+
+class _Group:
+    """The consumer group that shows where a query stands. It has no members."""
+
+    def __init__(self, options: ReadOptions, name: str) -> None:
+        # Of its own, and impatient: a query does not wait for it.
+        limits = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), str(_COMMIT_TIMEOUT_MS))
+        self._settings = {**options.admin_settings, **limits}
+        self._name = name
+        self._admin: Admin | None = None
+        self._last: Mapping[TopicPartition, int] = {}
+        self._is_refused = False
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if offsets == self._last:
+            return
+        self._last = offsets
+        try:
+            if self._admin is None:
+                self._admin = Admin(self._settings)
+            self._admin.alter_consumer_group_offsets(self._name, offsets)
+            self._is_refused = False
+        except OttlaError as error:
+            # Once, and not with every batch.
+            level = logging.DEBUG if self._is_refused else logging.WARNING
+            _logger.log(level, "progress is not shown in group %s: %s", self._name, error)
+            self._is_refused = True
+
+    def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()

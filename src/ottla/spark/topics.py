@@ -1,0 +1,208 @@
+"""What the driver knows of the cluster: which partitions a query reads, and where they begin and end.
+
+One object and one client for as long as a query lives; made and used in the process that plans. A broker that is away
+is asked again, for `kafka.default.api.timeout.ms` at a time and `fetchOffset.numRetries` times.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.errors import OttlaError
+from ottla.base.ids import TopicPartition
+from ottla.client.administer import Admin
+from ottla.client.administer.outcomes import NOT_THERE, SomeRefusedError
+from ottla.client.administer.topics import TopicDescription
+from ottla.client.offsets import EARLIEST, LATEST, Place
+from ottla.spark.offsets import (
+    EARLIEST_OFFSET,
+    LATEST_OFFSET,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Earliest,
+    Latest,
+    PartitionOffsets,
+    Position,
+    named,
+)
+from ottla.spark.options import Partitions, ReadOptions, TopicPattern, Topics
+
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class SourceError(OttlaError):
+    """A query cannot read what it is to read."""
+
+
+class MissingTopicError(SourceError):
+    """Topics or partitions that a query names, and that are not there."""
+
+
+class ClusterView:
+    """The partitions of a query, and their offsets now. Offsets are those of records that may be read at the query's
+    isolation level. Not for several threads."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._admin: Admin | None = None
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._partitions_until_s = -1.0
+
+    def close(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    # Which partitions.
+
+    def partitions(self, *, but_missing: bool = False) -> frozenset[TopicPartition]:
+        """Those there are now. What the query names and is not there is an error, or left out."""
+        age_max_ms = self._options.partitions_age_max_ms
+        if time.monotonic() < self._partitions_until_s:
+            return self._partitions
+        found = self._ask(lambda admin: self._find_partitions(admin, but_missing=but_missing))
+        if age_max_ms is not None:
+            self._partitions_until_s = time.monotonic() + age_max_ms / 1000
+        self._partitions = frozenset(found)
+        return self._partitions
+
+    def _find_partitions(self, admin: Admin, *, but_missing: bool) -> set[TopicPartition]:
+        match self._options.selection:
+            case Topics(names):
+                return _all_of(_described(admin, names, but_missing=but_missing))
+            case TopicPattern(expression):
+                # As Spark's connector has it: anywhere in the name.
+                matches = re.compile(expression).search
+                return _all_of(topic for topic in admin.list_topics() if matches(topic.name))
+            case Partitions(partitions):
+                topics = dict.fromkeys(one.topic for one in partitions)
+                there = _all_of(_described(admin, topics, but_missing=but_missing))
+                missing = set(partitions) - there
+                if missing and not but_missing:
+                    raise MissingTopicError(f"there is no partition {named(missing)}, which option assign names")
+                return there & set(partitions)
+
+    # Where they begin and end.
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> PartitionOffsets:
+        """Of those that are still there."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST), but_missing=True)
+
+    def latest(self, known: Mapping[TopicPartition, int] | None = None) -> PartitionOffsets:
+        """Of all partitions now. `known`: what was there before. Then a topic that is missing is no error here, since
+        who knows of it can tell more; and a leader that was elected just now may not know its end for a moment, so that
+        it is asked again before an earlier one is believed."""
+        offsets: PartitionOffsets = {}
+        for attempt in range(self._options.ask_attempts):
+            if attempt:
+                time.sleep(self._options.ask_interval_ms / 1000)
+            partitions = self.partitions(but_missing=known is not None)
+            offsets = self._offsets(dict.fromkeys(partitions, LATEST), but_missing=known is not None)
+            if not known or all(known.get(partition, 0) <= offset for partition, offset in offsets.items()):
+                break
+        return offsets
+
+    def position(self, position: Position, option: str, *, is_start: bool) -> PartitionOffsets:
+        """Where the query's partitions stand there: offsets, or -2 and -1 for their ends."""
+        partitions = self.partitions()
+        match position:
+            case Earliest():
+                return dict.fromkeys(partitions, EARLIEST_OFFSET)
+            case Latest():
+                return dict.fromkeys(partitions, LATEST_OFFSET)
+            case AtOffsets(offsets):
+                _check_same(offsets.keys(), partitions, option)
+                return dict(offsets)
+            case AtTimes(times_ms):
+                _check_same(times_ms.keys(), partitions, f"{option}ByTimestamp")
+                return self._at_times(times_ms, is_start=is_start)
+            case AtTime(time_ms):
+                return self._at_times(dict.fromkeys(partitions, time_ms), is_start=is_start)
+
+    def resolved(self, offsets: Mapping[TopicPartition, int]) -> PartitionOffsets:
+        """With what -2 and -1 stand for now."""
+        places = {EARLIEST_OFFSET: EARLIEST, LATEST_OFFSET: LATEST}
+        ends = {partition: places[offset] for partition, offset in offsets.items() if offset in places}
+        return {**offsets, **self._offsets(ends)}
+
+    def _at_times(self, times_ms: Mapping[TopicPartition, int], *, is_start: bool) -> PartitionOffsets:
+        places = {partition: Place.at_time(time_ms) for partition, time_ms in times_ms.items()}
+        found = self._offsets(places)
+        none_newer = times_ms.keys() - found.keys()
+        if none_newer and is_start and not self._options.latest_if_none_is_newer:
+            first = min(none_newer)
+            raise SourceError(
+                f"no record of {named(none_newer)} is as new as {times_ms[first]}, where the query is to begin; set "
+                "startingOffsetsByTimestampStrategy to latest to begin at the end there"
+            )
+        return {**found, **dict.fromkeys(none_newer, LATEST_OFFSET)}
+
+    def _offsets(self, places: Mapping[TopicPartition, Place], *, but_missing: bool = False) -> PartitionOffsets:
+        """What is at each place; without those where nothing is, and if asked, without partitions that are gone."""
+        if not places:
+            return {}
+        isolation = "read_committed" if self._options.is_read_committed else "read_uncommitted"
+
+        def ask(admin: Admin) -> PartitionOffsets:
+            try:
+                found = admin.list_offsets(places, isolation_level=isolation)
+            except SomeRefusedError as error:
+                if not but_missing or any(one.code not in NOT_THERE for one in error.errors.values()):
+                    raise
+                found = error.results
+            return {partition: one.offset for partition, one in found.items() if one.offset is not None}
+
+        return self._ask(ask)
+
+    def _ask(self, what: Callable[[Admin], T]) -> T:
+        for left in reversed(range(self._options.ask_attempts)):
+            try:
+                if self._admin is None:
+                    self._admin = Admin(self._options.admin_settings)
+                return what(self._admin)
+            except OttlaError as error:
+                if not left:
+                    raise
+                _logger.warning("asking the cluster again, %d times at most: %s", left, error)
+                time.sleep(self._options.ask_interval_ms / 1000)
+        raise AssertionError("there is at least one attempt")
+
+
+def _described(admin: Admin, names: Iterable[str], *, but_missing: bool) -> Iterable[TopicDescription]:
+    try:
+        return admin.describe_topics(names).values()
+    except SomeRefusedError as error:
+        others = [one for one in error.errors.values() if one.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        if others:
+            raise
+        if but_missing:
+            return error.results.values()
+        missing = ", ".join(map(repr, sorted(error.errors)))
+        raise MissingTopicError(
+            f"there is no topic {missing}: make it first, or see whether the name is right"
+        ) from None
+
+
+def _all_of(topics: Iterable[TopicDescription]) -> set[TopicPartition]:
+    """Without those that the cluster keeps for itself, as in Spark's connector."""
+    return {
+        TopicPartition(topic.name, one.index) for topic in topics if not topic.is_internal for one in topic.partitions
+    }
+
+
+def _check_same(given: Collection[TopicPartition], there: frozenset[TopicPartition], option: str) -> None:
+    """A place has to be given for every partition, and for none that is not read."""
+    missing, foreign = there - set(given), set(given) - there
+    if missing:
+        reason = f"says nothing of {named(missing)}: give all partitions, -2 for the earliest offset, -1 for the latest"
+        raise SourceError(f"option {option}: {reason}")
+    if foreign:
+        raise SourceError(f"option {option}: {named(foreign)} is not among the partitions that are read")
