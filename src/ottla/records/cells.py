@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.records import kernels
+from ottla.records.byte_lists import references_of
 from ottla.records.kernels import Int64s
 from ottla.records.layout import NO_TIMESTAMP
 from ottla.records.record import Header
@@ -45,7 +46,7 @@ class CellColumns:
 
 def cell_columns(values: BytesColumn, keys: BytesColumn | None, headers: HeadersColumn | None) -> CellColumns:
     """The columns of records; those that are not there are null, and without headers, in all rows."""
-    arrays = [_bytes_array(values), None if keys is None else _bytes_array(keys), None, None]
+    arrays = [_cells(values), None if keys is None else _cells(keys), None, None]
     rows = len(arrays[kernels.VALUE])
     if arrays[kernels.KEY] is not None and len(arrays[kernels.KEY]) != rows:
         raise ValueError(f"there are {rows} values, but {len(arrays[kernels.KEY])} keys")
@@ -60,6 +61,8 @@ def cell_columns(values: BytesColumn, keys: BytesColumn | None, headers: Headers
 
 def _describe(array: Any) -> list[int]:
     """One row of the table of columns."""
+    if isinstance(array, list):
+        return [references_of(array) or 0, kernels.OBJECTS, id(None), 0, 0]
     if array is None or array.null_count == len(array):
         return _ABSENT
     width = _WIDTHS[array.type.id]
@@ -72,6 +75,11 @@ def _describe(array: Any) -> list[int]:
         0 if validity is None else validity.address,
         first,
     ]
+
+
+def _cells(column: BytesColumn) -> Any:
+    """The column as it can be described: an Arrow array, or the list that it is."""
+    return column if references_of(column) is not None else _bytes_array(column)
 
 
 def _bytes_array(column: BytesColumn) -> Any:

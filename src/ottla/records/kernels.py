@@ -491,8 +491,12 @@ VALUE, KEY, HEADER_KEY, HEADER_VALUE = range(4)
 """The rows of a table of columns."""
 ENDS, WIDTH, DATA, VALIDITY, FIRST_BIT = range(5)
 """What the table says of each: address of the offsets, their width in bytes, address of the bytes, address of the
-validity bits (0 for none), and the bit of row 0. A column whose offsets have address 0 is null in every row."""
+validity bits (0 for none), and the bit of row 0. A column whose offsets have address 0 is null in every row. One of
+width `OBJECTS` is a list of Python's: the offsets are its references, and the bytes' address is that of None."""
 COLUMN_FIELDS: Final = 5
+OBJECTS: Final = 1
+OBJECT_TYPE_AT, OBJECT_SIZE_AT, OBJECT_BYTES_AT = 8, 16, 32
+"""Where CPython keeps them in an object of bytes: `byte_lists` makes sure."""
 
 UNTIL, RECORD_BYTES, FIRST_TIMESTAMP, LAST_TIMESTAMP = range(4)
 """The columns of a plan of batches: the row after each, the size of its records, its base and its newest timestamp."""
@@ -519,6 +523,11 @@ def find_cell(column: ColumnFields, row: int) -> tuple[int, int]:
     ends, width, data, validity, first_bit = column
     if ends == 0:
         return 0, NULL
+    if width == OBJECTS:
+        found = load_int64(ends + 8 * row)
+        if found == data:
+            return 0, NULL
+        return found + OBJECT_BYTES_AT, load_int64(found + OBJECT_SIZE_AT)
     if validity != 0:
         bit = row + first_bit
         if (load_byte(validity + (bit >> 3)) >> (bit & 7)) & 1 == 0:
@@ -530,6 +539,16 @@ def find_cell(column: ColumnFields, row: int) -> tuple[int, int]:
         begin = load_int64(ends + 8 * row)
         end = load_int64(ends + 8 * row + 8)
     return data + begin, end - begin
+
+
+@_kernel("boolean(int64, int64, int64, int64)")
+def are_bytes(references: int, rows: int, bytes_type: int, none: int) -> bool:
+    """Whether all of a list's references are to objects of bytes, or to None."""
+    for row in range(rows):
+        found = load_int64(references + 8 * row)
+        if found != none and load_int64(found + OBJECT_TYPE_AT) != bytes_type:
+            return False
+    return True
 
 
 @_inlined

@@ -7,8 +7,8 @@ one while a broker could take it.
 A lock costs a third of what a record costs. So records that are nothing but a value go without it, as long as one
 thread sends them: the open batch of the topic is in `fast` and has that thread as its owner, who
 
-    takes the batch from `fast` and its list of values from the batch, looks whether the batch is closed, appends the
-    value to the list, and then looks again;
+    takes the batch from `fast` and its list of values from the batch, looks whether there is room for one more of that
+    size, appends the value to the list, and then looks whether the batch is closed;
 
 while who closes a batch (under the lock) marks it as closed first, then gives it copies of its lists, and counts those.
 If the owner does not see the mark, the record was counted; if it does, the count tells (`is_taken`), and the record may
@@ -26,23 +26,22 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
+from sys import intern
 from threading import get_ident
-from time import monotonic, time
+from time import monotonic
 from typing import Final
 
 from ottla.base.ids import TopicPartition
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import ClientError
 from ottla.client.metadata import TopicInfo
-from ottla.client.produce.batch import Batch
+from ottla.client.produce.batch import RECORD_OVERHEAD_BYTES, Batch
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.partitioners import KeyHash, TopicPartitioner
 from ottla.client.produce.queues import PartitionQueue
 from ottla.records import Header
 from ottla.records.layout import HEADER_SIZE
 
-RECORD_OVERHEAD_BYTES: Final = 14
-"""What a record without headers takes at most beside its key and value, in a batch of less than some megabytes."""
 _PLACES_MAX: Final = 16_384
 _MISSES_MAX: Final = 16 * _PLACES_MAX
 _HEADER_OVERHEAD_BYTES: Final = 6
@@ -137,9 +136,8 @@ class Accumulator:
             if batch is not None:
                 keys, left = batch.keys, batch.left - size
                 if left >= 0 and keys is not None and batch.headers is None:
-                    now_s = time()
-                    if not batch.since_s <= now_s < batch.until_s:
-                        batch.stamp(now_s)
+                    if monotonic() >= batch.until_s:
+                        batch.stamp()
                     values = batch.values
                     delivery = Delivery()
                     delivery.batch = batch
@@ -187,9 +185,12 @@ class Accumulator:
                     return None
                 if partition is None and self._is_bare and is_plain and not topic.is_shared:
                     batch.owner = get_ident()
-                    self.fast[topic.info.name] = batch
+                    self.fast[intern(topic.info.name)] = batch  # as are names in programs: found without comparing
             batch.left -= size
-            return batch.append(value, key, headers, timestamp)
+            delivery = batch.append(value, key, headers, timestamp)
+            if batch.owner:
+                batch.make_room(size)
+            return delivery
 
     def _open_for(self, topic: TopicQueues, partition: int, size: int, is_plain: bool) -> Batch | None:
         """The open batch of the partition, if it can take the record. One that cannot is closed."""
@@ -201,6 +202,8 @@ class Accumulator:
             topic.is_shared = topic.is_shared or batch.owner != get_ident()
             self.close(batch)
             return None
+        if batch.owner:
+            batch.count_room(size)
         if batch.left < size:
             self.close(batch)
             self.full.append(batch)
@@ -250,6 +253,8 @@ class Accumulator:
         if self.fast.get(name) is batch:
             del self.fast[name]
         batch.close()
+        if batch.owner:
+            batch.count_out()
         queue.open = None
         queue.ready.append(batch)
         unused, batch.left = max(batch.left, 0), -1

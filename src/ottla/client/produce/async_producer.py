@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from time import monotonic, time
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ottla.client.config import ProducerConfig
 from ottla.client.metadata import PartitionInfo
 from ottla.client.produce import compiled
-from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
@@ -68,18 +67,16 @@ class AsyncProducer:
         if value.__class__ is bytes and headers is None and timestamp is None and partition is None:
             if key is None:
                 batch = self._fast.get(topic)
-                if batch is not None:
-                    left = batch.left - len(value) - RECORD_OVERHEAD_BYTES
-                    if left >= 0:
-                        now_s = time()
-                        if not batch.since_s <= now_s < batch.until_s:
-                            batch.stamp(now_s)
-                        values = batch.values
+                if batch is not None and len(value) <= batch.value_bytes:
+                    values = batch.values
+                    index = len(values)
+                    if index < batch.room_until:
+                        if monotonic() >= batch.until_s:
+                            batch.stamp()
                         delivery = Delivery()
                         delivery.batch = batch
-                        delivery.index = len(values)
+                        delivery.index = index
                         values.append(value)
-                        batch.left = left
                         return delivery
             elif key.__class__ is bytes:
                 gathered = self._accumulator.gather(topic, value, key)

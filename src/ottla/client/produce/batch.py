@@ -11,13 +11,13 @@ import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from time import time
+from time import monotonic, time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
 from ottla.client.produce.identity import Identity
 from ottla.records import Header
-from ottla.records.layout import MAX_INT64
+from ottla.records.layout import HEADER_SIZE, MAX_INT64
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 NO_APPEND_TIME: Final = -1
+RECORD_OVERHEAD_BYTES: Final = 14
+"""What a record without headers takes at most beside its key and value, in a batch of less than some megabytes."""
+_SAMPLES: Final = 8
+_WORTH_COUNTING: Final = 0.9
+"""How full of what was reckoned a batch may be and still be counted: less than that is left unused."""
 
 
 class Outcome(NamedTuple):
@@ -40,6 +45,7 @@ class Batch:
     """Made open, with room for so many bytes."""
 
     __slots__ = (
+        "_counted",
         "_settling",
         "_waiting",
         "attempts",
@@ -62,10 +68,11 @@ class Batch:
         "queue",
         "reserved_bytes",
         "ripe_at_s",
+        "room_until",
         "sequence",
-        "since_s",
         "stamps",
         "until_s",
+        "value_bytes",
         "values",
     )
 
@@ -81,10 +88,16 @@ class Batch:
         self.values: list[bytes | None] = []
         self.stamps: list[tuple[int, int]] = []
         """When records were made: the first record, and the milliseconds of it and those after it."""
-        self.since_s = self.until_s = 0.0
-        """Records that are made between these times have the last stamp."""
+        self.until_s = 0.0
+        """Records that are made before this time, of the clock that only goes forward, have the last stamp."""
         self.owner = 0
         """The thread that may append without the lock; 0 if none may."""
+        self.value_bytes = -1
+        self.room_until = 0
+        """The owner may append until the batch has so many records, if none of them is larger than that. What he does
+        is counted later, as if all were that large."""
+        self._counted = 0
+        """Records that `left` knows of."""
         self.is_closed = False
         self.keys: list[bytes | None] | None = None
         self.headers: list[Sequence[Header]] | None = None
@@ -122,11 +135,10 @@ class Batch:
         delivery.batch = self
         delivery.index = index = len(self.values)
         if stamp_ms is None:
-            now_s = time()
-            if not self.since_s <= now_s < self.until_s:
-                self.stamp(now_s)
+            if monotonic() >= self.until_s:
+                self.stamp()
         else:
-            self.since_s = self.until_s = 0.0
+            self.until_s = 0.0
             self.stamps.append((index, stamp_ms))
         self.values.append(value)
         if self.keys is not None:
@@ -141,14 +153,40 @@ class Batch:
             self.headers.append(headers)
         return delivery
 
-    def stamp(self, now_s: float) -> None:
+    def stamp(self) -> None:
         """The time of the next record, and of those after it in the same millisecond; by who may append."""
         values, stamps = self.values, self.stamps
         if self.is_closed:
             return
+        now_s = time()
         stamp_ms = int(now_s * 1000)
-        self.since_s, self.until_s = stamp_ms / 1000, (stamp_ms + 1) / 1000
+        self.until_s = monotonic() + (stamp_ms + 1) / 1000 - now_s
         stamps.append((len(values), stamp_ms))
+
+    # Room, where an owner does not count it record by record; under the lock.
+
+    def make_room(self, size: int) -> None:
+        """Lets the owner go on, after a record of that size, for as long as its like fit in."""
+        self._counted = len(self.values)
+        self.value_bytes = max(self.value_bytes, size - RECORD_OVERHEAD_BYTES)
+        self.room_until = self._counted + max(self.left, 0) // (self.value_bytes + RECORD_OVERHEAD_BYTES)
+
+    def count_out(self) -> None:
+        """Takes from what is left what the owner has appended, or a little more."""
+        uncounted = len(self.values) - self._counted
+        self._counted += uncounted
+        self.left -= uncounted * (self.value_bytes + RECORD_OVERHEAD_BYTES)
+
+    def count_room(self, size: int) -> None:
+        """The same, and exactly if that may leave enough for a record of that size."""
+        self.count_out()
+        values = self.values
+        if self.left >= size:
+            return
+        some = values[:: max(1, len(values) // _SAMPLES)]
+        if sum(len(value or b"") for value in some) < _WORTH_COUNTING * self.value_bytes * len(some):
+            used = sum(map(len, filter(None, values))) + RECORD_OVERHEAD_BYTES * len(values)
+            self.left = self.reserved_bytes - HEADER_SIZE - used
 
     def close(self) -> None:
         """No more records; under the lock.
@@ -157,6 +195,7 @@ class Batch:
         him. Whether his record is in is told by the count. Values are copied before stamps, so that all have one.
         """
         self.is_closed = True
+        self.room_until = 0
         self.values = self.values[:]
         self.stamps = self.stamps[:]
         self.count = len(self.values)

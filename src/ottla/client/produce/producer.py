@@ -6,14 +6,13 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from threading import get_ident
-from time import monotonic, time
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ottla.client.config import ProducerConfig
 from ottla.client.loop_thread import LoopThread
 from ottla.client.metadata import PartitionInfo
-from ottla.client.produce.accumulator import RECORD_OVERHEAD_BYTES
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata, wait_for
 from ottla.client.produce.record import Headers
@@ -74,17 +73,16 @@ class Producer:
         if value.__class__ is bytes and headers is None and timestamp is None and partition is None:
             if key is None:
                 batch = self._fast.get(topic)
-                if batch is not None and batch.owner == get_ident():
-                    values, left = batch.values, batch.left - len(value) - RECORD_OVERHEAD_BYTES
-                    if left >= 0 and not batch.is_closed:
-                        now_s = time()
-                        if not batch.since_s <= now_s < batch.until_s:
-                            batch.stamp(now_s)
+                if batch is not None and batch.owner == get_ident() and len(value) <= batch.value_bytes:
+                    values = batch.values
+                    index = len(values)
+                    if index < batch.room_until:
+                        if monotonic() >= batch.until_s:
+                            batch.stamp()
                         delivery = Delivery()
                         delivery.batch = batch
-                        delivery.index = len(values)
+                        delivery.index = index
                         values.append(value)
-                        batch.left = left
                         if not batch.is_closed or self._accumulator.is_taken(delivery):
                             return delivery
             elif key.__class__ is bytes:
