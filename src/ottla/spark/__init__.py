@@ -10,15 +10,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.spark.codecs.avro_columns import decode_avro as decode_avro
+    from ottla.spark.codecs.avro_columns import encode_avro as encode_avro
+    from ottla.spark.codecs.json_columns import decode_json as decode_json
+    from ottla.spark.codecs.json_columns import encode_json as encode_json
+    from ottla.spark.codecs.sides import Decoded as Decoded
     from ottla.spark.environment import SparkUnavailableError as SparkUnavailableError
     from ottla.spark.sessions import session as session
 
 _PLACES = {
+    "Decoded": "ottla.spark.codecs.sides",
     "SparkUnavailableError": "ottla.spark.environment",
+    "decode_avro": "ottla.spark.codecs.avro_columns",
+    "decode_json": "ottla.spark.codecs.json_columns",
+    "encode_avro": "ottla.spark.codecs.avro_columns",
+    "encode_json": "ottla.spark.codecs.json_columns",
     "session": "ottla.spark.sessions",
 }
 
-__all__ = ["SparkUnavailableError", "session"]
+__all__ = [
+    "Decoded",
+    "SparkUnavailableError",
+    "decode_avro",
+    "decode_json",
+    "encode_avro",
+    "encode_json",
+    "session",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,134 @@
+"""Avro, read and written by the client's serializers over Arrow batches, in Spark's Python workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - everybody calls it that
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from ottla.client.serializers import AvroDeserializer, AvroSchema, AvroSerializer
+from ottla.spark.codecs.avro_types import has_uuids, spark_type, without_uuids
+from ottla.spark.codecs.sides import ERROR, Decoded, batchwise, check_bytes_column, with_packed
+
+if TYPE_CHECKING:
+    from ottla.client.serializers import AvroFraming
+    from ottla.client.serializers.avro_schemas import SchemaSource
+
+_BOTH: Final = "__ottla_decoded"
+_DECODED: Final = "decoded"
+
+
+def decode_avro(
+    frame: DataFrame,
+    schema: SchemaSource,
+    *,
+    reader_schema: SchemaSource | None = None,
+    framing: AvroFraming | None = None,
+    column: str = "value",
+) -> Decoded:
+    """The Avro objects in a column, in its place; and the rows that cannot be read.
+
+    `schema` wrote the bytes; `reader_schema`, if it is another, is what they are read as, by Avro's rules of evolution.
+    With a `framing` the bytes say themselves what wrote them, and `schema` is what they are read as. A schema is a
+    dict, JSON text, or a `pathlib.Path`. A record becomes a struct. Frames may be streams.
+
+    Raises `ValueError` for a schema that is none, or that Spark has no type for.
+    """
+    check_bytes_column(frame, column)
+    if framing is not None and reader_schema is not None:
+        raise ValueError("with a framing the bytes say what wrote them: give only `schema`, as which they are read")
+    wanted = AvroSchema(schema if reader_schema is None else reader_schema)
+    written_with = schema if framing is None else None
+    deserializer = AvroDeserializer(wanted, written_with=written_with, framing=framing)
+    held = spark_type(wanted.parsed)
+    result = StructType([StructField(_DECODED, held), StructField(ERROR, StringType())])
+    decode = _decoding(
+        deserializer, to_arrow_type(held, timezone="UTC"), framing is not None or has_uuids(wanted.parsed)
+    )
+    topic = F.col("topic") if "topic" in frame.columns else F.lit("")
+    # Spark moves what it takes for deterministic through filters, and would decode twice.
+    udf = batchwise(decode, result).asNondeterministic()
+    both = frame.withColumn(_BOTH, udf(F.col(column).cast("binary"), topic))
+    is_bad = F.col(f"{_BOTH}.{ERROR}").isNotNull()
+    good = both.where(~is_bad).withColumn(column, F.col(f"{_BOTH}.{_DECODED}")).drop(_BOTH)
+    bad = both.where(is_bad).withColumn(ERROR, F.col(f"{_BOTH}.{ERROR}")).drop(_BOTH)
+    return Decoded(good, bad)
+
+
+def encode_avro(
+    frame: DataFrame,
+    schema: SchemaSource,
+    *columns: str,
+    framing: AvroFraming | None = None,
+    into: str = "value",
+) -> DataFrame:
+    """Columns as one Avro object each row, in the column `into`; the other columns stay.
+
+    Without `columns`, all of them; a single column that is a struct is written as it is. A row that the schema does not
+    describe fails the query, with the reason: nothing is lost silently.
+    """
+    serializer = AvroSerializer(schema, framing)
+    spark_type(serializer.schema.parsed)
+    packed, _ = with_packed(frame, columns, into)
+    topic = F.col("topic") if "topic" in packed.columns else F.lit("")
+    return packed.withColumn(into, batchwise(_encoding(serializer), BinaryType())(F.col(into), topic))
+
+
+def _decoding(deserializer: AvroDeserializer, held: pa.DataType, may_have_uuids: bool) -> Any:
+    def decode(values: pa.Array, topics: pa.Array) -> pa.Array:
+        decoded: list[Any] = []
+        errors: list[str | None] = []
+        for data, topic in zip(values.to_pylist(), topics.to_pylist(), strict=True):
+            value, error = None, None
+            if data is not None:
+                try:
+                    value = deserializer(topic, data)
+                except Exception as failure:  # whatever bytes may do to a reader of Avro
+                    error = _sentence(failure)
+            decoded.append(without_uuids(value) if may_have_uuids else value)
+            errors.append(error)
+        return pa.StructArray.from_arrays(
+            [_array(decoded, errors, held), pa.array(errors, pa.string())], [_DECODED, ERROR]
+        )
+
+    return decode
+
+
+def _array(decoded: list[Any], errors: list[str | None], held: pa.DataType) -> pa.Array:
+    """As a column. A value that Arrow cannot hold, a decimal of too many digits for instance, becomes an error."""
+    try:
+        return pa.array(decoded, held)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        for index, value in enumerate(decoded):
+            try:
+                pa.array([value], held)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as failure:
+                decoded[index], errors[index] = None, _sentence(failure)
+        return pa.array(decoded, held)
+
+
+def _encoding(serializer: AvroSerializer) -> Any:
+    def encode(values: pa.Array, topics: pa.Array) -> pa.Array:
+        rows = values.to_pylist(maps_as_pydicts="strict")
+        encoded: list[bytes | None] = []
+        for row, topic in zip(rows, topics.to_pylist(), strict=True):
+            try:
+                encoded.append(None if row is None else serializer(topic or "", row))
+            except Exception as failure:  # fastavro's own exceptions share no root
+                raise ValueError(
+                    f"encode_avro: a row does not fit {serializer.schema.name}: {_sentence(failure)}"
+                ) from None
+        return pa.array(encoded, pa.binary())
+
+    return encode
+
+
+def _sentence(failure: Exception) -> str:
+    text = str(failure).strip()
+    if isinstance(failure, EOFError):
+        return "ends too early"
+    return text if isinstance(failure, ValueError) and text else f"{type(failure).__name__}: {text}".rstrip(": ")
