@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from ottla.base.errors import OttlaError
+
+_logger = logging.getLogger(__name__)
 
 
 class DataLossError(OttlaError):
@@ -12,3 +16,10 @@ class DataLossError(OttlaError):
         super().__init__(
             f"{what}. If that may be, set the option failOnDataLoss to false, and what is gone is passed over"
         )
+
+
+def lose(what: str, *, fail: bool) -> None:
+    """Tells of it: by an error, or in the log where the query goes on without."""
+    if fail:
+        raise DataLossError(what)
+    _logger.warning("%s; passed over, since failOnDataLoss is false", what)

@@ -9,9 +9,9 @@ and are not (deleted meanwhile, or the topic was made anew) are an error, or pas
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,14 +20,13 @@ import pyarrow as pa
 from ottla.base.ids import TopicPartition
 from ottla.client.errors import ClientError, LogTruncatedError, OffsetOutOfRangeError, UnknownTopicError
 from ottla.spark.columns import ReadColumns
-from ottla.spark.data_loss import DataLossError
+from ottla.spark.data_loss import lose
+from ottla.spark.offsets import EARLIEST_OFFSET, LATEST_OFFSET
 from ottla.spark.ranges import OffsetRange
 from ottla.spark.worker_clients import CONSUMERS
 
 if TYPE_CHECKING:
     from ottla.client.consume import Consumer
-
-_logger = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
 """When nothing came for so long, it is asked where the partition ends."""
@@ -49,13 +48,28 @@ _USUAL: Final = {
 def read_range(
     client_settings: Mapping[str, str], span: OffsetRange, columns: ReadColumns, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the range, batch by batch, in order. Raises `DataLossError`, or whatever the client does."""
-    if not span:
+    """The records of the range, batch by batch, in order. A range that begins at -2 or ends at -1 does so where the
+    partition does now. Raises `DataLossError`, or whatever the client does."""
+    is_late = span.start == EARLIEST_OFFSET or span.until == LATEST_OFFSET
+    if not span and not is_late:
         return
     settings = {**_USUAL, **client_settings, **_SETTINGS}
     settings.pop("group.id", None)  # positions are the query's own: nobody else is asked for them
     with CONSUMERS.lent(settings) as consumer:
-        yield from _Task(consumer, span, columns, fail_on_data_loss).batches()
+        if is_late:
+            span = _bound(consumer, span)
+        if span:
+            yield from _Task(consumer, span, columns, fail_on_data_loss).batches()
+
+
+def _bound(consumer: Consumer, span: OffsetRange) -> OffsetRange:
+    partition = TopicPartition(span.topic, span.partition)
+    start, until = span.start, span.until
+    if start == EARLIEST_OFFSET:
+        start = consumer.beginning_offsets([partition])[partition]
+    if until == LATEST_OFFSET:
+        until = consumer.end_offsets([partition])[partition]
+    return replace(span, start=start, until=until)
 
 
 class _Task:
@@ -135,9 +149,7 @@ class _Task:
         return f"partition {self._partition}"
 
     def _lost(self, what: str) -> None:
-        if self._fail_on_data_loss:
-            raise DataLossError(what)
-        _logger.warning("%s; passed over, since failOnDataLoss is false", what)
+        lose(what, fail=self._fail_on_data_loss)
 
 
 class _Assembly:

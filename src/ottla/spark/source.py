@@ -6,7 +6,7 @@ those that run tasks. What travels between them is pickled, so that readers hold
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -19,11 +19,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ottla.base.ids import TopicPartition
 from ottla.spark.columns import ReadColumns, read_schema
-from ottla.spark.offsets import PartitionOffsets
+from ottla.spark.data_loss import lose
+from ottla.spark.offsets import LATEST_OFFSET, PartitionOffsets
 from ottla.spark.options import ReadOptions, WriteOptions
-from ottla.spark.planning import ranges_between, split
+from ottla.spark.planning import bound_late, ranges_between, split
 from ottla.spark.ranges import OffsetRange, RangePartition
 from ottla.spark.topics import ClusterView, SourceError
 
@@ -81,21 +81,44 @@ class OttlaReader(DataSourceReader):
 
 
 def plan_batch(view: ClusterView, options: ReadOptions) -> list[OffsetRange]:
-    """The ranges that tasks are to read."""
+    """The ranges that tasks are to read. Ends that are told as earliest or latest stay so: see `bound_late`."""
     starting, ending = options.batch_ends()
-    starts = view.resolved(view.position(starting, "startingOffsets", is_start=True))
-    ends = view.resolved(view.position(ending, "endingOffsets", is_start=False))
-    _check_order(starts, ends)
-    return split(ranges_between(starts, ends), options.min_partitions, options.max_records_per_partition)
-
-
-def _check_order(starts: Mapping[TopicPartition, int], ends: PartitionOffsets) -> None:
-    for partition, start in starts.items():
-        if partition in ends and start > ends[partition]:
+    told_starts = view.position(starting, "startingOffsets", is_start=True)
+    told_ends = view.position(ending, "endingOffsets", is_start=False)
+    starts, ends = view.resolved(told_starts), view.resolved(told_ends)
+    for partition in sorted(starts):
+        if starts[partition] > ends[partition]:
             raise SourceError(
-                f"the batch is to begin at offset {start} of {partition} and to end before that, at {ends[partition]}: "
-                "startingOffsets may lie beyond the end, or the topic was made anew"
+                f"the batch is to begin at offset {starts[partition]} of {partition} and to end before that, at "
+                f"{ends[partition]}: startingOffsets may lie beyond the end, or the topic was made anew"
             )
+    _keep_within(view, starts, ends, told_starts, told_ends, fail_on_data_loss=options.fail_on_data_loss)
+    pieces = split(ranges_between(starts, ends), options.min_partitions, options.max_records_per_partition)
+    return bound_late(pieces, told_starts, told_ends)
+
+
+def _keep_within(
+    view: ClusterView,
+    starts: PartitionOffsets,
+    ends: PartitionOffsets,
+    told_starts: PartitionOffsets,
+    told_ends: PartitionOffsets,
+    *,
+    fail_on_data_loss: bool,
+) -> None:
+    """Offsets that the query names have to be there: those that are not are an error, or passed over."""
+    firsts = view.earliest([partition for partition, offset in told_starts.items() if offset >= 0])
+    lasts = view.resolved({partition: LATEST_OFFSET for partition, offset in told_ends.items() if offset >= 0})
+    for partition, first in sorted(firsts.items()):
+        if starts[partition] < first:
+            what = f"offsets {starts[partition]} to {first - 1} of partition {partition} are not there any more"
+            lose(what, fail=fail_on_data_loss)
+            starts[partition] = first
+    for partition, last in sorted(lasts.items()):
+        if ends[partition] > last:
+            what = f"partition {partition} ends at offset {last}, and the batch is to end at {ends[partition]}"
+            lose(what, fail=fail_on_data_loss)
+            ends[partition] = last
 
 
 def read_partition(options: ReadOptions, columns: ReadColumns, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -27,7 +27,7 @@ from ottla.base.errors import OttlaError
 from ottla.base.ids import TopicPartition
 from ottla.client.administer import Admin
 from ottla.spark.columns import ReadColumns
-from ottla.spark.data_loss import DataLossError
+from ottla.spark.data_loss import lose
 from ottla.spark.offsets import JsonOffsets, PartitionOffsets, from_json, named, to_json
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import admit, is_enough, ranges_between, split
@@ -175,9 +175,7 @@ class _Driver:
         return {**firsts, **starts}
 
     def _lost(self, what: str) -> None:
-        if self._options.fail_on_data_loss:
-            raise DataLossError(what)
-        _logger.warning("%s; passed over, since failOnDataLoss is false", what)
+        lose(what, fail=self._options.fail_on_data_loss)
 
     def show(self, ends: Mapping[TopicPartition, int]) -> None:
         if self._group is not None:
