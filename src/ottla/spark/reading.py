@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _LOOK_S: Final = 1.0
 """When nothing came for so long, it is asked where the partition ends."""
+_SHORT_LOG_PATIENCE_S: Final = 5.0
+"""A log that ends too early does so for a moment when its leader changes; after this it stays like that."""
 _CONSTANT: Final = ("topic", "partition")
 """Columns that are made here, and not by the consumer."""
 
@@ -82,6 +84,7 @@ class _Task:
         self._fail_on_data_loss = fail_on_data_loss
         self._assembly = _Assembly(span, columns)
         self._patience_s = consumer.config.default_api_timeout_ms / 1000
+        self._waits_for_transactions = consumer.config.isolation_level == "read_committed"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         consumer, span, partition = self._consumer, self._span, self._partition
@@ -129,16 +132,19 @@ class _Task:
     def _look_at_end(self, position: int, waited_s: float) -> int:
         """Nothing came: either it will, or the log is shorter than it was when the range was planned."""
         span = self._span
-        if waited_s < self._patience_s:
+        if waited_s < min(self._patience_s, _SHORT_LOG_PATIENCE_S):
             return position
         end = self._consumer.end_offsets([self._partition])[self._partition]
-        if end >= span.until:
+        is_over = waited_s >= self._patience_s
+        if end < span.until and (is_over or not self._waits_for_transactions):
+            self._lost(self._cut_off(position, end))
+            return span.until
+        if is_over:
             raise ClientError(
                 f"nothing of {self._name} came from offset {position} on within {self._patience_s:g} s, though it ends"
                 f" at {end}: if brokers are slow, raise the option kafkaConsumer.pollTimeoutMs"
             )
-        self._lost(self._cut_off(position, end))
-        return span.until
+        return position
 
     def _cut_off(self, position: int, end: int) -> str:
         words = f"{self._name} ends at offset {end}, and offsets {position} to {self._span.until - 1} were to be read"
