@@ -72,7 +72,7 @@ def bound_late(
     for partition, end in ends.items():
         its_own = of_partition.get(partition)
         if its_own is None:
-            if end == LATEST_OFFSET:
+            if end == LATEST_OFFSET and starts[partition] != LATEST_OFFSET:
                 of_partition[partition] = [OffsetRange(*partition, starts[partition], end)]
             continue
         if starts[partition] == EARLIEST_OFFSET:
