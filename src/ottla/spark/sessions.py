@@ -6,6 +6,8 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.spark.environment import check_java, check_pyspark
@@ -41,13 +43,16 @@ class SessionConflictError(RuntimeError):
     """A session is running already, with settings that cannot be changed any more."""
 
 
-def session(master: str = "local[*]", app_name: str = "ottla", **conf: object) -> SparkSession:
+def session(
+    master: str = "local[*]", app_name: str = "ottla", *, java_output: Path | None = None, **conf: object
+) -> SparkSession:
     """A Spark session that knows `format("ottla")`; the one that is running, if there is one.
 
     Settings are given by Spark's names, `**{"spark.sql.shuffle.partitions": 8}`, or as Python spells them,
     `sql_shuffle_partitions=8`; they count more than what is set here: UTC, Arrow, RocksDB for state, few words in the
     log, this Python for the workers. With a local master everything listens on 127.0.0.1 only, there is no web UI
-    unless `ui_enabled=True`, and there are as many shuffle partitions as cores.
+    unless `ui_enabled=True`, and there are as many shuffle partitions as cores. What Spark's Java says goes to
+    standard error, or to the file `java_output`; with the latter, a Ctrl-C is for this process alone.
 
     Raises `SparkUnavailableError` where PySpark or Java 17 is missing, and `SessionConflictError` where a running
     session has settings that these contradict.
@@ -62,8 +67,11 @@ def session(master: str = "local[*]", app_name: str = "ottla", **conf: object) -
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started a Java already
         check_java()
     _prepare_environment(master, asked)
-    builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in (default_settings(master) | asked).items():
+    settings = {"spark.master": master, "spark.app.name": app_name, **default_settings(master), **asked}
+    if java_output is not None:
+        _start_java(settings, java_output)
+    builder = SparkSession.builder
+    for key, value in settings.items():
         builder = builder.config(key, value)
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel(started.sparkContext.getConf().get("spark.log.level", "ERROR") or "ERROR")
@@ -73,9 +81,12 @@ def session(master: str = "local[*]", app_name: str = "ottla", **conf: object) -
 def default_settings(master: str) -> dict[str, str]:
     """What a session is given unless it is told otherwise."""
     cores = local_cores(master)
+    settings = dict(_EVERYWHERE)
+    if find_spec("pandas") is None:
+        settings["spark.sql.execution.pythonUDF.arrow.enabled"] = "false"  # needs it, and warns of its lack
     if cores is None:
-        return dict(_EVERYWHERE)
-    return _EVERYWHERE | _LOCAL | {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": _local_memory()}
+        return settings
+    return settings | _LOCAL | {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": _local_memory()}
 
 
 def local_cores(master: str) -> int | None:
@@ -115,6 +126,18 @@ def _prepare_environment(master: str, asked: Mapping[str, str]) -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local_cores(master) is not None:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the web UI, when there is one, listens there
+
+
+def _start_java(settings: Mapping[str, str], output: Path) -> None:
+    """Starts Spark's Java apart from our terminal: a Ctrl-C would end its Python workers, and fail what they do."""
+    from pyspark import SparkConf, SparkContext, java_gateway
+
+    launch: Any = java_gateway.launch_gateway  # it has no types
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with output.open("ab") as file:
+        gateway = launch(conf, {"start_new_session": True, "stdout": file, "stderr": file})
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _adapted(running: SparkSession, master: str, asked: Mapping[str, str]) -> SparkSession:
