@@ -101,9 +101,8 @@ def _numbers(text: str, example: str) -> PartitionOffsets:
             raise ValueError(f"topic {topic!r} needs a number for each of its partitions, as in {example}")
         for index, number in by_index.items():
             if not index.isascii() or not index.isdecimal() or type(number) is not int:
-                raise ValueError(
-                    f"{index!r}: {number!r} of topic {topic!r} is no partition with its number, as in {example}"
-                )
+                wrong = f"{json.dumps(index)}: {json.dumps(number)} of topic {topic!r}"
+                raise ValueError(f"{wrong} is no partition with its number, as in {example}")
             found[TopicPartition(topic, int(index))] = number
     return found
 

@@ -51,15 +51,15 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options.stream_start()
         self._options = options
         self._columns = columns
-        self._driver: _Driver | None = None
+        self._driver: StreamDriver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_columns": self._columns, "_driver": None}
 
     @property
-    def _side(self) -> _Driver:
+    def _side(self) -> StreamDriver:
         if self._driver is None:
-            self._driver = _Driver(self._options)
+            self._driver = StreamDriver(self._options)
         return self._driver
 
     def initialOffset(self) -> JsonOffsets:  # noqa: N802 (this and what follows: PySpark's names)
@@ -82,7 +82,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
         return to_json(self._side.latest) or None
 
-    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[RangePartition]:
         ranges = ranges_between(self._side.starts(from_json(start), from_json(end)), from_json(end))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         return [RangePartition(one) for one in pieces]
@@ -98,7 +98,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver.close()
 
 
-class _Driver:
+class StreamDriver:
     """The side of a stream that goes along with the query."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
