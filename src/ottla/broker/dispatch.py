@@ -125,7 +125,7 @@ class Dispatcher:
             route.stats.observe(len(frame), 0, perf_counter() - started_s)
         else:
             pending = _Pending(self, connection, connection.reserve(), route, correlation_id, len(frame), started_s)
-            if type(result) is Deferred:
+            if isinstance(result, Deferred):
                 result.when_answered(pending.answer)
             elif inspect.iscoroutine(result):
                 self._start(pending, request, result)

@@ -27,7 +27,9 @@ def test_a_list_is_encoded_as_the_same_arrow_array_is(rows: list[tuple[bytes | N
     assert encode_columns(tuple(values), keys, None, 1000) == arrow
 
 
-@pytest.mark.parametrize("other", ["text", bytearray(b"x"), memoryview(b"x"), Named(b"x"), 7], ids=repr)
+@pytest.mark.parametrize(
+    "other", ["text", bytearray(b"x"), memoryview(b"x"), Named(b"x"), 7], ids=lambda other: type(other).__name__
+)
 def test_what_is_not_just_bytes_is_not_read_so(other: object) -> None:
     assert references_of([b"a", None, other]) is None
     assert references_of((b"a",)) is None

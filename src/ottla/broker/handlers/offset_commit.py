@@ -22,14 +22,24 @@ def offset_commit(
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse] | Deferred:
     if not isinstance(request, PlainCommit):
         return broker.groups.commit_offsets(request, context)
-    deferred = Deferred()
-
-    def answer(response: bytes | CoordinatorError) -> None:
-        if isinstance(response, bytes):
-            deferred.answer(EncodedResponse(response))
-        else:
-            deferred.answer(refused_commit(request.as_request(), response.code))
-
-    if broker.groups.commit_plainly(request, answer):
-        return deferred
+    commit = _GatheredCommit(request)
+    if broker.groups.commit_plainly(request, commit.take):
+        return commit
     return broker.groups.commit_offsets(request.as_request(), context)
+
+
+class _GatheredCommit(Deferred):
+    """Answered when the commits of this turn of the loop are in the log."""
+
+    __slots__ = ("_commit",)
+
+    def __init__(self, commit: PlainCommit) -> None:
+        self._response = self._take = None
+        self._commit = commit
+
+    def take(self, response: bytes | CoordinatorError) -> None:
+        if type(response) is bytes:
+            self.answer(EncodedResponse(response))
+        else:
+            assert isinstance(response, CoordinatorError)
+            self.answer(refused_commit(self._commit.as_request(), response.code))

@@ -58,9 +58,14 @@ def key_of(head: bytes, partition: int) -> bytes:
     return b"".join((_KIND, head, _PARTITION.pack(partition)))
 
 
-def key_parts(head: bytes, partitions: Sequence[int]) -> tuple[bytes, list[bytes]]:
-    """What the keys of those partitions begin with, and how each goes on."""
-    return _KIND + head, list(map(_PARTITION.pack, partitions))
+def key_start(head: bytes) -> bytes:
+    """What the keys of all partitions begin with."""
+    return _KIND + head
+
+
+def pack_partitions(partitions: Sequence[int]) -> list[bytes]:
+    """How the key of each goes on."""
+    return list(map(_PARTITION.pack, partitions))
 
 
 def split_key(key: bytes) -> tuple[bytes, int]:
@@ -88,6 +93,8 @@ def encode_value(
 
 def encode_plain_values(offsets: Sequence[int], leader_epochs: Sequence[int], committed_ms: int) -> list[bytes]:
     """Values without metadata, each as `encode_value` makes it."""
+    if len(offsets) == 1:
+        return [_PLAIN_VALUE.pack(_VERSION, offsets[0], leader_epochs[0], 0, committed_ms)]
     return list(map(_PLAIN_VALUE.pack, repeat(_VERSION), offsets, leader_epochs, repeat(0), repeat(committed_ms)))
 
 

@@ -102,7 +102,7 @@ class GroupCoordinator:
         """Takes a commit as columns, to be answered soon: by the body of the response, or by what refuses it as a
         whole. Not if something of it is to be refused now: `commit_offsets` then says what."""
         try:
-            return self.runtime.write_gathered(commit.group_id, commit_plainly, commit, answer)
+            return self.runtime.write_gathered(commit.form.group_id, commit_plainly, commit, answer)
         except CoordinatorError:
             return False
 

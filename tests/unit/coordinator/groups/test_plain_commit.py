@@ -87,6 +87,32 @@ def test_reads_what_the_codec_reads(request: OffsetCommitRequest, version: int) 
     assert read == expected
 
 
+_PARTITION = st.builds(
+    OffsetCommitPartition,
+    partition_index=st.integers(0, 2),
+    committed_offset=st.integers(0, 2**40),
+    committed_leader_epoch=st.integers(-1, 3),
+    committed_metadata=st.sampled_from(["", "", "", None, "m"]),
+)
+
+
+@given(
+    partitions=st.lists(st.lists(_PARTITION, min_size=1, max_size=2), min_size=2, max_size=10),
+    version=st.sampled_from([8, 9, 10]),
+    flips=st.lists(st.none() | st.integers(0, 60), min_size=10, max_size=10),
+)
+def test_commits_of_the_same_consumer_are_told_apart(
+    partitions: list[list[OffsetCommitPartition]], version: int, flips: list[int | None]
+) -> None:
+    """What was kept of one is used for the next, which may differ in anything; and may be broken."""
+    read, expect = commit_reader(version), reader_of(OffsetCommitRequest, version)
+    for some, flip in zip(partitions, flips, strict=False):
+        data = bytearray(encode(simple(topics=[OffsetCommitTopic(name="t", partitions=some)]), version))
+        if flip is not None:
+            data[min(flip, len(data) - 1)] ^= 1
+        assert read_or_error(read, bytes(data)) == read_or_error(expect, bytes(data))
+
+
 def read_or_error(read: Callable[[memoryview], Any], frame: bytes) -> Any:
     """Null metadata is read as none."""
     try:
