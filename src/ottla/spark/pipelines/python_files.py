@@ -1,0 +1,127 @@
+"""A pipeline in a Python file: a function `pipeline(spark)`, which returns what is to run.
+
+It returns writers that are not started, `frame.writeStream…`: one, a list, or a dict by name. They are started for it,
+each with a name and a checkpoint. Queries that it started itself are watched and stopped like the others; None says
+that all was done within, as a job over a batch does.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ottla.spark.pipelines.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Runnable: TypeAlias = "DataStreamWriter | StreamingQuery"
+PipelineFunction: TypeAlias = "Callable[[SparkSession], Any]"
+
+FUNCTION: Final = "pipeline"
+_MODULE: Final = "ottla_pipeline"
+
+
+def load_function(file: Path) -> PipelineFunction:
+    """The file's function. Raises `PipelineError` for a file that cannot be loaded, or has none."""
+    module = _load(file)
+    function = getattr(module, FUNCTION, None)
+    if function is None:
+        raise PipelineError(f"{file}: there is no function `{FUNCTION}(spark)`; `ottla pipeline new` writes an example")
+    if not callable(function):
+        raise PipelineError(f"{file}: `{FUNCTION}` is no function, but {type(function).__name__}")
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        raise PipelineError(f"{file}: `{FUNCTION}` has to take one argument, the Spark session") from None
+    except ValueError:
+        pass  # written in C: whether it takes one is seen when it is called
+    return function  # type: ignore[no-any-return]
+
+
+def queries_of(function: PipelineFunction, spark: SparkSession, file: Path) -> dict[str, Runnable]:
+    """What it says is to run, by name. Raises `PipelineError` if it says something else."""
+    try:
+        result = function(spark)
+    except Exception as error:
+        raise PipelineError(f"{place_of(error, file)}: {told(error)}") from error
+    return named(result, file)
+
+
+def named(result: Any, file: Path) -> dict[str, Runnable]:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    match result:
+        case None:
+            return {}
+        case Mapping():
+            found = {str(name): one for name, one in result.items()}
+        case str():
+            found = {"": result}
+        case Sequence():
+            found = {f"{file.stem}-{number}": one for number, one in enumerate(result, 1)}
+        case _:
+            found = {file.stem: result}
+    for one in found.values():
+        if not isinstance(one, DataStreamWriter | StreamingQuery):
+            raise PipelineError(
+                f"{file}: `{FUNCTION}` returned {_kind(one)}; it has to return `frame.writeStream…`, without "
+                "`.start()`, or several in a list or a dict, or nothing where all is done"
+            )
+    return found
+
+
+def told(error: Exception) -> str:
+    """What an exception of a file says, with its kind where that says more."""
+    from ottla.spark.pipelines.causes import root_cause
+
+    words = root_cause(error)
+    if isinstance(error, PipelineError) or hasattr(error, "getCondition"):
+        return words
+    return words if words.startswith(type(error).__name__) else f"{type(error).__name__}: {words}"
+
+
+def place_of(error: BaseException, file: Path) -> str:
+    """The file, with the last line of it that was running."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"{file}:{error.lineno}"
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file.absolute()
+    ]
+    return f"{file}:{lines[-1]}" if lines else str(file)
+
+
+def _load(file: Path) -> ModuleType:
+    from pyspark import cloudpickle
+
+    spec = importlib.util.spec_from_file_location(f"{_MODULE}_{file.stem.replace('-', '_')}", file.absolute())
+    if spec is None or spec.loader is None:
+        raise PipelineError(f"{file}: is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    pickling: Any = cloudpickle  # it has no types
+    pickling.register_pickle_by_value(module)  # workers cannot import it: its functions go to them as they are
+    # What lies beside it can be imported, as when Python runs the file itself.
+    sys.path.insert(0, str(file.absolute().parent))
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        where = f"{file}:{error.lineno}" if error.filename == str(file.absolute()) else f"{file}: {error.filename}"
+        raise PipelineError(f"{where}: {error.msg}") from error
+    except Exception as error:
+        raise PipelineError(f"{place_of(error, file)}: {told(error)}") from error
+    return module
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

@@ -1,0 +1,161 @@
+"""YAML that knows its lines, so that whatever is wrong with it can be pointed at."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from ottla.spark.pipelines.errors import PipelineError
+
+_KINDS: Final = {dict: "a mapping of keys to values", list: "a list", str: "a text", bool: "true or false"}
+
+
+class SpecError(PipelineError):
+    """Something in the file: its line, its key, and what is wrong about it."""
+
+    def __init__(self, file: Path, line: int, path: str, reason: str) -> None:
+        super().__init__(f"{file}:{line}: {path + ': ' if path else ''}{reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of the document with the place where it stands. Mappings and lists hold values of this kind again."""
+
+    file: Path
+    line: int
+    path: str
+    content: Any
+
+    def error(self, reason: str) -> SpecError:
+        return SpecError(self.file, self.line, self.path, reason)
+
+    def text(self) -> str:
+        """A text; a number or a truth counts as one."""
+        if isinstance(self.content, dict | list) or self.content is None:
+            raise self._misfit(str)
+        return str(self.content).lower() if isinstance(self.content, bool) else str(self.content)
+
+    def truth(self) -> bool:
+        if not isinstance(self.content, bool):
+            raise self._misfit(bool)
+        return self.content
+
+    def choice(self, *allowed: str) -> str:
+        text = self.text()
+        if text not in allowed:
+            raise self.error(f"{text!r} is none of {', '.join(allowed)}{_meant(text, allowed)}")
+        return text
+
+    def items(self) -> list[Value]:
+        """The values of a list; a text is a list of one."""
+        if isinstance(self.content, list):
+            return self.content
+        if isinstance(self.content, str):
+            return [self]
+        raise self._misfit(list)
+
+    def mapping(self) -> dict[str, Value]:
+        if not isinstance(self.content, dict):
+            raise self._misfit(dict)
+        return self.content
+
+    def section(self, known: Iterable[str]) -> Section:
+        """A mapping with none but these keys."""
+        names = list(known)
+        for key, value in self.mapping().items():
+            if key not in names:
+                hint = _meant(key, names) or f"; there are {', '.join(names)}"
+                raise value.error(f"there is no such key{hint}")
+        return Section(self)
+
+    def _misfit(self, wanted: type) -> SpecError:
+        found = "nothing" if self.content is None else _KINDS.get(type(self.content), "a number")
+        return self.error(f"{_KINDS[wanted]} is needed here, and there is {found}")
+
+
+class Section:
+    """A mapping whose keys are known to be right."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+        self._keys = value.mapping()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def get(self, key: str) -> Value | None:
+        return self._keys.get(key)
+
+    def text(self, key: str) -> str | None:
+        value = self.get(key)
+        return None if value is None else value.text()
+
+    def texts(self, key: str) -> dict[str, str]:
+        """A mapping of texts; empty where it is not there."""
+        value = self.get(key)
+        return {} if value is None else {name: inner.text() for name, inner in value.mapping().items()}
+
+    def one_of(self, *keys: str) -> str:
+        """The one of these keys that is there."""
+        there = [key for key in keys if key in self._keys]
+        if len(there) != 1:
+            names = f"{', '.join(keys[:-1])} and {keys[-1]}"
+            if there:
+                raise self._keys[there[1]].error(f"only one of {names} can be given")
+            raise self.value.error(f"one of {names} is needed")
+        return there[0]
+
+
+def load(file: Path) -> Value:
+    """The document in a file. Raises `SpecError` for one that is not YAML."""
+    try:
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise PipelineError(f"{file}: is not UTF-8 at byte {error.start}") from None
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            raise SpecError(file, 1, "", "the file is empty; `ottla pipeline new --yaml` writes an example")
+        return _value(loader, root, file, "")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = " ".join(part for part in (error.context, error.problem) if part)
+        raise SpecError(file, mark.line + 1 if mark else 1, "", f"is not YAML: {reason}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise SpecError(file, 1, "", f"is not YAML: {error}") from None
+    finally:
+        loader.dispose()
+
+
+def _value(loader: yaml.SafeLoader, node: yaml.Node, file: Path, path: str) -> Value:
+    line = node.start_mark.line + 1
+    match node:
+        case yaml.MappingNode():
+            content: Any = {}
+            for key_node, inner in node.value:
+                key = str(loader.construct_object(key_node, deep=True))
+                place = f"{path}.{key}" if path else key
+                if key in content:
+                    raise SpecError(file, key_node.start_mark.line + 1, place, "stands here a second time")
+                made = _value(loader, inner, file, place)
+                # The line of the key: a text in a block begins below it.
+                content[key] = Value(file, key_node.start_mark.line + 1, place, made.content)
+        case yaml.SequenceNode():
+            content = [_value(loader, inner, file, f"{path}[{index}]") for index, inner in enumerate(node.value)]
+        case _:
+            content = loader.construct_object(node, deep=True)
+    return Value(file, line, path, content)
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
