@@ -11,8 +11,8 @@ from clients.peers import Peer
 
 BOUND_S = 120
 RECORDS = 100_000
-FEW_BATCHES = 5
-"""Of some forty: those before the kernels were asked for, and one for each face that is told late."""
+FEW_BATCHES = 15
+"""Of some forty: those before the kernels were asked for, and those of a busy machine that are told late."""
 
 PRELUDE = """
 import sys
@@ -30,7 +30,7 @@ PRODUCER = """
 from ottla import Producer
 from ottla.client.produce import compiled, encoding
 encoding.encode_batch = counting(encoding.encode_batch)
-with Producer(settings, batch_size=262144) as producer:
+with Producer(settings, batch_size=262144, linger_ms=1000) as producer:
     for _ in range(count):
         producer.send(topic, bytes(100), partition=0)
 print(compiled.columns() is not None, len(plain))
@@ -41,7 +41,7 @@ from ottla import AsyncProducer
 from ottla.client.produce import compiled, encoding
 encoding.encode_batch = counting(encoding.encode_batch)
 async def main():
-    async with AsyncProducer(settings, batch_size=262144) as producer:
+    async with AsyncProducer(settings, batch_size=262144, linger_ms=1000) as producer:
         for _ in range(count):
             await producer.send(topic, bytes(100), partition=0)
 asyncio.run(main())
