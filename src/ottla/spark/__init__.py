@@ -17,25 +17,34 @@ if TYPE_CHECKING:
     from ottla.spark.codecs.sides import Decoded as Decoded
     from ottla.spark.environment import SparkUnavailableError as SparkUnavailableError
     from ottla.spark.sessions import session as session
+    from ottla.spark.sink import WriteResult as WriteResult
+    from ottla.spark.sink import write as write
+    from ottla.spark.updates import write_stream as write_stream
 
 _PLACES = {
     "Decoded": "ottla.spark.codecs.sides",
     "SparkUnavailableError": "ottla.spark.environment",
+    "WriteResult": "ottla.spark.sink",
     "decode_avro": "ottla.spark.codecs.avro_columns",
     "decode_json": "ottla.spark.codecs.json_columns",
     "encode_avro": "ottla.spark.codecs.avro_columns",
     "encode_json": "ottla.spark.codecs.json_columns",
     "session": "ottla.spark.sessions",
+    "write": "ottla.spark.sink",
+    "write_stream": "ottla.spark.updates",
 }
 
 __all__ = [
     "Decoded",
     "SparkUnavailableError",
+    "WriteResult",
     "decode_avro",
     "decode_json",
     "encode_avro",
     "encode_json",
     "session",
+    "write",
+    "write_stream",
 ]
 
 

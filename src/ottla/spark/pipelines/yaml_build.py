@@ -14,6 +14,7 @@ from ottla.spark.codecs.avro_columns import decode_avro, encode_avro
 from ottla.spark.codecs.json_columns import decode_json, encode_json
 from ottla.spark.pipelines.causes import root_cause
 from ottla.spark.pipelines.yaml_spec import DROP, ONCE, PipelineSpec, SinkSpec, SourceSpec
+from ottla.spark.updates import write_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +117,10 @@ def _encoded(frame: DataFrame, sink: SinkSpec) -> DataFrame:
 
 
 def _stream_writer(frame: DataFrame, sink: SinkSpec) -> DataStreamWriter:
-    writer = frame.writeStream.format(sink.format).options(**sink.options)
+    if sink.is_topic and sink.mode in ("update", "complete"):
+        writer = write_stream(frame, **sink.options)
+    else:
+        writer = frame.writeStream.format(sink.format).options(**sink.options)
     if sink.mode == "overwrite":
         raise ValueError("mode: overwrite is for what is no stream; a stream has append, update and complete")
     if sink.mode is not None:
