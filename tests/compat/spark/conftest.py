@@ -11,7 +11,7 @@ import pytest
 
 from clients.peers import running_peer
 from compat.spark.both_connectors import Spark, running_spark
-from compat.spark.sides import PAIRS, Side, on
+from compat.spark.sides import BOTH, Side, on
 
 SETTINGS = {
     "auto.create.topics.enable": "false",
@@ -43,11 +43,11 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for a `side` runs with every pair, unless it names its own by `on`."""
+    """A test that asks for a `side` runs with both connectors on our broker, unless it says `on` which."""
     own = any("connector" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "side" in metafunc.fixturenames and not own:
-        everywhere = on(*PAIRS).mark
-        metafunc.parametrize(*everywhere.args, **everywhere.kwargs)
+        both = on(*BOTH).mark
+        metafunc.parametrize(*both.args, **both.kwargs)
 
 
 @pytest.fixture

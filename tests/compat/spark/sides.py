@@ -23,12 +23,8 @@ class Pair:
         return f"{self.connector}-on-{self.broker}"
 
 
-PAIRS: tuple[Pair, ...] = (
-    Pair(SPARKS, "ottla"),
-    Pair(OURS, "ottla"),
-    Pair(OURS, "kafka-3.9.1"),
-    Pair(OURS, "kafka-4.3.1"),
-)
+BOTH = (Pair(SPARKS, "ottla"), Pair(OURS, "ottla"))
+OURS_ON_KAFKA = (Pair(OURS, "kafka-3.9.1"), Pair(OURS, "kafka-4.3.1"))
 
 
 def on(*pairs: Pair) -> pytest.MarkDecorator:
@@ -39,6 +35,9 @@ def on(*pairs: Pair) -> pytest.MarkDecorator:
         indirect=["bootstrap"],
         scope="session",
     )
+
+
+everywhere = on(*BOTH, *OURS_ON_KAFKA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from clients.dialect import CODECS, LOG_APPEND_TIME, ProducerSettings, Record, wait_until
 from clients.expectations import START_MS, VARIED, numbered
 from compat.spark.both_connectors import QueryFailedError, Row
-from compat.spark.sides import Side
+from compat.spark.sides import Side, everywhere
 
 
 def values(rows: list[Row]) -> list[bytes | None]:
@@ -21,6 +21,7 @@ def numbers(rows: list[Row]) -> list[tuple[int, int]]:
     return [(row.partition, row.offset) for row in rows]
 
 
+@everywhere
 def test_all_forms_of_records_in_all_codecs(side: Side, topic: str) -> None:
     topics = [side.create(f"{topic}-{codec}") for codec in CODECS]
     for name, codec in zip(topics, CODECS, strict=True):
@@ -92,6 +93,7 @@ def test_between_times(side: Side, topic: str, options: dict[str, object], expec
     assert [row.offset for row in rows] == expected
 
 
+@everywhere
 def test_between_times_of_each_partition(side: Side, topic: str) -> None:
     side.create(topic, 2)
     side.produce(topic, *numbered(10, 0), *numbered(10, 1))
@@ -112,6 +114,7 @@ def test_a_time_after_all_records_is_refused(side: Side, topic: str) -> None:
         side.read({"subscribe": topic, "startingTimestamp": str(START_MS + 100)})
 
 
+@everywhere
 def test_topics_are_chosen_by_pattern_and_partitions_by_name(side: Side, topic: str) -> None:
     for suffix in ("a", "b", "other"):
         side.create(f"{topic}-{suffix}", 2)
@@ -137,6 +140,7 @@ def test_partitions_are_split_among_tasks(side: Side, topic: str) -> None:
     assert sorted(row for task in by_task for row in task) == side.seen(topic, 40, (0, 1))
 
 
+@everywhere
 def test_times_of_the_broker(side: Side, topic: str) -> None:
     side.create(topic, config={"message.timestamp.type": "LogAppendTime"})
     side.produce(topic, *numbered(3))
@@ -145,6 +149,7 @@ def test_times_of_the_broker(side: Side, topic: str) -> None:
     assert {row.timestamp_type for row in rows} == {LOG_APPEND_TIME}
 
 
+@everywhere
 def test_offsets_that_compaction_left_out(side: Side, topic: str) -> None:
     side.create(topic, config={"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"})
     kept = [Record(b"first", b"kept", (), START_MS)]
@@ -165,6 +170,7 @@ def test_offsets_that_compaction_left_out(side: Side, topic: str) -> None:
     assert side.read({"subscribe": topic, **between}) == []
 
 
+@everywhere
 def test_deleted_records(side: Side, topic: str) -> None:
     side.create(topic)
     side.produce(topic, *numbered(10))
@@ -178,6 +184,7 @@ def test_deleted_records(side: Side, topic: str) -> None:
     assert [row.offset for row in side.read({**gone, "failOnDataLoss": "false"})] == [6, 7, 8, 9]
 
 
+@everywhere
 def test_nothing_to_read(side: Side, topic: str) -> None:
     side.create(topic, 2)
     assert side.read({"subscribe": topic}) == []

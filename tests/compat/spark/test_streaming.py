@@ -9,11 +9,12 @@ import pytest
 
 from clients.expectations import START_MS, numbered
 from compat.spark.both_connectors import QueryFailedError
-from compat.spark.sides import Side
+from compat.spark.sides import Side, everywhere
 
 EARLIEST = {"startingOffsets": "earliest"}
 
 
+@everywhere
 def test_a_query_goes_on_where_it_was(side: Side, topic: str, tmp_path: Path) -> None:
     side.create(topic, 2)
     query = {"subscribe": topic, **EARLIEST}
@@ -43,6 +44,7 @@ def test_where_a_query_begins(side: Side, topic: str, tmp_path: Path) -> None:
         assert [(row.partition, row.offset) for row in side.stream(query, tmp_path / name).rows] == [(1, 6)]
 
 
+@everywhere
 def test_batches_of_a_limited_size(side: Side, topic: str, tmp_path: Path) -> None:
     side.create(topic, 2)
     side.produce(topic, *numbered(30, 0), *numbered(10, 1))
@@ -62,6 +64,7 @@ def test_tasks_of_a_limited_size(side: Side, topic: str, tmp_path: Path) -> None
     assert max(map(len, streamed.batches[0])) <= 7
 
 
+@everywhere
 def test_topics_and_partitions_that_come_later(side: Side, topic: str, tmp_path: Path) -> None:
     query = {"subscribePattern": f"{topic}-.*", "includeHeaders": "true"}
     side.create(f"{topic}-a")

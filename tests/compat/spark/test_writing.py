@@ -8,12 +8,13 @@ import pytest
 
 from clients.expectations import VARIED, numbered
 from compat.spark.both_connectors import QueryFailedError
-from compat.spark.sides import Side
+from compat.spark.sides import Side, everywhere
 from ottla.client.produce.partitioners import partition_of_key
 
 HEADERS = "headers array<struct<key: string, value: binary>>"
 
 
+@everywhere
 def test_every_column(side: Side, topic: str) -> None:
     for suffix in "ab":
         side.create(f"{topic}-{suffix}", 2)
@@ -32,6 +33,7 @@ def test_every_column(side: Side, topic: str) -> None:
     assert (third.key, third.value, third.headers) == (b"", None, ())
 
 
+@everywhere
 def test_text_and_a_topic_for_all_rows(side: Side, topic: str) -> None:
     side.create(topic, 4)
     rows = [(f"key {number}", f"žluťoučký {number}") for number in range(20)]
@@ -78,6 +80,7 @@ def test_rows_that_cannot_be_written(
         side.write(options, schema, row)
 
 
+@everywhere
 def test_a_stream_from_topic_to_topic(side: Side, topic: str, tmp_path: Path) -> None:
     side.create(f"{topic}-from")
     side.create(f"{topic}-to")
