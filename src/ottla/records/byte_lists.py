@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.records import kernels
@@ -21,10 +22,20 @@ _AS_KNOWN: Final = (
 )
 
 
-def references_of(column: Any) -> int | None:
-    """The address of the references of a list that holds nothing but `bytes` and None; None of anything else. Good for
-    as long as nobody changes the list."""
+@dataclass(frozen=True, slots=True)
+class ByteList:
+    """A list of `bytes` and None, and the address of its references: good for as long as nobody changes the list."""
+
+    column: list[bytes | None]
+    references: int
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+
+def byte_list(column: Any) -> ByteList | None:
+    """The list, if it holds nothing else; None of anything else."""
     if not _AS_KNOWN or type(column) is not list:
         return None
     address = ctypes.c_void_p.from_address(id(column) + _REFERENCES_AT).value or 0
-    return address if kernels.are_bytes(address, len(column), id(bytes), id(None)) else None
+    return ByteList(column, address) if kernels.are_bytes(address, len(column), id(bytes), id(None)) else None

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.records import kernels
-from ottla.records.byte_lists import references_of
+from ottla.records.byte_lists import ByteList, byte_list
 from ottla.records.kernels import Int64s
 from ottla.records.layout import NO_TIMESTAMP
 from ottla.records.record import Header
@@ -61,8 +61,8 @@ def cell_columns(values: BytesColumn, keys: BytesColumn | None, headers: Headers
 
 def _describe(array: Any) -> list[int]:
     """One row of the table of columns."""
-    if isinstance(array, list):
-        return [references_of(array) or 0, kernels.OBJECTS, id(None), 0, 0]
+    if isinstance(array, ByteList):
+        return [array.references, kernels.OBJECTS, id(None), 0, 0]
     if array is None or array.null_count == len(array):
         return _ABSENT
     width = _WIDTHS[array.type.id]
@@ -79,7 +79,8 @@ def _describe(array: Any) -> list[int]:
 
 def _cells(column: BytesColumn) -> Any:
     """The column as it can be described: an Arrow array, or the list that it is."""
-    return column if references_of(column) is not None else _bytes_array(column)
+    listed = byte_list(column)
+    return _bytes_array(column) if listed is None else listed
 
 
 def _bytes_array(column: BytesColumn) -> Any:
