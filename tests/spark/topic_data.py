@@ -12,7 +12,7 @@ from ottla.client.administer import Admin, NewTopic
 from ottla.client.errors import RefusedError
 from ottla.client.produce import Producer
 
-WAIT_S = 30.0
+WAIT_S = 120
 """Only a failure waits that long."""
 
 
