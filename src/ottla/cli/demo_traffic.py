@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.cli.demo_events import Event, Shop, event_of
+from ottla.cli.meters import Meter
 from ottla.cli.session import CommandError
 from ottla.cli.start import READY
 from ottla.client.administer import AsyncAdmin, NewTopic
@@ -25,36 +26,11 @@ TOPICS: Final = {"orders": 3, "payments": 3, "page-views": 4}
 
 _START_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 15.0
-_RATE_WINDOW_S: Final = 2.0
 _TICK_S: Final = 0.05
 _LATEST_KEPT: Final = 8
 _NAP_EVERY_S: Final = 4.0
 _NAP_S: Final = 1.2
 _COMMIT_EVERY_MS: Final = 500
-
-
-class Meter:
-    """Counts, and says how many there were a second of late."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self._samples: deque[tuple[float, int]] = deque()
-
-    def add(self, count: int) -> None:
-        self.total += count
-
-    def sample(self, now_s: float) -> None:
-        """Notes how far the count is; to be called now and then."""
-        self._samples.append((now_s, self.total))
-        while now_s - self._samples[0][0] > _RATE_WINDOW_S:
-            self._samples.popleft()
-
-    @property
-    def rate(self) -> float:
-        if len(self._samples) < 2:
-            return 0.0
-        (first_s, first), (last_s, last) = self._samples[0], self._samples[-1]
-        return (last - first) / (last_s - first_s) if last_s > first_s else 0.0
 
 
 @dataclass(slots=True)

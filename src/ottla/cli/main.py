@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli import configs, consume, demo, groups, log_dump, produce, start, topics
+from ottla.cli import configs, consume, demo, groups, log_dump, pipeline, produce, start, topics
 from ottla.cli.failures import explain
 from ottla.cli.session import DEFAULT_BOOTSTRAP, Settings, settings_of
 
@@ -32,6 +32,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(log_dump.app, name="log")
 app.command("demo")(demo.demo)
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from ottla.base.errors import OttlaError
+
 JAVA_NEEDED: Final = 17
 PYSPARK_NEEDED: Final = (4, 2)
 
@@ -17,7 +19,7 @@ _ASK_TIMEOUT_S: Final = 30
 _VERSION: Final = re.compile(r'version "(?P<number>[^"]+)"')
 
 
-class SparkUnavailableError(RuntimeError):
+class SparkUnavailableError(OttlaError):
     """Spark cannot run here; says what is missing and what to do about it."""
 
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.base.errors import OttlaError
 from ottla.spark.environment import check_java, check_pyspark
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _MEMORY_GIB: Final = (1, 4)
 """The least and the most that a local driver, in which everything runs, is given of the machine's memory."""
 
 
-class SessionConflictError(RuntimeError):
+class SessionConflictError(OttlaError):
     """A session is running already, with settings that cannot be changed any more."""
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - everybody calls it that
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from ottla.spark.codecs.json_reasons import reason

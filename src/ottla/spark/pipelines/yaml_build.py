@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812 - everybody calls it that
+from pyspark.sql import functions as F
 
 from ottla.base.errors import OttlaError
 from ottla.spark.codecs.avro_columns import decode_avro, encode_avro
