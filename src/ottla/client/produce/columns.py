@@ -105,6 +105,8 @@ def _column(name: str, column: Any) -> Any:
         return pa.array(rows, pa.list_(pair))
     if name == "timestamp":
         return pa.array(timestamps_ms_of(column, len(column)))
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        return column.cast(pa.int32())  # as Arrow, because numpy has no place for nulls
     return pa.array(np.asarray(column), pa.int32())
 
 

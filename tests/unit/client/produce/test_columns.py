@@ -67,12 +67,14 @@ def test_keys_decide_and_rows_of_a_key_stay_in_order() -> None:
 
 
 def test_partitions_of_rows_and_partitioners_decide() -> None:
-    given = batches_of({"value": [b"a", b"b", b"c", b"d"], "partition": [2, 0, None, 2]})
-    assert [(partition, [one.value for one in some]) for partition, some in given] == [
-        (None, [b"c"]),
-        (0, [b"b"]),
-        (2, [b"a", b"d"]),
-    ]
+    partitions = [2, 0, None, 2]
+    for column in (partitions, pa.array(partitions, pa.int32()), pa.array(partitions, pa.int64())):
+        given = batches_of({"value": [b"a", b"b", b"c", b"d"], "partition": column})
+        assert [(partition, [one.value for one in some]) for partition, some in given] == [
+            (None, [b"c"]),
+            (0, [b"b"]),
+            (2, [b"a", b"d"]),
+        ]
     by_key = partition_of_key(b"k", 3)
     left_open = batches_of(
         {"value": [b"a", b"b", b"c"], "key": [b"k", b"k", None], "partition": [(by_key + 1) % 3, None, None]}
