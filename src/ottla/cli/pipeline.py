@@ -40,7 +40,7 @@ def run(
         typer.Option(
             metavar="DIR",
             help="Where it keeps its place; for a cluster, a folder that all of it reaches, as in s3a://….",
-            show_default="ottla-checkpoints/NAME",
+            show_default="ottla-checkpoints/FILE, beside the file",
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when all that is there now has been read.")] = False,
@@ -49,10 +49,10 @@ def run(
 ) -> None:
     """Run a pipeline, and show how it fares: rows, rates, lag, watermark, state.
 
-    A Python file has a function pipeline(spark), which returns what it writes, not yet started: frame.writeStream…, one,
-    a list, or a dict by name. The variable OTTLA_BOOTSTRAP tells it the cluster; --bootstrap-server sets it.
+    A Python file has a function pipeline(spark), which returns what it writes, not yet started: frame.writeStream…,
+    one, a list, or a dict by name. The variable OTTLA_BOOTSTRAP tells it the cluster; --bootstrap-server sets it.
 
-    A YAML file names sources, transformations in SQL, and sinks. [bold]ottla pipeline new[/] writes an example of either.
+    A YAML file names sources, transformations in SQL, and sinks. [bold]ottla pipeline new[/] writes examples.
 
     Ctrl-C ends it after the running batch, and the same command goes on from there: the checkpoint has its place. To
     begin anew, remove that folder, or name another. A failure ends it with the reason and exit code 1.

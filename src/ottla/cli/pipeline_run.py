@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.python_files import Runnable
 
 CHECKPOINTS: Final = "ottla-checkpoints"
-"""Where places are kept unless another folder is named: below the folder in which the command runs."""
+"""The folder beside the file in which places are kept, unless another is named."""
 
 _LOG: Final = "spark.log"
 _OUR_ERROR_OUTPUT: Final = Path("/dev/stderr")
@@ -60,7 +60,7 @@ def _run(options: RunOptions) -> None:
     check_pyspark()
     name, make = _read(options)
     check_java()
-    checkpoint = _checkpoint(options, name)
+    checkpoint = _checkpoint(options)
     log = _log_file(options, checkpoint)
     note(f"Starting Spark on {options.master} …")
     spark = _session(options, name, checkpoint, log)
@@ -98,8 +98,8 @@ def _read(options: RunOptions) -> tuple[str, Callable[[SparkSession], Mapping[st
     raise CommandError(f"{file}: a pipeline is a .py or a .yaml file")
 
 
-def _checkpoint(options: RunOptions, name: str) -> str:
-    place = options.checkpoint or str(Path(CHECKPOINTS) / name)
+def _checkpoint(options: RunOptions) -> str:
+    place = options.checkpoint or str(options.file.parent / CHECKPOINTS / options.file.name)
     place = place if "://" in place else str(Path(place).absolute())
     is_new = "://" not in place and not any(Path(place).glob("*/offsets"))
     note(f"Checkpoint: {_shown(place)} ({'a new one' if is_new else 'goes on from there'})")

@@ -113,7 +113,8 @@ def run_queries(running: list[RunningQuery], heading: Heading) -> None:
     if is_over:
         note("Done: all that was there is read.")
     elif were_finished:
-        note("Stopped after a whole batch. The same command goes on from there.")
+        when = "after a whole batch" if any(one.progress.batches for one in running) else "before the first batch"
+        note(f"Stopped {when}. The same command goes on from there.")
     else:
         note("Stopped within a batch. The same command runs that batch again: some of its rows may be written twice.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,7 @@ _SOURCE_KEYS: Final = (
 )
 _SINK_KEYS: Final = ("from", "topic", "format", "path", "key", "avro", "raw", "mode", "trigger", "options")
 _STREAMING_FORMATS: Final = ("ottla", "kafka", "rate", "rate-micro-batch", "socket")
+_NAME: Final = re.compile(r"\w+", re.ASCII)
 _MODES: Final = ("append", "update", "complete", "overwrite")
 
 
@@ -123,8 +125,8 @@ def _named(top: Section, key: str) -> list[tuple[str, Value]]:
     if not found:
         raise value.error("there has to be one at least")
     for name, inner in found:
-        if not name.replace("_", "a").replace("-", "a").isalnum():
-            raise inner.error(f"the name {name!r} has to be of letters, digits, _ and -")
+        if not _NAME.fullmatch(name):
+            raise inner.error("a name is of letters, digits and _, so that SQL can ask for it")
     return found
 
 
