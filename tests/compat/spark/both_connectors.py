@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,18 +11,14 @@ from typing import Any, Self
 
 import spark_artifacts
 from clients.dialect import Seen
+from spark_program import SparkProgram, running
 
 SPARKS = "kafka"
 """The connector that Spark ships."""
 OURS = "ottla"
 CONNECTORS = (SPARKS, OURS)
 
-_STOP_TIMEOUT_S = 60.0
 _TESTS = Path(__file__).resolve().parents[2]
-
-
-class QueryFailedError(Exception):
-    """What Spark said of a query that failed."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,12 +90,10 @@ class Streamed:
 
 
 class Spark:
-    """Asks a running `program`, one thing at a time."""
+    """Asks a running `program`."""
 
-    def __init__(self, process: subprocess.Popen[str], output: Path) -> None:
-        self._process = process
-        self._output = output
-        self.version: str = self._answer()
+    def __init__(self, program: SparkProgram) -> None:
+        self._ask = program.ask
 
     def schema(self, connector: str, options: Mapping[str, str]) -> Any:
         return self._ask("schema", connector=connector, options=dict(options))
@@ -151,23 +142,6 @@ class Spark:
         progress: list[dict[str, Any]] = answer["progress"]
         return progress
 
-    def _ask(self, request: str, **arguments: Any) -> Any:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": request, **arguments}) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            said = self._output.read_text(encoding="utf-8", errors="replace")
-            raise RuntimeError(f"Spark has ended:\n{said[-4000:]}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise QueryFailedError(answer["error"])
-        return answer["answer"]
-
 
 @contextmanager
 def running_spark(place: Path) -> Iterator[Spark]:
@@ -176,31 +150,12 @@ def running_spark(place: Path) -> Iterator[Spark]:
         "spark.driver.memory": "1g",
         # Queries are short here, and so is the life of the whole: compiling well never pays.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        "spark.sql.warehouse.dir": str(place / "warehouse"),
-        "spark.local.dir": str(place / "scratch"),
     }
-    environment = os.environ | spark_artifacts.environment()
-    environment["PYTHONPATH"] += os.pathsep + str(_TESTS)
-    environment.pop("SPARK_HOME", None)  # of another Spark
-    output = place / "output.log"
-    with output.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "compat.spark.program", json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=place,
-            env=environment,
-        )
-    with process:
-        try:
-            yield Spark(process, output)
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(_STOP_TIMEOUT_S)
-        finally:
-            process.kill()
+    environment = spark_artifacts.environment()
+    with running(
+        "compat.spark.program", "local[2]", place, path=_TESTS, settings=settings, environment=environment
+    ) as program:
+        yield Spark(program)
 
 
 def _rows(tasks: list[list[dict[str, Any]]]) -> list[list[Row]]:

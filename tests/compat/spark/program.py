@@ -1,21 +1,19 @@
-"""One Spark session that does what it is asked, a line of JSON at a time, and answers in lines of JSON.
+"""What a Spark session does for the tests, in a process of its own.
 
-It runs in a process with the environment of `spark_artifacts`, so that one Spark knows both connectors: Spark's own, by
+Its environment is that of `spark_artifacts`, so that one Spark knows both connectors: Spark's own, by
 `format("kafka")`, and ours. Bytes travel as hexadecimal digits.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
-from ottla.spark.sessions import session
+from spark_program import serve
 
 _WAIT_S = 60
 
@@ -107,32 +105,5 @@ def _from_json(cell: Any) -> Any:
     return cell
 
 
-def _refusal(error: Exception) -> str:
-    """Without the places in Java."""
-    return "\n".join(line for line in str(error).splitlines() if not line.startswith("\tat "))
-
-
-def _serve(program: Program, requests: TextIO, answers: TextIO) -> None:
-    for line in requests:
-        request = json.loads(line)
-        try:
-            answer = {"answer": getattr(program, request.pop("do"))(**request)}
-        except Exception as error:
-            answer = {"error": _refusal(error)}
-        print(json.dumps(answer), file=answers, flush=True)
-
-
-def main() -> None:
-    # Spark's Java says things on what it takes for the output.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    spark = session("local[2]", "compat", **json.loads(sys.argv[1]))
-    print(json.dumps({"answer": spark.version}), file=answers, flush=True)
-    try:
-        _serve(Program(spark), sys.stdin, answers)
-    finally:
-        spark.stop()
-
-
 if __name__ == "__main__":
-    main()
+    serve(Program)

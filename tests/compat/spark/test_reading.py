@@ -8,8 +8,9 @@ import pytest
 
 from clients.dialect import CODECS, LOG_APPEND_TIME, ProducerSettings, Record, wait_until
 from clients.expectations import START_MS, VARIED, numbered
-from compat.spark.both_connectors import QueryFailedError, Row
+from compat.spark.both_connectors import Row
 from compat.spark.sides import Side, everywhere
+from spark_program import QueryFailedError
 
 
 def values(rows: list[Row]) -> list[bytes | None]:

@@ -11,8 +11,9 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from clients.dialect import CODECS, WAIT_S, ProducerSettings, Record, wait_until
 from clients.expectations import START_MS, VARIED, numbered
-from compat.spark.both_connectors import CONNECTORS, OURS, SPARKS, QueryFailedError, Row, Spark
+from compat.spark.both_connectors import CONNECTORS, OURS, SPARKS, Row, Spark
 from compat.spark.sides import Side
+from spark_program import QueryFailedError
 
 PLAIN, COMPACTED, SHORTENED = "same-plain", "same-compacted", "same-shortened"
 ON_KAFKA = pytest.mark.parametrize("bootstrap", ["kafka-4.3.1"], indirect=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from clients.expectations import START_MS, numbered
-from compat.spark.both_connectors import QueryFailedError
 from compat.spark.sides import Side, everywhere
+from spark_program import QueryFailedError
 
 EARLIEST = {"startingOffsets": "earliest"}
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from clients.expectations import VARIED, numbered
-from compat.spark.both_connectors import QueryFailedError
 from compat.spark.sides import Side, everywhere
 from ottla.client.produce.partitioners import partition_of_key
+from spark_program import QueryFailedError
 
 HEADERS = "headers array<struct<key: string, value: binary>>"
 
