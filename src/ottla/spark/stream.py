@@ -187,8 +187,10 @@ class _Group:
 
     def __init__(self, options: ReadOptions, name: str) -> None:
         # Of its own, and impatient: a query does not wait for it.
-        limits = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), str(_COMMIT_TIMEOUT_MS))
-        self._settings = {**options.admin_settings, **limits}
+        self._settings = options.admin_settings
+        for key in ("default.api.timeout.ms", "request.timeout.ms"):
+            given_ms = int(self._settings.get(key, _COMMIT_TIMEOUT_MS))
+            self._settings[key] = str(min(given_ms, _COMMIT_TIMEOUT_MS))
         self._name = name
         self._admin: Admin | None = None
         self._last: Mapping[TopicPartition, int] = {}
