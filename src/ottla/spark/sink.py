@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ottla.client.produce.table_delivery import BatchMetadata, TableDelivery
 
 _FILE_END: Final = ".jsonl"
+_GATHERED_BYTES: Final = 4 * 1024 * 1024
 
 
 class WriteResult(NamedTuple):
@@ -118,7 +119,7 @@ def _folder_of(path: str) -> Path:
 def _write(producer: Producer, columns: WriteColumns, batches: Iterable[pa.RecordBatch]) -> list[WriteResult]:
     results: list[WriteResult] = []
     waiting: deque[TableDelivery] = deque()
-    for batch in batches:
+    for batch in _gathered(batches):
         for topic, part in columns.by_topic(batch):
             waiting.append(producer.send_batch(topic, part))
         # What is known by now is looked at, so that a failure is told soon and nothing piles up.
@@ -129,6 +130,24 @@ def _write(producer: Producer, columns: WriteColumns, batches: Iterable[pa.Recor
     for delivery in waiting:
         _add(results, delivery.result())
     return _joined(results)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Some megabytes at a time. Spark gives ten thousand rows: with many partitions, little for each."""
+    some: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        some.append(batch)
+        size += batch.nbytes
+        if size >= _GATHERED_BYTES:
+            yield _as_one(some)
+            some, size = [], 0
+    if some:
+        yield _as_one(some)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _add(results: list[WriteResult], places: Iterable[BatchMetadata]) -> None:
