@@ -126,7 +126,7 @@ def _stop(running: list[RunningQuery], signals: Signals, display: Display) -> bo
     display.show(set())
 
     def is_impatient() -> bool:
-        display.show(set())
+        display.show({one.progress.name for one in running if one.look()})
         return signals.count > 1
 
     return queries.stop(running, is_impatient)
