@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 import traceback
@@ -131,9 +130,9 @@ def _session(options: RunOptions, name: str, checkpoint: str, log: Path) -> Spar
     # Workers are started by Java, which has our environment: so they find what lies beside the file.
     beside = str(options.file.absolute().parent)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [beside, os.environ.get("PYTHONPATH")]))
-    if not options.verbose:
-        logging.getLogger("SQLQueryContextLogger").disabled = True  # PySpark's, which says what is raised as well
     settings: dict[str, object] = {CHECKPOINT_KEY: checkpoint, **options.conf}
+    if options.verbose:
+        settings = {"spark.log.level": "WARN", **settings}
     try:
         return session(options.master, name, java_output=log, **settings)
     except OttlaError:

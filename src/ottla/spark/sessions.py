@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -35,6 +36,7 @@ _LOCAL: Final = {
     "spark.ui.enabled": "false",
 }
 _LOCAL_MASTER: Final = re.compile(r"local(\[(?P<cores>\*|\d+)(,\s*(\*|\d+))?\])?")
+_QUIET: Final = ("ERROR", "FATAL", "OFF")
 _GIB: Final = 1 << 30
 _MEMORY_GIB: Final = (1, 4)
 """The least and the most that a local driver, in which everything runs, is given of the machine's memory."""
@@ -75,7 +77,7 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     started = builder.getOrCreate()
-    started.sparkContext.setLogLevel(started.sparkContext.getConf().get("spark.log.level", "ERROR") or "ERROR")
+    _set_log_level(started, settings["spark.log.level"])
     return started
 
 
@@ -129,6 +131,12 @@ def _prepare_environment(master: str, asked: Mapping[str, str]) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the web UI, when there is one, listens there
 
 
+def _set_log_level(running: SparkSession, level: str) -> None:
+    running.sparkContext.setLogLevel(level)
+    # PySpark's own way to say at length what it raises as well.
+    logging.getLogger("SQLQueryContextLogger").disabled = level.upper() in _QUIET
+
+
 def _start_java(settings: Mapping[str, str], output: Path) -> None:
     """Starts Spark's Java apart from our terminal: a Ctrl-C would end its Python workers, and fail what they do."""
     from pyspark import SparkConf, SparkContext, java_gateway
@@ -148,7 +156,7 @@ def _adapted(running: SparkSession, master: str, asked: Mapping[str, str]) -> Sp
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
         elif key == "spark.log.level":
-            running.sparkContext.setLogLevel(value)
+            _set_log_level(running, value)
         elif settings.get(key) != value:
             raise SessionConflictError(
                 f"{key} cannot become {value} in a session that is running with {settings.get(key, 'its default')}: "
