@@ -45,7 +45,13 @@ class Sending:
     """A thread that sends numbers."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, chance: random.Random, settings: Mapping[str, Any]
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        chance: random.Random,
+        settings: Mapping[str, Any],
+        pause_s: float = 0.001,
     ) -> None:
         self.topic = topic
         self.partitions = partitions
@@ -54,6 +60,7 @@ class Sending:
         self.not_taken: list[OttlaError] = []
         """Why a number was refused where it was given."""
         self._chance = random.Random(chance.random())
+        self._pause_s = pause_s
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **PATIENT, **settings})
         self._stop = threading.Event()
         self._failure: BaseException | None = None
@@ -67,7 +74,7 @@ class Sending:
                 for _ in range(self._chance.randrange(1, 60)):
                     self._send(number)
                     number += 1
-                self._stop.wait(0.001)
+                self._stop.wait(self._pause_s)
         except BaseException as error:
             self._failure = error
 
