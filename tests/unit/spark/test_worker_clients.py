@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 
 import pytest
+from pyspark import TaskContext
 
 from ottla.spark.worker_clients import IDLE_MAX_S, ClientPool
 
@@ -66,3 +68,19 @@ def test_one_that_nobody_wants_for_long_is_closed() -> None:
     with pool.lent({"a": "3"}):
         assert old.is_closed
         assert not young.is_closed
+
+
+def test_in_sparks_workers_the_garbage_collector_is_spared_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
+    monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: done.count("freeze"))
+    pool = ClientPool(Client)
+    with pool.lent(SETTINGS):
+        pass
+    assert done == []  # a process that is the user's own
+    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext())
+    for _ in range(2):
+        with pool.lent(SETTINGS):
+            assert len(done) in (0, 2)
+    assert done == ["collect", "freeze"]
