@@ -79,7 +79,7 @@ class ClusterView:
             case Topics(names):
                 return _all_of(_described(admin, names, but_missing=but_missing))
             case TopicPattern(expression):
-                # As Spark's connector has it: anywhere in the name.
+                # As Spark's connector has it: anywhere in the name, and never the cluster's own topics.
                 matches = re.compile(expression).search
                 return _all_of(topic for topic in admin.list_topics() if matches(topic.name))
             case Partitions(partitions):
@@ -192,10 +192,7 @@ def _described(admin: Admin, names: Iterable[str], *, but_missing: bool) -> Iter
 
 
 def _all_of(topics: Iterable[TopicDescription]) -> set[TopicPartition]:
-    """Without those that the cluster keeps for itself, as in Spark's connector."""
-    return {
-        TopicPartition(topic.name, one.index) for topic in topics if not topic.is_internal for one in topic.partitions
-    }
+    return {TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions}
 
 
 def _check_same(given: Collection[TopicPartition], there: frozenset[TopicPartition], option: str) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,7 @@ def test_topics_of_the_cluster_itself_match_no_pattern(data: TopicData, views: V
         admin.alter_consumer_group_offsets("g", {data.partition(0): 0})
         assert any(topic.is_internal for topic in admin.list_topics(include_internal=True))
     assert all(not one.topic.startswith("__") for one in views.of(subscribePattern=".").partitions())
+    assert views.of(subscribe="__consumer_offsets").partitions()
 
 
 def test_only_the_partitions_that_are_assigned(data: TopicData, views: Views) -> None:
@@ -109,6 +111,24 @@ def test_partitions_that_are_gone_have_no_ends(data: TopicData, views: Views) ->
     view = views.of(subscribe=data.name)
     partitions = [data.partition(0), data.partition(7)]
     assert view.earliest(partitions) == {data.partition(0): 0}
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_the_end_is_that_of_what_may_be_read(data: TopicData, views: Views, level: str) -> None:
+    view = views.of(subscribe=data.name, **{"kafka.isolation.level": level})
+    view.latest()
+    asked: list[object] = []
+    admin = view._admin
+    assert admin is not None
+    original = admin.list_offsets
+
+    def listed(places: Any, **settings: Any) -> Any:
+        asked.append(settings)
+        return original(places, **settings)
+
+    admin.list_offsets = listed  # type: ignore[method-assign]
+    view.latest()
+    assert asked == [{"isolation_level": level}]
 
 
 def test_an_end_before_a_known_one_is_asked_for_again_and_then_believed(data: TopicData, views: Views) -> None:
