@@ -325,7 +325,7 @@ def test_a_broker_starts_tells_where_it_is_and_stops_in_good_order(end: signal.S
 
 def test_the_demo_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [*OTTLA, "demo", "--seconds", "2"],
+        [*OTTLA, "demo", "--no-spark", "--seconds", "2"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -344,7 +344,7 @@ def test_the_demo_ends_by_itself_and_leaves_nothing_behind(tmp_path: Path) -> No
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_the_demo_can_be_interrupted_and_cleans_up(end: signal.Signals, tmp_path: Path) -> None:
     demo = subprocess.Popen(
-        [*OTTLA, "demo", "--seconds", "600"],
+        [*OTTLA, "demo", "--no-spark", "--seconds", "600"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 _CUSTOMERS: Final = ("ana", "bo", "chidi", "dagmar", "emil", "fatou", "goran", "hana", "ines", "jun", "kofi", "lena")
@@ -17,6 +18,17 @@ _GOODS: Final = {
     "typewriter": 189.0,
     "envelope": 0.3,
 }
+CATALOGUE: Final = {
+    "notebook": "paper",
+    "fountain pen": "pens",
+    "ink, blue": "pens",
+    "desk lamp": "furniture",
+    "paper clips": "paper",
+    "writing desk": "furniture",
+    "typewriter": "machines",
+    "envelope": "paper",
+}
+"""What kind of goods each is."""
 _CITIES: Final = ("Praha", "Wien", "Berlin", "Lagos", "Osaka", "Lima", "Oslo", "Pune")
 _PAGES: Final = ("/", "/pens", "/desks", "/cart", "/checkout", "/letters", "/about", "/offers")
 _METHODS: Final = ("card", "card", "transfer", "voucher")
@@ -46,14 +58,14 @@ class Event(NamedTuple):
 
 
 class Shop:
-    """Makes events one after the other; the same ones from the same seed."""
+    """Makes events one after the other; but for the time of orders, the same ones from the same seed."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)
         self._orders = 1000
 
     def order(self) -> tuple[Event, Event]:
-        """An order, and its payment."""
+        """An order that is made now, and its payment."""
         choose = self._random
         self._orders += 1
         item = choose.choice(list(_GOODS))
@@ -66,6 +78,7 @@ class Shop:
             "item": item,
             "count": count,
             "price": round(_GOODS[item] * count, 2),
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
         }
         payment: dict[str, object] = {
             "order": self._orders,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.cli.demo_events import Event, Shop, event_of
+from ottla.cli.demo_pipeline import REVENUE
 from ottla.cli.meters import Meter
 from ottla.cli.session import CommandError
 from ottla.cli.start import READY
@@ -27,7 +28,7 @@ TOPICS: Final = {"orders": 3, "payments": 3, "page-views": 4}
 _START_TIMEOUT_S: Final = 30.0
 _STOP_TIMEOUT_S: Final = 15.0
 _TICK_S: Final = 0.05
-_LATEST_KEPT: Final = 8
+_LATEST_KEPT: Final = 4
 _NAP_EVERY_S: Final = 4.0
 _NAP_S: Final = 1.2
 _COMMIT_EVERY_MS: Final = 500
@@ -125,7 +126,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 async def create_topics(address: str) -> None:
     async with AsyncAdmin(bootstrap_servers=address) as admin:
-        await admin.create_topics(NewTopic(name, partitions, 1) for name, partitions in TOPICS.items())
+        await admin.create_topics(NewTopic(name, partitions, 1) for name, partitions in {**TOPICS, REVENUE: 1}.items())
 
 
 async def run_shop(address: str, traffic: Traffic, stop: asyncio.Event) -> None:

@@ -6,7 +6,6 @@ import os
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +14,7 @@ from ottla.base.errors import OttlaError
 from ottla.cli.output import note
 from ottla.cli.session import CommandError
 from ottla.spark.environment import check_java, check_pyspark
+from ottla.spark.sessions import end, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ def _run(options: RunOptions) -> None:
             note(f"Spark's own log is {log}; --verbose shows it all here.")
         raise
     finally:
-        _end(spark)
+        end(spark)
 
 
 def _read(options: RunOptions) -> tuple[str, Callable[[SparkSession], Mapping[str, Runnable]]]:
@@ -123,7 +123,6 @@ def _log_file(options: RunOptions, checkpoint: str) -> Path:
 
 
 def _session(options: RunOptions, name: str, checkpoint: str, log: Path) -> SparkSession:
-    from ottla.spark import session
     from ottla.spark.pipelines.causes import root_cause
     from ottla.spark.pipelines.running import CHECKPOINTS as CHECKPOINT_KEY
 
@@ -157,8 +156,3 @@ def _work(
         note("Done: nothing was left to stream.")
         return
     run_queries(start(runnables, once=options.once), Heading(name, options.master, _shown(checkpoint)))
-
-
-def _end(spark: SparkSession) -> None:
-    with suppress(Exception):  # Java may be gone, and then there is nothing to stop
-        spark.stop()

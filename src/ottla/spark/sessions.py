@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -36,6 +38,7 @@ _LOCAL: Final = {
     "spark.ui.enabled": "false",
 }
 _LOCAL_MASTER: Final = re.compile(r"local(\[(?P<cores>\*|\d+)(,\s*(\*|\d+))?\])?")
+_END_TIMEOUT_S: Final = 10
 _QUIET: Final = ("ERROR", "FATAL", "OFF")
 _GIB: Final = 1 << 30
 _MEMORY_GIB: Final = (1, 4)
@@ -79,6 +82,27 @@ def session(
     started = builder.getOrCreate()
     _set_log_level(started, settings["spark.log.level"])
     return started
+
+
+def end(running: SparkSession) -> None:
+    """Stops a session and the Java that was started for it, and waits until that is gone, with what it put aside."""
+    from pyspark import SparkContext
+
+    with suppress(Exception):  # Java may be gone already, in whatever way
+        running.stop()
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return  # it is not ours
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    process.stdin.close()  # what it waits for
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def default_settings(master: str) -> dict[str, str]:
