@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import spark_partition_id
 
 from clients.peers import Peer
 from ottla.testing.broker import Broker
@@ -117,6 +116,15 @@ def test_a_dataframe_that_is_used_again_sees_what_has_come(reader: Reader, broke
     assert frame.count() == 5
 
 
+def test_a_topic_in_sql(spark: SparkSession, letters: TopicData) -> None:
+    options = f"'kafka.bootstrap.servers' '{letters.bootstrap}', 'subscribe' '{letters.name}'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW letters USING ottla OPTIONS ({options})")
+    rows = spark.sql(
+        "SELECT CAST(value AS STRING) AS letter FROM letters WHERE partition = 1 ORDER BY offset"
+    ).collect()
+    assert [row.letter for row in rows] == ["x", "y"]
+
+
 # From where to where.
 
 
@@ -149,7 +157,7 @@ def test_from_where_to_where(reader: Reader, letters: TopicData, options: dict[s
 
 def test_partitions_are_split_into_tasks(reader: Reader, letters: TopicData) -> None:
     def tasks(**options: object) -> int:
-        return reader.load(subscribe=letters.name, **options).select(spark_partition_id()).distinct().count()
+        return reader.load(subscribe=letters.name, **options).rdd.getNumPartitions()
 
     assert tasks() == 2
     assert tasks(minPartitions=6) == 6

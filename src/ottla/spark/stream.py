@@ -4,7 +4,9 @@
 what it learned; where reading is planned, and in tasks, it is options and columns and nothing else.
 
 Spark keeps the offsets of a query in its checkpoint, and nowhere else. What is committed to a consumer group is for
-tools that show lag: it is never read back, and a commit that fails is logged and forgotten.
+tools that show lag: it is never read back, and a commit that fails is logged and forgotten. Unless it is named
+(commitGroup, kafka.group.id), the group is called by what is read, so that it is the same at every start: Spark tells a
+source neither its query nor its checkpoint. Queries that read the same share it then, and the last to commit is seen.
 """
 
 from __future__ import annotations
@@ -163,7 +165,8 @@ class StreamDriver:
         firsts = self._view.earliest(added)
         gone = starts.keys() - ends.keys() | added - firsts.keys()
         if gone:
-            self._lost(f"partitions {named(gone)} are gone, with what was not read of them: their topics were deleted")
+            words = f"partitions {named(gone)} are gone, with what was not read of them"
+            self._lost(f"{words}: their topics were deleted, or the query names them no more")
         for partition, first in firsts.items():
             if first > 0:
                 self._lost(f"offsets 0 to {first - 1} of partition {partition}, which is new, were deleted already")
