@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 _SLACK_S = 0.1
 """Files are dated by a clock that ticks less often than ours."""
@@ -68,7 +69,7 @@ class History:
     interruptions: Sequence[Interruption] = ()
     claims: Sequence[Claim] = ()
     places: Mapping[int, Sequence[Place]] = field(default_factory=dict)
-    """By the number of the batch."""
+    """By the number of the batch, of those that are known."""
 
 
 def check(history: History) -> None:
@@ -76,15 +77,17 @@ def check(history: History) -> None:
     _check_batches(history)
     for partition, written in history.output.items():
         _check_content(partition, history.sent[partition], written)
+    reached = {partition: _reached(written) for partition, written in history.output.items()}
     for claim in history.claims:
-        _check_claim(claim, history.output)
+        _check_claim(claim, reached)
     again: dict[int, list[int]] = {}
     for partition, written in history.output.items():
         for number, runs in _count_runs(partition, written, history.batches).items():
             again.setdefault(number, []).append(runs - 1)
     for batch in history.batches:
         _check_repeats(batch, again.get(batch.number, []), history.interruptions)
-        _check_places(batch, history.places.get(batch.number, ()), history.output)
+        if batch.number in history.places:
+            _check_places(batch, history.places[batch.number], history.output)
 
 
 def repeated(history: History) -> int:
@@ -115,13 +118,17 @@ def _check_content(partition: int, sent: Sequence[bytes], written: Sequence[tupl
     assert reached == len(sent), f"partition {partition}: from offset {reached} of {len(sent)} on nothing was written"
 
 
-def _check_claim(claim: Claim, output: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
+def _reached(written: Sequence[tuple[int, bytes]]) -> list[int]:
+    """Up to which offset all were written, before each place of the output and behind the last. First occurrences are
+    in order, so that the highest tells of all before it."""
+    return list(accumulate((offset + 1 for offset, _ in written), max, initial=0))
+
+
+def _check_claim(claim: Claim, reached: Mapping[int, Sequence[int]]) -> None:
     for partition, done in claim.done.items():
-        by_then = output[partition][: claim.written[partition]]
-        # First occurrences are in order, so that the highest offset tells of all before it.
-        reached = max((offset for offset, _ in by_then), default=-1) + 1
-        assert done <= reached, (
-            f"{claim.who} said that partition {partition} was done up to offset {done}, when {reached} was reached"
+        by_then = reached[partition][claim.written[partition]]
+        assert done <= by_then, (
+            f"{claim.who} said that partition {partition} was done up to offset {done}, when {by_then} was reached"
         )
 
 
@@ -162,8 +169,6 @@ def _check_repeats(batch: Batch, again: Sequence[int], interruptions: Sequence[I
 
 def _check_places(batch: Batch, places: Sequence[Place], output: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
     """Where the sink says what it says, there is the batch: each record once, in order."""
-    if not places:
-        return
     for partition, end in batch.ends.items():
         told = [
             offset

@@ -13,7 +13,7 @@ from ottla import Admin, TopicPartition
 from ottla.base.errors import OttlaError
 from ottla.client.offsets import LATEST
 
-_EVERY_S = 0.1
+_EVERY_S = 0.25
 _LIMITS = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), 2000)
 
 
