@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.ids import TopicPartition
@@ -12,11 +12,13 @@ from ottla.spark.offsets import from_json, named, parse_offsets, parse_partition
 PARTITIONS = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 2000))
 
 
+@settings(deadline=None)
 @given(st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1), max_size=20))
 def test_offsets_of_a_stream_come_back_from_a_checkpoint(offsets: dict[TopicPartition, int]) -> None:
     assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
 
 
+@settings(deadline=None)
 @given(st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1), max_size=20), st.randoms())
 def test_equal_offsets_have_one_text(offsets: dict[TopicPartition, int], order: st.DataObject) -> None:
     shuffled = list(offsets.items())
