@@ -69,6 +69,8 @@ bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python -m bench.broker --save
 	$(BIN)/python -m bench.groups --save
 	$(BIN)/python -m bench.clients --save
+	$(BIN)/python tools/spark_artifacts.py
+	$(BIN)/python -m bench.spark --save
 
 COUNT ?= 1000000
 fuzz: bytecode  ## a million mutated frames, and as many mutated batches (COUNT=…)

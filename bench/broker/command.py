@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.broker.lines import Line
-from bench.broker.machine import machine, touch_memory, versions
+from bench.broker.machine import machine, touch_memory
 from bench.broker.report import Report, Subject
 from bench.broker.results import Result
 from bench.broker.session import QUICK, Effort, Session
@@ -79,7 +79,7 @@ def run(
             )
             console.print(f"{elapsed_s:5.0f} s  {line.key}: {summary}", highlight=False, markup=False)
     command = " ".join([program, *sys.argv[1:]])
-    report = Report(subject, results, command, date, options.rounds, facts, versions())
+    report = Report(subject, results, command, date, options.rounds, facts, subject.versions())
     report.show(console)
     if options.save:
         report.save(ROOT / "bench" / "results")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.broker.machine import versions
 from bench.broker.results import Result, Row, rows_of
 from bench.broker.sides import KAFKA_VERSION
 from rich.console import Console
@@ -20,11 +21,13 @@ _TICKS: Final = (0.5, 1, 2, 3, 5, 10, 20, 50)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a bench is about: the name of its files, the title over them, and how the figures were taken."""
+    """What a bench is about: the name of its files, the title over them, how the figures were taken, and with what."""
 
     name: str
     title: str
     notes: Sequence[str]
+    beside: str = f"Apache Kafka {KAFKA_VERSION}"
+    versions: Callable[[], dict[str, str]] = versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Report:
         plot(rows_of(self.results), self._title(), folder / f"{name}.png")
 
     def _title(self) -> str:
-        return f"{self.subject.title} beside Apache Kafka {KAFKA_VERSION}"
+        return f"{self.subject.title} beside {self.subject.beside}"
 
     def _markdown(self) -> str:
         def line(cells: Sequence[str]) -> str:
