@@ -14,9 +14,10 @@ from typing import Final
 
 from bench.broker.lines import Line
 from bench.broker.machine import machine, touch_memory
-from bench.broker.report import Report, Subject
+from bench.broker.report import Subject, page_of
 from bench.broker.results import Result
 from bench.broker.session import QUICK, Effort, Session
+from bench.page import Run
 from rich.console import Console
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -79,7 +80,7 @@ def run(
             )
             console.print(f"{elapsed_s:5.0f} s  {line.key}: {summary}", highlight=False, markup=False)
     command = " ".join([program, *sys.argv[1:]])
-    report = Report(subject, results, command, date, options.rounds, facts, subject.versions())
-    report.show(console)
+    page = page_of(subject, results, Run(command, date, options.rounds, facts, subject.versions()))
+    page.show(console)
     if options.save:
-        report.save(ROOT / "bench" / "results")
+        page.save(ROOT / "bench" / "results")

@@ -24,7 +24,8 @@ from bench.broker.session import Session
 from bench.broker.sides import Kafka, Ottla, Running, Side
 from bench.clients.conditions import IN_WORDS
 from bench.clients.lines import LINES, QUICK, Effort, Line
-from bench.clients.report import Report, Result
+from bench.clients.report import Result, page_of
+from bench.page import Run
 from rich.console import Console
 
 SIDES: Final[dict[str, Side]] = {"ottla": Ottla(), "kafka": Kafka()}
@@ -92,10 +93,10 @@ def main() -> None:
             console.print(f"{time.monotonic() - begun_s:5.0f} s  {line.key}: {told}", highlight=False, markup=False)
     command = " ".join(["python -m bench.clients", *sys.argv[1:]])
     used = versions() | {name: version(name) for name in ("aiokafka", "kafka-python", "pyarrow", "numba")}
-    report = Report(results, side.name, command, date, options.rounds, facts, used, NOTES)
-    report.show(console)
+    page = page_of(results, side.name, NOTES, Run(command, date, options.rounds, facts, used))
+    page.show(console)
     if options.save:
-        report.save(ROOT / "bench" / "results")
+        page.save(ROOT / "bench" / "results")
 
 
 if __name__ == "__main__":

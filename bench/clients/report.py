@@ -1,17 +1,16 @@
-"""Tells what came out: a table for people, a page and a plot to keep, and all figures as JSON."""
+"""What came out of the clients' turns, and the page that tells it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import groupby
 from statistics import median
 from typing import Any, Final
 
 from bench.clients.lines import OURS, Figures, Line, Metric
-from rich.console import Console
-from rich.table import Table
+from bench.page import OTHERS, Bar, Page, Picture, Run, TableRow
+from bench.page import OURS as OUR_COLOUR
 
 HEADINGS: Final = ["", "client", "", "unit", "CPU µs a record", "broker's cores", "to the best peer", "target"]
 _RIGHT: Final = frozenset((2, 4, 5, 6))
@@ -105,100 +104,32 @@ class Result:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    results: Sequence[Result]
-    broker: str
-    command: str
-    date: str
-    rounds: int
-    machine: dict[str, str | int | float]
-    versions: dict[str, str]
-    notes: Sequence[str]
-
-    @property
-    def _title(self) -> str:
-        return f"Python clients on one broker ({self.broker})"
-
-    @property
-    def _rows(self) -> list[Row]:
-        return [row for result in self.results for row in result.rows()]
-
-    def show(self, console: Console) -> None:
-        table = Table(title=self._title, title_justify="left")
-        for number, heading in enumerate(HEADINGS):
-            table.add_column(heading, justify="right" if number in _RIGHT else "left")
-        rows = self._rows
-        for row, following in zip(rows, [*rows[1:], None], strict=True):
-            ends = following is None or (following.line.key, following.metric.key) != (row.line.key, row.metric.key)
-            style = "red" if row.verdict.endswith("MISSED") else "bold" if row.is_ours else ""
-            table.add_row(*row.cells(), style=style, end_section=ends)
-        console.print(table)
-
-    def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "clients.md").write_text(self._markdown(), encoding="utf-8")
-        (folder / "clients.json").write_text(self._json(), encoding="utf-8")
-        plot(self._rows, self._title, folder / "clients.png")
-
-    def _markdown(self) -> str:
-        def line(cells: Sequence[str]) -> str:
-            return f"| {' | '.join(cells)} |"
-
-        machine = self.machine
-        facts = (
-            f"{self.date}, {self.rounds} rounds, on {machine['cpu']}, {machine['cores']} cores, "
-            f"{machine['memory_gb']} GB of memory, Linux {machine['kernel']}, load {machine['load']} before it began. "
-            + ", ".join(f"{name} {version}" for name, version in self.versions.items())
-            + "."
+def page_of(results: Sequence[Result], broker: str, notes: Sequence[str], run: Run) -> Page:
+    rows = [row for result in results for row in result.rows()]
+    sections = groupby(rows, lambda row: (row.line.key, row.metric.key))
+    bars = [
+        Bar(
+            f"{row.line.title}, {row.metric.unit}: {row.client}",
+            row.advantage,
+            OUR_COLOUR if row.is_ours else OTHERS,
+            row.target,
         )
-        rule = ["---:" if number in _RIGHT else "---" for number in range(len(HEADINGS))]
-        table = [line(HEADINGS), line(rule), *(line(row.cells()) for row in self._rows)]
-        picture = "![How each client does beside the best of the others, line by line](clients.png)"
-        notes = [text for note in self.notes for text in ("", note)]
-        return "\n".join(
-            [f"# {self._title}", "", f"    {self.command}", "", *table, "", picture, "", facts, *notes, ""]
-        )
-
-    def _json(self) -> str:
-        content = {
-            "command": self.command,
-            "date": self.date,
-            "rounds": self.rounds,
-            "broker": self.broker,
-            "machine": self.machine,
-            "versions": self.versions,
-            "lines": [result.as_json() for result in self.results],
-        }
-        return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+        for row in rows
+    ]
+    axis = "times better than the best of the other clients (blue: ours, black: target)"
+    return Page(
+        "clients",
+        f"Python clients on one broker ({broker})",
+        HEADINGS,
+        _RIGHT,
+        [[TableRow(row.cells(), _style(row)) for row in section] for _, section in sections],
+        Picture("How each client does beside the best of the others, line by line", axis, bars),
+        run,
+        [result.as_json() for result in results],
+        notes,
+        {"broker": broker},
+    )
 
 
-def plot(rows: Sequence[Row], title: str, file: Path) -> None:
-    """How many times better than the best peer each client is."""
-    # Loaded only where something is drawn.
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    shown = list(rows)[::-1]
-    figure, axes = pyplot.subplots(figsize=(11, 1.4 + 0.26 * len(shown)))
-    colours = ["#3b7dd8" if row.is_ours else "#a0a0a0" for row in shown]
-    axes.barh(range(len(shown)), [row.advantage for row in shown], color=colours, height=0.68)
-    for index, row in enumerate(shown):
-        target = row.target
-        if target is not None:
-            axes.plot([target, target], [index - 0.42, index + 0.42], color="black", linewidth=2)
-        label_at = max(row.advantage, target or 0.0)
-        axes.annotate(f"  {row.advantage:.2g}x", (label_at, index), va="center", fontsize=8, color="#333333")
-    labels = [f"{row.line.title}, {row.metric.unit}: {row.client}" for row in shown]
-    axes.set_yticks(range(len(shown)), labels, fontsize=8)
-    axes.axvline(1, color="grey", linewidth=0.8)
-    axes.set_xlabel("times better than the best of the other clients (blue: ours, black: target)")
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.margins(y=0.01)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(file, dpi=110)
-    pyplot.close(figure)
+def _style(row: Row) -> str:
+    return "red" if row.verdict.endswith("MISSED") else "bold" if row.is_ours else ""

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from bench.broker.control import Control
 from bench.broker.lines import Figures
-from bench.broker.report import Report, Subject
+from bench.broker.report import Subject, page_of
 from bench.broker.results import Result
+from bench.page import Run
 from bench.spark.latency import percentiles
 from bench.spark.lines import QUICK, Amounts, lines_of, rates
 from bench.spark.program import of_progress
@@ -89,7 +90,7 @@ def test_the_page_says_beside_what(tmp_path: Path) -> None:
     subject = Subject("spark", "Topics", ["A note."], beside="another connector", versions=lambda: {"spark": "1"})
     machine: dict[str, str | int | float] = {"cpu": "any", "cores": 2, "memory_gb": 8, "kernel": "6", "load": 0.1}
     result = Result(line, ("ottla", "theirs"), rounds, beside)
-    Report(subject, [result], "command", "today", 3, machine, subject.versions()).save(tmp_path)
+    page_of(subject, [result], Run("command", "today", 3, machine, subject.versions())).save(tmp_path)
     page = (tmp_path / "spark.md").read_text(encoding="utf-8")
     assert page.startswith("# Topics beside another connector\n")
     assert "| batch: keys and values | records/s | 60.0 | 10.0 | theirs | 6.00x | ≥ 5x: met |" in page
