@@ -50,7 +50,7 @@ def summary(traffic: Traffic, state: PipelineState, seconds: float) -> Renderabl
         return table
     sums = _revenue(state)
     sums.title = f"what Spark made of the orders: topic {REVENUE}, windows of {WINDOW_S} s"
-    sums.box = box.SIMPLE_HEAD
+    sums.box, sums.expand = box.SIMPLE_HEAD, False
     return Group(table, sums)
 
 
