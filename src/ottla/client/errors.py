@@ -39,6 +39,7 @@ __all__ = [
     "RefusedError",
     "RequestTimeoutError",
     "SerializationError",
+    "UnknownPartitionError",
     "UnknownTopicError",
     "UnsupportedApiError",
     "raise_if_refused",
@@ -102,6 +103,10 @@ class UnknownTopicError(ClientError):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         super().__init__(f"there is no topic {topic!r}")
+
+
+class UnknownPartitionError(ClientError):
+    """The topic is there, and does not have that many partitions."""
 
 
 # Producing.

@@ -18,7 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.base.ids import TopicPartition
-from ottla.client.errors import ClientError, LogTruncatedError, OffsetOutOfRangeError, UnknownTopicError
+from ottla.client.errors import (
+    ClientError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from ottla.spark.columns import ReadColumns
 from ottla.spark.data_loss import lose
 from ottla.spark.offsets import EARLIEST_OFFSET, LATEST_OFFSET
@@ -34,6 +40,9 @@ _SHORT_LOG_PATIENCE_S: Final = 5.0
 """A log that ends too early does so for a moment when its leader changes; after this it stays like that."""
 _CONSTANT: Final = ("topic", "partition")
 """Columns that are made here, and not by the consumer."""
+
+_GONE: Final = (OffsetOutOfRangeError, LogTruncatedError, UnknownTopicError, UnknownPartitionError)
+"""What a poll raises where records are not, or no longer, there."""
 
 _SETTINGS: Final = {
     "auto.offset.reset": "none",
@@ -92,7 +101,7 @@ class _Task:
         while position < span.until:
             try:
                 batch = consumer.poll_arrow(_LOOK_S, names)
-            except (OffsetOutOfRangeError, LogTruncatedError, UnknownTopicError) as error:
+            except _GONE as error:
                 position = self._go_on_after(position, error)
                 continue
             if batch.num_rows:
@@ -106,10 +115,8 @@ class _Task:
     def _go_on_after(self, position: int, error: ClientError) -> int:
         """The next offset of the range that is still there, or its end."""
         span = self._span
-        if isinstance(error, UnknownTopicError):
-            self._lost(
-                f"topic {span.topic} is gone, and with it offsets {position} to {span.until - 1} of {self._name}"
-            )
+        if isinstance(error, UnknownTopicError | UnknownPartitionError):
+            self._lost(f"{self._name} is gone, and with it offsets {position} to {span.until - 1}: {error}")
             return span.until
         first = self._consumer.beginning_offsets([self._partition])[self._partition]
         if first > position:

@@ -27,7 +27,14 @@ from ottla.client.consume.fetch_session import SESSION_ERRORS, FetchSession, Wan
 from ottla.client.consume.positions import Positions
 from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, ReadReplica, Subscription
 from ottla.client.consume.survey import survey
-from ottla.client.errors import BrokerConnectionError, ClientError, CorruptRecordError, RefusedError, UnknownTopicError
+from ottla.client.errors import (
+    BrokerConnectionError,
+    ClientError,
+    CorruptRecordError,
+    RefusedError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from ottla.wire.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
 
 _logger = logging.getLogger(__name__)
@@ -225,7 +232,7 @@ class Fetcher:
             return UnknownTopicError(name)
         for topic, partition in self._subscription.partitions:
             if topic == name and partition >= partition_count:
-                return ClientError(f"topic {name} has no partition {partition}: it has {partition_count}")
+                return UnknownPartitionError(f"topic {name} has no partition {partition}: it has {partition_count}")
         return None
 
     def _fail(self, error: Exception) -> None:

@@ -21,6 +21,7 @@ from ottla.client.errors import (
     NoOffsetError,
     OffsetOutOfRangeError,
     RefusedError,
+    UnknownPartitionError,
     UnknownTopicError,
 )
 from ottla.records import BatchOptions, encode_batch, encode_transaction_marker
@@ -367,7 +368,7 @@ def test_topics_and_partitions_that_are_not_there_are_told() -> None:
         async with ScriptedBroker() as broker:
             for partition, error, words in (
                 (TopicPartition("nope", 0), UnknownTopicError, "nope"),
-                (TopicPartition("events", 7), ClientError, "events has no partition 7: it has 1"),
+                (TopicPartition("events", 7), UnknownPartitionError, "events has no partition 7: it has 1"),
             ):
                 async with AsyncConsumer(config_for(broker, default_api_timeout_ms=10)) as consumer:
                     consumer.assign([partition])
