@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: the keys of brokers, topics and clients, and the APIs that are served.
+"""Writes docs/reference/ from the code: the keys of brokers, topics, clients and Spark, and the APIs that are served.
 
 `python tools/reference_pages.py` writes the pages anew; with `--check` it only says which are not as the code is.
 """
@@ -20,6 +20,7 @@ from ottla.client.config_keys.elsewhere import HARMLESS_VALUES, OWNERS, REFUSED
 from ottla.client.config_keys.elsewhere import WITHOUT_EFFECT as WITHOUT_EFFECT_HERE
 from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS
 from ottla.log.topic_config import TOPIC_CONFIG
+from ottla.spark.option_keys import READ_OPTIONS, WRITE_OPTIONS
 
 HOME = Path(__file__).resolve().parent.parent / "docs" / "reference"
 _NOTE = "<!-- Written by tools/reference_pages.py from the code; changes here are lost. -->"
@@ -139,10 +140,26 @@ def apis() -> str:
     )
 
 
+def spark_options() -> str:
+    return _page(
+        'Options of format("ottla")',
+        """\
+Those of Spark's own connector for Kafka, by the same names in any case, and a few of our own. What begins with `kafka.`
+is a setting of [the client](client-config.md). An unknown option is refused, with the nearest right one; options for
+reading are no harm where is written, and the other way round. [How to read](../spark/source.md) and
+[how to write](../spark/sink.md) say more.""",
+        "## Reading",
+        _table(_HEAD, map(_key_cells, READ_OPTIONS)),
+        "## Writing",
+        _table(_HEAD, map(_key_cells, WRITE_OPTIONS)),
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "broker-config.md": broker_config,
     "topic-config.md": topic_config,
     "client-config.md": client_config,
+    "spark-options.md": spark_options,
     "apis.md": apis,
 }
 
