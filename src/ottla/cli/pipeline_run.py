@@ -90,10 +90,10 @@ def _read(options: RunOptions) -> tuple[str, Callable[[SparkSession], Mapping[st
 
         return spec.name, build
     if file.suffix == ".py":
-        from ottla.spark.pipelines.python_files import load_function, queries_of
+        from ottla.spark.pipelines.python_files import check_file, load_function, queries_of
 
-        function = load_function(file)
-        return file.stem, lambda spark: queries_of(function, spark, file)
+        check_file(file)
+        return file.stem, lambda spark: queries_of(load_function(file), spark, file)
     raise CommandError(f"{file}: a pipeline is a .py or a .yaml file")
 
 

@@ -32,6 +32,8 @@ COMMANDS = [
     "groups delete-offsets",
     "produce",
     "consume",
+    "pipeline run",
+    "pipeline new",
     "log dump",
     "demo",
     "version",

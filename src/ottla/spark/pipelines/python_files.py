@@ -7,6 +7,7 @@ that all was done within, as a job over a batch does.
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import sys
@@ -30,12 +31,41 @@ FUNCTION: Final = "pipeline"
 _MODULE: Final = "ottla_pipeline"
 
 
+def check_file(file: Path) -> None:
+    """Raises `PipelineError` for a file that is not Python, or in which nothing is called `pipeline`.
+
+    Runs nothing of it: that has to wait for Spark, which functions for columns need when they are made.
+    """
+    try:
+        tree = ast.parse(file.read_bytes(), str(file))
+    except SyntaxError as error:
+        raise PipelineError(f"{file}:{error.lineno}: {error.msg}") from None
+    except ValueError as error:
+        raise PipelineError(f"{file}: is no Python file: {error}") from None
+    if not any(_may_name_it(statement) for statement in tree.body):
+        raise _nothing_there(file)
+
+
+def _may_name_it(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return statement.name == FUNCTION
+        case ast.Import() | ast.ImportFrom():
+            return any((alias.asname or alias.name) in (FUNCTION, "*") for alias in statement.names)
+        case ast.Assign() | ast.AnnAssign():
+            made = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+            return any(name.id == FUNCTION and isinstance(name.ctx, ast.Store) for name in made)
+        case _:  # `if` and its kin may have it within
+            blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody", "handlers")]
+            return any(_may_name_it(inner) for block in blocks for inner in block)
+
+
 def load_function(file: Path) -> PipelineFunction:
     """The file's function. Raises `PipelineError` for a file that cannot be loaded, or has none."""
     module = _load(file)
     function = getattr(module, FUNCTION, None)
     if function is None:
-        raise PipelineError(f"{file}: there is no function `{FUNCTION}(spark)`; `ottla pipeline new` writes an example")
+        raise _nothing_there(file)
     if not callable(function):
         raise PipelineError(f"{file}: `{FUNCTION}` is no function, but {type(function).__name__}")
     try:
@@ -45,6 +75,10 @@ def load_function(file: Path) -> PipelineFunction:
     except ValueError:
         pass  # written in C: whether it takes one is seen when it is called
     return function  # type: ignore[no-any-return]
+
+
+def _nothing_there(file: Path) -> PipelineError:
+    return PipelineError(f"{file}: there is no function `{FUNCTION}(spark)`; `ottla pipeline new` writes an example")
 
 
 def queries_of(function: PipelineFunction, spark: SparkSession, file: Path) -> dict[str, Runnable]:

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.spark.pipelines.errors import PipelineError
 from ottla.spark.pipelines.example_files import write_example
-from ottla.spark.pipelines.python_files import load_function, queries_of
+from ottla.spark.pipelines.python_files import check_file, load_function, queries_of
 
 NO_SESSION: Any = None
 
@@ -51,6 +51,37 @@ def test_the_example_has_a_function(tmp_path: Path) -> None:
 def test_files_that_cannot_be_loaded(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(PipelineError, match=told):
         load_function(file_of(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def pipeline(spark): nowhere",
+        "from nowhere import pipeline",
+        "from nowhere import *",
+        "import nowhere as pipeline",
+        "pipeline = nowhere",
+        "if nowhere:\n    def pipeline(spark): pass",
+        "try:\n    x\nexcept ValueError:\n    pipeline = 3",
+    ],
+)
+def test_a_file_is_checked_without_being_run(tmp_path: Path, text: str) -> None:
+    check_file(file_of(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = pipeline", "there is no function"),
+        ("x = 1\npipeline(x)", r"my-pipeline\.py: there is no function `pipeline\(spark\)`"),
+        ("class A:\n    def pipeline(spark): pass", "there is no function"),
+        ("x = (\n", r"my-pipeline\.py:1: '\(' was never closed"),
+        ("x = 1\n\0", "is no Python file|null bytes"),
+    ],
+)
+def test_what_a_look_finds_wrong(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(PipelineError, match=told):
+        check_file(file_of(tmp_path, text))
 
 
 @pytest.mark.parametrize(
