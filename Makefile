@@ -36,7 +36,7 @@ $(OLD_KIO): tests/oracles/kio-0.6.2.txt $(STAMP)
 bytecode: setup
 	@$(BIN)/python -m compileall -q src tests bench tools
 
-demo: bytecode  ## a broker at work: made-up events of a shop, streamed through it live
+demo: bytecode  ## it all at work: events of a shop through a broker and a pipeline on Spark, live
 	@$(BIN)/ottla demo
 
 test: bytecode  ## the whole suite, but for what needs Java
