@@ -62,7 +62,6 @@ def read_range(
     if not span and not is_late:
         return
     settings = {**_USUAL, **client_settings, **_SETTINGS}
-    settings.pop("group.id", None)  # positions are the query's own: nobody else is asked for them
     with CONSUMERS.lent(settings) as consumer:
         if is_late:
             span = _bound(consumer, span)

@@ -163,13 +163,14 @@ def test_a_client_serves_task_after_task(broker: Broker, topic: str, monkeypatch
     assert len(made) == 2
 
 
-def test_a_group_is_not_asked(broker: Broker, topic: str) -> None:
+def test_a_range_may_be_bound_by_what_is_there(broker: Broker, topic: str) -> None:
     make(broker, topic)
-    fill(broker, topic, 5)
-    settings = {**settings_of(broker), "group.id": "somebody"}
-    assert offsets_of(read_range(settings, OffsetRange(topic, 1, 0, 5), OFFSETS, True)) == list(range(5))
-    with Admin(bootstrap_servers=broker.bootstrap) as admin:
-        assert "somebody" not in {group.group_id for group in admin.list_groups()}
+    fill(broker, topic, 50, batch_rows=10)
+    delete_before(broker, topic, 15)
+    for start, until, expected in [(-2, -1, range(15, 50)), (-2, 20, range(15, 20)), (45, -1, range(45, 50))]:
+        found = read_range(settings_of(broker), OffsetRange(topic, 1, start, until), OFFSETS, True)
+        assert offsets_of(found) == list(expected)
+    assert offsets_of(read_range(settings_of(broker), OffsetRange(topic, 0, -2, -1), OFFSETS, True)) == []
 
 
 def test_a_broker_that_goes_away_and_comes_back(topic: str) -> None:

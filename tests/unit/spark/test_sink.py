@@ -111,8 +111,8 @@ def test_results_say_where_rows_are(broker: Broker, made: str) -> None:
 def test_what_follows_each_other_is_told_as_one(broker: Broker, made: str) -> None:
     schema = schema_of(value=StringType(), partition=IntegerType())
     writer = OttlaArrowWriter(options_of(broker, topic=made), schema, False)
-    batches = [{"value": ["a"] * 10, "partition": pa.array([1] * 10, pa.int32())}] * 20
-    assert written(writer, *batches) == [WriteResult(made, 1, 0, 200)]
+    batches = [{"value": ["x" * 300_000] * 10, "partition": pa.array([1, 2] * 5, pa.int32())}] * 3  # one record each
+    assert written(writer, *batches) == [WriteResult(made, 1, 0, 15), WriteResult(made, 2, 0, 15)]
 
 
 def test_a_producer_serves_task_after_task(broker: Broker, made: str) -> None:
