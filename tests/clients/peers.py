@@ -75,7 +75,7 @@ def _until_done(kafka: _KafkaPeer) -> Iterator[Peer]:
     try:
         yield kafka
     finally:
-        kafka.stop()
+        kafka.kill()  # nobody looks at what it leaves, and a lone broker tries for seconds to hand over what it leads
 
 
 class _KafkaPeer:
