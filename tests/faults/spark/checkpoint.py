@@ -31,6 +31,11 @@ class Checkpoint:
         last = self.committed - 1
         return self._begin if last < 0 else self._ends(self.folder / "offsets" / str(last))
 
+    def last_took_s(self) -> float:
+        """From the plan of the last batch that is done to its end."""
+        last = str(self.committed - 1)
+        return (self.folder / "commits" / last).stat().st_mtime - (self.folder / "offsets" / last).stat().st_mtime
+
     def batches(self) -> list[Batch]:
         commits = _numbered(self.folder / "commits")
         found = []

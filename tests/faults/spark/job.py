@@ -66,7 +66,8 @@ def start_query(spark: SparkSession, job: Job) -> StreamingQuery:
         "topic": job.target,
         "checkpointLocation": job.checkpoint,
         "resultsPath": job.results,
-        "kafka.linger.ms": "5",
+        # Rows stay a while in a worker, where a kill finds them.
+        "kafka.linger.ms": "100",
         "kafka.reconnect.backoff.max.ms": "200",
     }
     rows = spark.readStream.format("ottla").options(**reading).load()

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -34,6 +35,8 @@ _logger = logging.getLogger(__name__)
 KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
 SOURCE, TARGET, GROUP = "sent", "written", "job"
 PARTITIONS = 3
+LATEST_S = 5.0
+"""After the begin of a batch: one that was interrupted may have taken long."""
 AWAY_S = 3.0
 """Longer than a trigger, and than a batch usually takes."""
 
@@ -41,10 +44,10 @@ AWAY_S = 3.0
 def plan_kills(chance: random.Random, kills: int) -> list[str]:
     """Mostly what costs little: starting a driver takes as long as all the rest. The last is of a driver."""
     seldom = max(1, kills // 20)
-    others = kills - 3 * seldom
+    others = kills - 4 * seldom
     drivers = ["driver", "driver, gracefully"] * seldom
     chance.shuffle(drivers)
-    plan = ["planner", "broker, for a while"] * seldom + drivers[1:]
+    plan = ["planner", "broker, for a while", "broker, then workers"] * seldom + drivers[1:]
     plan += ["worker", "broker"] * (others // 2) + ["worker"] * (others % 2)
     chance.shuffle(plan)
     return [*plan, drivers[0]]
@@ -82,9 +85,9 @@ class Killing:
         until(is_done, "another batch is done")
 
     def wait_for_moment(self) -> None:
-        """Some time after a batch was begun."""
+        """Some time after a batch was begun, and before it is done, if it takes as long as the last."""
         until(lambda: self.checkpoint.planned > self.checkpoint.committed, "a batch is begun")
-        time.sleep(self.chance.uniform(0, 1))
+        time.sleep(self.chance.uniform(0, min(self.checkpoint.last_took_s(), LATEST_S)))
 
     def drain(self) -> None:
         self.driver.start(drains=True)
@@ -115,6 +118,16 @@ class Killing:
             case "broker, for a while":
                 self.broker.kill()
                 time.sleep(AWAY_S)
+                self.broker.start()
+            case "broker, then workers":
+                # What is not acknowledged is in the workers alone, and goes with them.
+                self.broker.kill()
+                time.sleep(AWAY_S)
+                since_s = time.time()
+                for worker in self.driver.task_workers():
+                    with suppress(psutil.NoSuchProcess):
+                        worker.kill()
+                self._interrupted(since_s)
                 self.broker.start()
 
     def _kill_one(self, find: Callable[[], list[psutil.Process]]) -> None:
