@@ -31,6 +31,7 @@ _SOURCE_KEYS: Final = (
 )
 _SINK_KEYS: Final = ("from", "topic", "format", "path", "key", "avro", "raw", "mode", "trigger", "options")
 _STREAMING_FORMATS: Final = ("ottla", "kafka", "rate", "rate-micro-batch", "socket")
+_GROUP_OPTIONS: Final = ("commitgroup", "commitoffsets", "groupidprefix", "kafka.group.id")
 _NAME: Final = re.compile(r"\w+", re.ASCII)
 _MODES: Final = ("append", "update", "complete", "overwrite")
 
@@ -103,7 +104,8 @@ def read_spec(file: Path, bootstrap: str | None = None) -> PipelineSpec:
     document = load(file)
     top = document.section(_KEYS)
     address = bootstrap or top.text("bootstrap") or DEFAULT_BOOTSTRAP
-    sources = tuple(_source(name, value, address) for name, value in _named(top, "sources"))
+    title = top.text("name") or file.stem
+    sources = tuple(_source(title, name, value, address) for name, value in _named(top, "sources"))
     transforms = tuple(
         TransformSpec(name, value, value.text())
         for name, value in (_named(top, "transforms") if "transforms" in top else ())
@@ -114,7 +116,7 @@ def read_spec(file: Path, bootstrap: str | None = None) -> PipelineSpec:
             raise transform.place.error("a source has this name already")
     views += [transform.name for transform in transforms]
     sinks = tuple(_sink(name, value, address, views) for name, value in _named(top, "sinks"))
-    return PipelineSpec(top.text("name") or file.stem, sources, transforms, sinks)
+    return PipelineSpec(title, sources, transforms, sinks)
 
 
 def _named(top: Section, key: str) -> list[tuple[str, Value]]:
@@ -130,7 +132,7 @@ def _named(top: Section, key: str) -> list[tuple[str, Value]]:
     return found
 
 
-def _source(name: str, value: Value, bootstrap: str) -> SourceSpec:
+def _source(title: str, name: str, value: Value, bootstrap: str) -> SourceSpec:
     keys = value.section(_SOURCE_KEYS)
     kind = keys.one_of(*_TOPIC_KEYS, "format")
     if kind in _TOPIC_KEYS:
@@ -138,6 +140,8 @@ def _source(name: str, value: Value, bootstrap: str) -> SourceSpec:
         chosen = keys.get(kind)
         text = ",".join(item.text() for item in chosen.items()) if chosen else ""
         options = {"kafka.bootstrap.servers": bootstrap, "subscribe" if kind == "topic" else "subscribePattern": text}
+        if not any(key.lower() in _GROUP_OPTIONS for key in keys.texts("options")):
+            options["commitGroup"] = f"{title}-{name}"  # so that lag is found under the pipeline's name
         source_format = "ottla"
     else:
         _refuse(keys, ("json", "avro", "bad"), "belongs to a topic, not to a source with a format")

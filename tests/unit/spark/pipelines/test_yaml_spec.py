@@ -51,6 +51,7 @@ def test_what_is_right(tmp_path: Path) -> None:
     assert orders.options == {
         "kafka.bootstrap.servers": "broker:9092",
         "subscribe": "orders,more",
+        "commitGroup": "shop-orders",
         "startingOffsets": "earliest",
         "failOnDataLoss": "false",
         "minPartitions": "4",
@@ -69,6 +70,12 @@ def test_the_command_line_names_the_cluster(tmp_path: Path) -> None:
     read = spec(tmp_path, GOOD, "other:1")
     assert read.sources[0].options["kafka.bootstrap.servers"] == "other:1"
     assert read.sinks[0].options["kafka.bootstrap.servers"] == "other:1"
+
+
+@pytest.mark.parametrize("option", ["commitOffsets: false", "kafka.group.id: mine", "groupIdPrefix: my"])
+def test_a_group_that_the_file_names_stays(tmp_path: Path, option: str) -> None:
+    read = spec(tmp_path, GOOD.replace("minPartitions: 4", option))
+    assert "commitGroup" not in read.sources[0].options
 
 
 def test_the_example_is_right(tmp_path: Path) -> None:
