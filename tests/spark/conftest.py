@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     from ottla.spark import session
 
-    running = session("local[2]", **{"spark.sql.shuffle.partitions": "2"})
+    running = session("local[2]", sql_shuffle_partitions=2)
     yield running
     running.stop()
 
