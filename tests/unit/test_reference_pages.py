@@ -12,6 +12,7 @@ from ottla.broker.config_keys.update_modes import INTERNAL
 from ottla.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from ottla.client.config_keys.elsewhere import OWNERS
 from ottla.log.topic_config import TOPIC_CONFIG
+from ottla.spark.option_keys import READ_OPTIONS, WRITE_OPTIONS
 
 
 @pytest.mark.parametrize("name", reference_pages.PAGES)
@@ -26,11 +27,19 @@ def test_every_key_has_a_row_and_says_what_it_is() -> None:
     client = reference_pages.client_config()
     clients = [key for schema in (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG) for key in schema]
     assert [name for name in (*OWNERS, *(key.name for key in clients)) if f"| `{name}` |" not in client] == []
-    assert [key.name for key in (*BROKER_CONFIG, *TOPIC_CONFIG, *clients) if not key.doc.endswith(".")] == []
+    spark, options = reference_pages.spark_options(), (*READ_OPTIONS, *WRITE_OPTIONS)
+    assert [key.name for key in options if f"| `{key.name}` |" not in spark] == []
+    keys = *BROKER_CONFIG, *TOPIC_CONFIG, *clients, *options
+    assert [key.name for key in keys if not key.doc.endswith(".")] == []
 
 
 def test_a_page_that_is_missing_or_other_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference_pages, "HOME", tmp_path)
     (tmp_path / "apis.md").write_text("# Other\n")
     (tmp_path / "topic-config.md").write_text(reference_pages.topic_config())
-    assert reference_pages.stale_pages() == ["broker-config.md", "client-config.md", "apis.md"]
+    assert reference_pages.stale_pages() == [
+        "broker-config.md",
+        "client-config.md",
+        "spark-options.md",
+        "apis.md",
+    ]

@@ -205,7 +205,12 @@ def test_keys_that_are_read_have_an_effect_and_no_others() -> None:
     """A key stands in quotes where it is read. Those of logs are read by way of the topic's keys."""
     room = Path(ottla.broker.__file__).parents[1]
     declared = (*room.glob("broker/config_keys/*"), room / "broker" / "config.py", room / "log" / "broker_config.py")
-    others = (path for path in room.rglob("*.py") if path not in declared and not path.is_relative_to(room / "client"))
+    of_clients = room / "client", room / "spark"
+    others = (
+        path
+        for path in room.rglob("*.py")
+        if path not in declared and not any(path.is_relative_to(one) for one in of_clients)
+    )
     text = "".join(path.read_text() for path in others)
     read = {key.name for key in BROKER_CONFIG if f'"{key.name}"' in text}
     of_logs = {*BROKER_SYNONYMS.values(), *(name for names in BROKER_SCALED.values() for name, _ in names)}
