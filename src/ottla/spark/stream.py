@@ -111,6 +111,7 @@ class StreamDriver:
         self._is_bounded = False
         self._bound: PartitionOffsets | None = None
         self._last_batch_s: float | None = None
+        self._begun: PartitionOffsets | None = None
         self.latest: PartitionOffsets = {}
         """What was there when it was last asked for."""
 
@@ -120,8 +121,12 @@ class StreamDriver:
             self._group.close()
 
     def begin(self) -> PartitionOffsets:
-        """Where a query begins that has no checkpoint."""
-        return self._view.resolved(self._view.position(self._options.stream_start(), "startingOffsets", is_start=True))
+        """Where a query begins that has no checkpoint. Spark asks again when it plans the first batch, and what is
+        latest by then is beyond the end of that batch."""
+        if self._begun is None:
+            told = self._view.position(self._options.stream_start(), "startingOffsets", is_start=True)
+            self._begun = self._view.resolved(told)
+        return self._begun
 
     def end_with_what_is_there(self) -> None:
         """What comes from now on is left to the next run."""
@@ -170,9 +175,15 @@ class StreamDriver:
         for partition, first in firsts.items():
             if first > 0:
                 self._lost(f"offsets 0 to {first - 1} of partition {partition}, which is new, were deleted already")
+        begun = self._begun or {}
         for partition in sorted(starts.keys() & ends.keys()):
             start, end = starts[partition], ends[partition]
-            if start > end:
+            if start > end and start == begun.get(partition):
+                # The first batch of a query that was ended in it: only its end is in the checkpoint.
+                words = "ended in its first batch, begins anew where it is told to, at offset"
+                _logger.warning("the query %s %d of partition %s, which the batch ends before", words, start, partition)
+                starts = {**starts, partition: end}
+            elif start > end:
                 words = f"partition {partition} ends at offset {end}, and {start} was to be read next"
                 self._lost(f"{words}: the topic was made anew, or the query was to begin beyond its end")
         return {**firsts, **starts}

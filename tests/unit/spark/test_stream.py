@@ -78,6 +78,25 @@ def test_a_stream_begins_where_it_is_told(data: TopicData, streams: Streams) -> 
     assert streams.reader(startingOffsets=told).initialOffset() == {data.name: {"0": 2, "1": 0}}
 
 
+def test_a_stream_begins_in_one_place_however_often_it_is_asked(data: TopicData, streams: Streams) -> None:
+    data.send(range(3))
+    reader = streams.reader(startingOffsets="latest")
+    start = reader.initialOffset()
+    data.send(range(5))
+    assert reader.initialOffset() == start
+    assert ranges(reader, reader.initialOffset(), reader.latestOffset(start, EVERYTHING)) != []
+
+
+def test_a_query_that_was_ended_in_its_first_batch_begins_anew(data: TopicData, streams: Streams) -> None:
+    """Of that batch, the checkpoint has the end and not the start."""
+    data.send(range(3))
+    ended = streams.reader(startingOffsets="latest")
+    end = ended.latestOffset(ended.initialOffset(), EVERYTHING)
+    data.send(range(5))
+    restarted = streams.reader(startingOffsets="latest")
+    assert ranges(restarted, restarted.initialOffset(), end) == []
+
+
 def test_a_stream_begins_only_with_topics_that_are_there(streams: Streams) -> None:
     with pytest.raises(MissingTopicError, match="there is no topic 'nowhere'"):
         streams.reader(subscribe="nowhere").initialOffset()
