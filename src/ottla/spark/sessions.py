@@ -36,6 +36,11 @@ _LOCAL: Final = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
     "spark.ui.enabled": "false",
+    # On a disk it renames as well as the usual one, which starts a program for every file that it touches: half of
+    # what a small micro-batch takes.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 _LOCAL_MASTER: Final = re.compile(r"local(\[(?P<cores>\*|\d+)(,\s*(\*|\d+))?\])?")
 _END_TIMEOUT_S: Final = 10

@@ -54,6 +54,7 @@ def test_a_cluster_keeps_its_own_addresses_and_sizes() -> None:
         "spark.driver.host",
         "spark.driver.memory",
         "spark.sql.shuffle.partitions",
+        "spark.sql.streaming.checkpointFileManagerClass",
         "spark.ui.enabled",
     }
 
