@@ -39,7 +39,9 @@ bytecode: setup
 demo: bytecode  ## it all at work: events of a shop through a broker and a pipeline on Spark, live
 	@$(BIN)/ottla demo
 
-test: bytecode  ## the whole suite, but for what needs Java
+test: bytecode  ## the whole suite, Spark included, but for what needs artifacts of Kafka
+	@command -v java >/dev/null || { echo "Java is not installed, and Spark needs it: installing it."; \
+	  apt-get update -q && apt-get install -yq --no-install-recommends openjdk-17-jre-headless; }
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not compat"
 
 check: setup  ## ruff, mypy (strict), import-linter

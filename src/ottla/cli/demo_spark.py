@@ -8,13 +8,14 @@ import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ottla.cli import demo_pipeline
 from ottla.cli.demo_pipeline import REVENUE
+from ottla.cli.demo_processes import end
 from ottla.client.consume import AsyncConsumer
 
 _STOP_TIMEOUT_S: Final = 20.0
@@ -84,7 +85,7 @@ async def running_pipeline(address: str, state: PipelineState) -> AsyncIterator[
             for listener in listeners:
                 listener.cancel()
             await asyncio.gather(*listeners, return_exceptions=True)
-            await _stop(process)
+            await end(process, _STOP_TIMEOUT_S)
 
 
 def _command(address: str, place: str) -> list[str]:
@@ -117,17 +118,6 @@ async def _notice_failure(process: asyncio.subprocess.Process, state: PipelineSt
     code = await process.wait()
     _, found, reason = said.rpartition(_ERROR)
     state.failure = reason.strip() if found else f"the pipeline ended with code {code}: {said.strip()}"
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_STOP_TIMEOUT_S):
-            await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.communicate()
 
 
 async def run_dashboard(address: str, state: PipelineState) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from ottla.cli.demo_events import Event, Shop, event_of
 from ottla.cli.demo_pipeline import REVENUE
+from ottla.cli.demo_processes import end
 from ottla.cli.meters import Meter
 from ottla.cli.session import CommandError
 from ottla.cli.start import READY
@@ -96,7 +97,7 @@ async def own_broker() -> AsyncIterator[str]:
         try:
             yield await _address(process, output)
         finally:
-            await _stop(process)
+            await end(process, _STOP_TIMEOUT_S)
 
 
 async def _address(process: asyncio.subprocess.Process, output: Path) -> str:
@@ -111,17 +112,6 @@ async def _address(process: asyncio.subprocess.Process, output: Path) -> str:
     if not found:
         raise CommandError(f"the broker of the demo did not start: {output.read_text(errors='replace').strip()}")
     return address.strip()
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_STOP_TIMEOUT_S):
-            await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.communicate()
 
 
 async def create_topics(address: str) -> None:
