@@ -8,13 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.errors import OttlaError
 from ottla.spark.environment import check_java, check_pyspark
+from ottla.spark.python_workers import lean_home, worker_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,12 +80,13 @@ def session(
         check_java()
     _prepare_environment(master, asked)
     settings = {"spark.master": master, "spark.app.name": app_name, **default_settings(master), **asked}
-    if java_output is not None:
-        _start_java(settings, java_output)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    started = builder.getOrCreate()
+    with nullcontext() if local_cores(master) is None else lean_home():
+        if java_output is not None:
+            _start_java(settings, java_output)
+        started = builder.getOrCreate()
     _set_log_level(started, settings["spark.log.level"])
     return started
 
@@ -118,7 +120,8 @@ def default_settings(master: str) -> dict[str, str]:
         settings["spark.sql.execution.pythonUDF.arrow.enabled"] = "false"  # needs it, and warns of its lack
     if cores is None:
         return settings
-    return settings | _LOCAL | {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": _local_memory()}
+    sizes = {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": _local_memory()}
+    return settings | _LOCAL | sizes | worker_settings()
 
 
 def local_cores(master: str) -> int | None:

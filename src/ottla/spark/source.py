@@ -24,11 +24,14 @@ from ottla.spark.data_loss import lose
 from ottla.spark.offsets import LATEST_OFFSET, PartitionOffsets
 from ottla.spark.options import ReadOptions, WriteOptions
 from ottla.spark.planning import bound_late, ranges_between, split
+from ottla.spark.python_workers import quieten_planner
 from ottla.spark.ranges import OffsetRange, RangePartition
 from ottla.spark.topics import ClusterView, SourceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+quieten_planner()
 
 
 class OttlaSource(DataSource):

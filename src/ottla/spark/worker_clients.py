@@ -5,7 +5,8 @@ A client is lent to one task at a time. It comes back when the task is done; one
 is closed. Those that nobody has wanted for a while are closed at the next look; the rest end with the worker.
 
 PySpark has the garbage collector look at everything after each task. With clients and kernels loaded that takes 50 ms,
-as long as it takes to read half a million records: so what is there after a worker's first task is kept out of it.
+as long as it takes to read half a million records: so what is there after a worker's first task is kept out of it, also
+where workers are not forked from `ottla.spark.daemon`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ottla.client.consume import Consumer
 from ottla.client.produce import Producer
 
 IDLE_MAX_S: Final = 300.0
+_is_spared = False
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
@@ -85,8 +87,11 @@ class ClientPool(Generic[T]):
 
 
 def _spare_garbage_collector() -> None:
-    """Only in a worker of Spark's, which has nothing else to do than such tasks; once."""
-    if TaskContext.get() is not None and not gc.get_freeze_count():
+    """Only in a worker of Spark's, which has nothing else to do than such tasks; once. Python itself could tell whether
+    it was done already, but counts all that is kept out to do so."""
+    global _is_spared
+    if not _is_spared and TaskContext.get() is not None:
+        _is_spared = True
         gc.collect()
         gc.freeze()
 

@@ -1,0 +1,43 @@
+"""What the Python workers of a local Spark are forked from (`spark.python.daemon.module`): PySpark's own daemon, with
+all loaded that workers need of ours.
+
+PySpark's has each worker load its modules for itself, and has the garbage collector look at everything after each task:
+50 ms with ours. Here a worker finds them loaded, and what was there before it is none of the collector's business.
+
+Nothing that is loaded here may start a thread: workers are forked.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from contextlib import suppress
+from importlib import import_module
+from typing import Final
+
+from pyspark import daemon
+
+from ottla.spark.python_workers import quieten
+
+TASKS: Final = "pyspark.worker"
+FOR_PLANS: Final = ("ottla.spark.source", "ottla.spark.sink")
+FOR_TASKS: Final = (*FOR_PLANS, "ottla.spark.reading", "ottla.records.columns", "ottla.client.produce.columns")
+
+
+def load(worker_module: str) -> None:
+    """Loads what a worker of this kind needs. What cannot be is told of by the worker that needs it."""
+    for name in (worker_module, *(FOR_TASKS if worker_module == TASKS else FOR_PLANS)):
+        with suppress(ImportError):
+            import_module(name)
+
+
+def main() -> None:
+    load(sys.argv[1] if len(sys.argv) > 1 else TASKS)
+    gc.collect()
+    gc.freeze()
+    quieten(daemon)
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()
