@@ -1,8 +1,9 @@
 """Consumers that read a partition from its beginning for some seconds, or to its end, and look at every value.
 
-Each reads for a while before the clock starts, and begins again with the first record: how a client finds its place,
-and loads what it needs, is not what is measured. Clients are asked for many records at once, as their documentation
-recommends; and of an answer only the values are looked at, though some would have to be asked for errors as well.
+Each reads for a while before the clock starts, and begins again with the first record; the clock starts when the first
+of these came: how a client finds its place, and loads what it needs, is not what is measured. Clients are asked for many
+records at once, as their documentation recommends; and of an answer only the values are looked at, though some would
+have to be asked for errors as well.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ def _measured(
             read = 0
             rewind()
     rewind()
+    _came(take())
     read, until_s = 0, time.perf_counter() + seconds
     with cost(pid) as spent:
         while read < last and time.perf_counter() < until_s:
@@ -158,6 +160,7 @@ async def _measured_async(
             read = 0
             rewind()
     rewind()
+    _came(await take())
     read, until_s = 0, time.perf_counter() + seconds
     with cost(pid) as spent:
         while read < last and time.perf_counter() < until_s:
@@ -169,7 +172,7 @@ async def _measured_async(
 
 def _whole_polls(count: int) -> int:
     """How far to read: who waits for as many records as it asks for must never wait for what is not there."""
-    return count - 2 * POLL_RECORDS
+    return count - 3 * POLL_RECORDS
 
 
 def _came(taken: Taken) -> Taken:

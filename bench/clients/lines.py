@@ -103,7 +103,7 @@ def _producing(value_bytes: int, size: str) -> Line:
         f"produce {size}",
         _loads("producing", **{ARROW: "ottla_arrow", "confluent-kafka, produce_batch": "confluent_batch"}),
         partial(into_new_topics, value_bytes),
-        targets={BLOCKING: 1.5, ARROW: 5.0},
+        targets={BLOCKING: 1.5, ARROW: 1.5},
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -33,6 +34,7 @@ MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """Above what any sane fetch answers, and below the "size" that the first bytes of a TLS or HTTP server make."""
 
 _INBOX_BYTES: Final = 64 * 1024
+_LARGE_BYTES: Final = 128 * 1024
 _CORRELATION_ID_BYTES: Final = 4
 
 
@@ -83,7 +85,7 @@ class _Waiting(NamedTuple):
     """A request that is on its way, and how its answer is read."""
 
     name: str
-    read: Callable[[bytes | bytearray], Response]
+    read: Callable[[bytes | memoryview], Response]
     answer: asyncio.Future[Response] | _Answering
 
 
@@ -137,7 +139,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._inbox = bytearray(_INBOX_BYTES)
         self._inbox_view = memoryview(self._inbox)
         self._inbox_filled = 0
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         self._frame_filled = 0
 
     @classmethod
@@ -237,7 +239,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._write(request, version)
 
     async def _send(
-        self, request: Request, version: int, read: Callable[[bytes | bytearray], Response]
+        self, request: Request, version: int, read: Callable[[bytes | memoryview], Response]
     ) -> asyncio.Future[Response]:
         await self._writable.wait()
         correlation_id = self._write(request, version)
@@ -327,7 +329,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         if self._frame is not None:
-            return memoryview(self._frame)[self._frame_filled :]
+            return self._frame[self._frame_filled :]
         return self._inbox_view[self._inbox_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -354,7 +356,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 return
             start += SIZE_BYTES
             if filled - start < size:
-                self._frame = bytearray(size)
+                self._frame = _room_for(size)
                 self._frame_filled = filled - start
                 self._frame[: self._frame_filled] = self._inbox_view[start:filled]
                 start = filled
@@ -364,7 +366,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._inbox[: filled - start] = self._inbox_view[start:filled]
         self._inbox_filled = filled - start
 
-    def _take(self, frame: bytes | bytearray) -> None:
+    def _take(self, frame: bytes | memoryview) -> None:
         correlation_id = int.from_bytes(frame[:_CORRELATION_ID_BYTES], "big", signed=True)
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is None:
@@ -425,10 +427,18 @@ def _parse_address(text: str) -> Address:
     return Address(host, int(port))
 
 
-def _read_api_versions(api: Api, version: int, frame: bytes | bytearray) -> Response:
+def _read_api_versions(api: Api, version: int, frame: bytes | memoryview) -> Response:
     """A broker that does not know the version answers in version 0: the error code stands first in all of them."""
     code = int.from_bytes(frame[_CORRELATION_ID_BYTES : _CORRELATION_ID_BYTES + 2], "big", signed=True)
     return read_response(api, 0 if code == ErrorCode.UNSUPPORTED_VERSION else version, frame)[1]
+
+
+def _room_for(size: int) -> memoryview:
+    """For an answer. Python would fill it with zeros, which takes as long as to receive it."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or size < _LARGE_BYTES:
+        return memoryview(bytearray(size))
+    return memoryview(numpy.empty(size, "u1"))
 
 
 @cache

@@ -6,8 +6,9 @@ step. What comes is surveyed and put into the buffer, which is bounded: a broker
 `queued.max.bytes` has room for, and a partition's lane may take no more than its part of that.
 
 A fetch waits at the broker until there is something. So that nothing else waits behind it, fetches have connections of
-their own. Fetching never gives up: what may pass is tried again, slower each time; what may not is put into the buffer,
-to be raised to who polls. Belongs to one loop.
+their own; and one that waits for what nobody wants any more, because all its partitions were given up or sought
+elsewhere, is left to itself, and the next goes by another connection. Fetching never gives up: what may pass is tried
+again, slower each time; what may not is put into the buffer, to be raised to who polls. Belongs to one loop.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from ottla.wire.messages.fetch import FetchPartitionResponse, FetchRequest, Fetc
 _logger = logging.getLogger(__name__)
 
 LANE: Final = "fetch"
+SPARE_LANE: Final = "fetch anew"
 LAST_VERSION_BY_NAME: Final = 12
 _TIMER_GRAIN_S: Final = 0.001
 _UNKNOWN_TOPIC_PATIENCE_S: Final = 5.0
@@ -55,13 +57,16 @@ class _Asked(NamedTuple):
 
 
 class _BrokerFetches:
-    """What is kept for each broker."""
+    """What is kept for each broker, and for each of its lanes."""
 
-    __slots__ = ("backoff", "is_failing", "not_before_s", "session", "task")
+    __slots__ = ("asked", "backoff", "is_failing", "lane", "not_before_s", "session", "task")
 
-    def __init__(self, backoff: Backoff) -> None:
+    def __init__(self, backoff: Backoff, lane: str) -> None:
+        self.lane = lane
         self.session = FetchSession()
         self.task: asyncio.Task[None] | None = None
+        self.asked: dict[TopicPartition, _Asked] = {}
+        """What the fetch on its way asks for."""
         self.backoff = backoff
         self.is_failing = False
         self.not_before_s = 0.0
@@ -87,6 +92,8 @@ class Fetcher:
         self._on_news = on_news
         self._loop = asyncio.get_running_loop()
         self._brokers: dict[int, _BrokerFetches] = {}
+        self._spares: dict[int, _BrokerFetches] = {}
+        """The other lanes of brokers, with a fetch that nobody waits for, or none."""
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._chore_backoffs: dict[str, Backoff] = {}
         self._unknown_since_s: dict[str, float] = {}
@@ -104,7 +111,8 @@ class Fetcher:
     async def close(self) -> None:
         """Ends the fetches."""
         self._is_closed = True
-        tasks = [*self._chores.values(), *(one.task for one in self._brokers.values() if one.task is not None)]
+        lanes = [*self._brokers.values(), *self._spares.values()]
+        tasks = [*self._chores.values(), *(one.task for one in lanes if one.task is not None)]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -171,7 +179,9 @@ class Fetcher:
         """Sends a fetch, if none is on its way and there is room; whether room is what is lacking."""
         broker = self._brokers.get(broker_id)
         if broker is None:
-            broker = self._brokers[broker_id] = _BrokerFetches(Backoff(self._cluster.options))
+            broker = self._brokers[broker_id] = _BrokerFetches(Backoff(self._cluster.options), LANE)
+        if broker.task is not None and self._is_unwanted(broker):
+            broker = self._other_lane(broker_id, broker)
         if broker.task is not None or broker.not_before_s > self._loop.time():
             return False
         room_bytes = budget_bytes - sum(state.waiting_bytes for state in states)
@@ -182,9 +192,29 @@ class Fetcher:
                 if state.fetched is not None and (state.waiting_bytes < share_bytes or not state.waiting):
                     asked[state.partition] = _Asked(state, state.generation, state.fetched)
         if asked:
+            broker.asked = asked
             work = self._fetch(broker_id, broker, asked, min(room_bytes, self._config.fetch_max_bytes))
             broker.task = self._loop.create_task(work, name="ottla-fetch")
         return not asked
+
+    def _is_unwanted(self, broker: _BrokerFetches) -> bool:
+        """Whether nobody waits for what the fetch on its way could bring."""
+        partitions = self._subscription.partitions
+        return all(
+            partitions.get(partition) is not one.state or one.state.generation != one.generation
+            for partition, one in broker.asked.items()
+        )
+
+    def _other_lane(self, broker_id: int, broker: _BrokerFetches) -> _BrokerFetches:
+        """The one to go on with, while this one's fetch comes to its end; this one, if both have one on its way."""
+        spare = self._spares.get(broker_id)
+        if spare is None:
+            lane = SPARE_LANE if broker.lane == LANE else LANE
+            spare = _BrokerFetches(Backoff(self._cluster.options), lane)
+        elif spare.task is not None:
+            return broker
+        self._brokers[broker_id], self._spares[broker_id] = spare, broker
+        return spare
 
     # Chores: what has to be known before anything can be fetched.
 
@@ -272,7 +302,7 @@ class Fetcher:
         self, broker_id: int, broker: _BrokerFetches, asked: dict[TopicPartition, _Asked], max_bytes: int
     ) -> tuple[FetchResponse | None, dict[Uuid, str]]:
         """The answer, None if another session has to be begun, and the names of the topics."""
-        connection = await self._cluster.connection(broker_id, LANE)
+        connection = await self._cluster.connection(broker_id, broker.lane)
         wanted: dict[TopicPartition, Wanted] = {}
         names: dict[Uuid, str] = {}
         by_id = connection.version_for(FetchRequest) > LAST_VERSION_BY_NAME

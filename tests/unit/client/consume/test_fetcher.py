@@ -237,6 +237,32 @@ def test_an_answer_that_comes_after_a_seek_is_worth_nothing() -> None:
     run(scenario)
 
 
+def test_a_seek_does_not_wait_for_a_fetch_that_nobody_wants() -> None:
+    async def scenario() -> None:
+        partition = Partition([batch(0, 10)], end=10)
+        log = ScriptedLog(partition)
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, fetch_max_wait_ms=60_000)) as consumer:
+            consumer.assign([EVENTS])
+            for _ in range(2):
+                consumer.seek(EVENTS, 0)
+                assert [record.offset for record in await read(consumer, 10)] == list(range(10))
+                await until(lambda: asked_offsets(log)[-1] == 10)
+            # Now two fetches wait for what comes, and after this nobody waits for either: there is no third.
+            consumer.seek(EVENTS, 5)
+            assert await consumer.poll(0.1) == []
+            assert asked_offsets(log)[-1] == 10
+            partition.batches.append(batch(10, 5))
+            partition.end = 15
+            log.changed()
+            assert [record.offset for record in await read(consumer, 10)] == list(range(5, 15))
+
+    run(scenario)
+
+
+def asked_offsets(log: ScriptedLog) -> list[int]:
+    return [one.fetch_offset for fetch in log.fetches for topic in fetch.topics for one in topic.partitions]
+
+
 def test_partitions_take_turns() -> None:
     async def scenario() -> None:
         log = ScriptedLog(*(Partition([batch(0, 5), batch(5, 5)], end=10, chunk=len(batch(0, 5))) for _ in range(2)))
