@@ -1,9 +1,9 @@
 """Consumers that read a partition from its beginning for some seconds, or to its end, and look at every value.
 
 Each reads for a while before the clock starts, and begins again with the first record; the clock starts when the first
-of these came: how a client finds its place, and loads what it needs, is not what is measured. Clients are asked for many
-records at once, as their documentation recommends; and of an answer only the values are looked at, though some would
-have to be asked for errors as well.
+of these came: how a client finds its place, and loads what it needs, is not what is measured. Clients are asked for
+many records at once, as their documentation recommends; and of an answer only the values are looked at, though some
+would have to be asked for errors as well.
 """
 
 from __future__ import annotations

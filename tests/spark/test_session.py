@@ -29,6 +29,22 @@ def test_workers_run_this_python(spark: SparkSession) -> None:
     assert ran == [(sys.executable, sys.prefix)]
 
 
+def test_workers_load_the_pyspark_that_is_installed_and_leave_it_to_no_collector(spark: SparkSession) -> None:
+    """And not the archive of sources, which each of them would compile."""
+
+    def look(_: int) -> tuple[str, bool]:
+        import gc
+
+        import pyspark
+
+        return pyspark.__file__, gc.get_freeze_count() > 10_000
+
+    import pyspark
+
+    assert spark.sparkContext.parallelize([0], 1).map(look).collect() == [(pyspark.__file__, True)]
+    assert "SPARK_HOME" not in os.environ
+
+
 def test_nothing_listens_beyond_this_machine(spark: SparkSession) -> None:
     """The Java below this process, and whatever it started."""
     assert spark.range(1).count() == 1

@@ -4,12 +4,14 @@ all loaded that workers need of ours.
 PySpark's has each worker load its modules for itself, and has the garbage collector look at everything after each task:
 50 ms with ours. Here a worker finds them loaded, and what was there before it is none of the collector's business.
 
-Nothing that is loaded here may start a thread: workers are forked.
+Nothing that is loaded here may start a thread, because workers are forked. PySpark keeps Arrow out of its daemon for
+that reason: of Arrow's allocators one has a thread, which it can do without.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -24,8 +26,12 @@ FOR_PLANS: Final = ("ottla.spark.source", "ottla.spark.sink")
 FOR_TASKS: Final = (*FOR_PLANS, "ottla.spark.reading", "ottla.records.columns", "ottla.client.produce.columns")
 
 
+_ARROW_ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"
+
+
 def load(worker_module: str) -> None:
     """Loads what a worker of this kind needs. What cannot be is told of by the worker that needs it."""
+    os.environ.setdefault(_ARROW_ALLOCATOR, "background_thread:false")
     for name in (worker_module, *(FOR_TASKS if worker_module == TASKS else FOR_PLANS)):
         with suppress(ImportError):
             import_module(name)

@@ -7,13 +7,16 @@ each of them compiles anew: 0.4 s a worker, of which every streaming query has o
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -25,25 +28,27 @@ _HOME: Final = "SPARK_HOME"
 _PARTS: Final = ("RELEASE", "bin", "conf", "data", "jars", "sbin")
 """Of a Spark, all but its Python."""
 
-_sockets: list[tempfile.TemporaryDirectory[str]] = []
-"""Folders of this process; gone with it."""
-
 
 def worker_settings() -> dict[str, str]:
     """How workers are started, and reached: by Unix sockets where the system has them."""
     settings = {"spark.python.daemon.module": "ottla.spark.daemon"}
     if not hasattr(socket, "AF_UNIX"):
         return settings
-    if not _sockets:
-        # Of our own, because Spark leaves sockets behind.
-        _sockets.append(tempfile.TemporaryDirectory(prefix="ottla-spark-", ignore_cleanup_errors=True))
-    folder = _sockets[0].name
+    folder = socket_folder()
     if len(os.fsencode(folder + _SOCKET_NAME)) >= _ADDRESS_MAX:
         return settings
     return settings | {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": folder,
     }
+
+
+@cache
+def socket_folder() -> str:
+    """Of this process, and gone with it: Spark leaves sockets behind."""
+    folder = tempfile.mkdtemp(prefix="ottla-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def quieten(daemon: ModuleType) -> None:

@@ -1,0 +1,104 @@
+"""How Python workers are started, and reached."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pyspark
+import pytest
+
+from ottla.spark import python_workers
+from ottla.spark.daemon import FOR_TASKS
+from ottla.spark.python_workers import lean_home, quieten, worker_settings
+
+SOCKETS = "spark.python.unix.domain.socket.dir"
+
+
+@pytest.fixture(autouse=True)
+def _no_home_and_an_empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_sockets_are_in_a_folder_that_is_nobody_elses_and_goes_with_the_process() -> None:
+    program = f"from ottla.spark.python_workers import worker_settings as w; print(w()[{SOCKETS!r}], w()[{SOCKETS!r}])"
+    first, again = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert first == again
+    assert not Path(first).exists()
+    assert Path(worker_settings()[SOCKETS]).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / ("deep" * 25)
+    deep.mkdir()
+    monkeypatch.setattr(python_workers, "socket_folder", lambda: str(deep))
+    assert worker_settings() == {"spark.python.daemon.module": "ottla.spark.daemon"}
+
+
+def test_while_java_starts_sparks_home_has_no_python_of_its_own() -> None:
+    for _ in range(2):  # the second finds it made
+        with lean_home():
+            home = Path(os.environ["SPARK_HOME"])
+            assert (home / "jars").samefile(Path(pyspark.__file__).parent / "jars")
+            assert (home / "bin" / "spark-submit").exists()
+            assert not (home / "python").exists()
+        assert "SPARK_HOME" not in os.environ
+
+
+def test_a_home_that_is_named_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    with lean_home():
+        assert os.environ["SPARK_HOME"] == "/opt/spark"
+    assert os.environ["SPARK_HOME"] == "/opt/spark"
+
+
+def test_where_no_home_can_be_made_sparks_own_is_used(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    with lean_home():
+        assert "SPARK_HOME" not in os.environ
+
+
+def test_a_home_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
+    with lean_home():
+        home = Path(os.environ["SPARK_HOME"])
+    (home / "jars").unlink()
+    (home / "jars").symlink_to(tmp_path)
+    with lean_home():
+        assert "SPARK_HOME" not in os.environ
+
+
+def test_a_worker_that_nobody_listens_to_goes_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    def serve(broken: bool, authenticated: bool) -> int:
+        if broken:
+            raise BrokenPipeError
+        return 5 if authenticated else 0
+
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    daemon = ModuleType("daemon")
+    daemon.worker = serve  # type: ignore[attr-defined]
+    quieten(daemon)
+    monkeypatch.setattr(os, "_exit", leave)
+    assert daemon.worker(False, True) == 5
+    with pytest.raises(SystemExit):
+        daemon.worker(True, True)
+
+
+def test_what_is_loaded_before_workers_are_forked_starts_no_thread() -> None:
+    """With the number of threads for numpy that Spark sets."""
+    program = (
+        "import os, sys; from ottla.spark.daemon import load; load('pyspark.worker');"
+        f"print(len(os.listdir('/proc/self/task')), *[name in sys.modules for name in {FOR_TASKS!r}])"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    assert result.stdout.split() == ["1", *(["True"] * len(FOR_TASKS))]
