@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.base.clock import Clock
@@ -248,13 +248,18 @@ class CoordinatorRuntime(Generic[S]):
         return True
 
     def _append_all_gathered(self) -> None:
+        # First all are appended, then all are answered: a client that serves many consumers is woken once, and not for
+        # each.
         gathering, self._gathering = self._gathering, []
-        for index, loaded in gathering:
-            self._append_gathered(index, loaded)
+        for answer in [self._appended(index, loaded) for index, loaded in gathering if loaded.gathered]:
+            answer()
 
     def _append_gathered(self, index: int, loaded: _Loaded[S]) -> None:
-        if not loaded.gathered:
-            return
+        if loaded.gathered:
+            self._appended(index, loaded)()
+
+    def _appended(self, index: int, loaded: _Loaded[S]) -> Callable[[], None]:
+        """Appends what is gathered; what is given back answers it."""
         gathered, loaded.gathered, loaded.gathered_count = loaded.gathered, [], 0
 
         def answer_all(error: ErrorCode | CoordinatorError) -> None:
@@ -267,8 +272,7 @@ class CoordinatorRuntime(Generic[S]):
         try:
             end = self._log.append(index, batch)
         except CoordinatorError as error:
-            answer_all(error)
-            return
+            return partial(answer_all, error)
         loaded.written_offset = end
         offset = end - count
         try:
@@ -276,8 +280,7 @@ class CoordinatorRuntime(Generic[S]):
                 block.replay(offset)
                 offset += len(block)
         except Exception:
-            answer_all(self._load_again(index, loaded))
-            return
+            return partial(answer_all, self._load_again(index, loaded))
 
         def answer_when_committed(error: ErrorCode) -> None:
             if error:
@@ -287,9 +290,8 @@ class CoordinatorRuntime(Generic[S]):
                     answer(decided.response)
 
         if self._log.is_committed(index, end):
-            answer_when_committed(ErrorCode.NONE)
-        else:
-            self._log.when_committed(index, end, answer_when_committed)
+            return partial(answer_when_committed, ErrorCode.NONE)
+        return partial(self._log.when_committed, index, end, answer_when_committed)
 
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
         """Runs a read. What it sees is told when it is committed."""
