@@ -14,7 +14,7 @@ from coordinators.simulated_time import SimulatedTime
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, Producer
-from ottla.coordinator.runtime import CoordinatorRuntime, Outcome, ShardContext, partition_for
+from ottla.coordinator.runtime import CoordinatorRuntime, Gathered, Outcome, ShardContext, partition_for
 from ottla.records import encode_transaction_marker
 
 
@@ -108,6 +108,56 @@ async def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
     setting.log.refuse_appends = None
     setting.write(b"c")
     assert setting.shard.keys() == [b"a", b"c"]
+
+
+class OneWord:
+    """A block of one record, empty but for its place."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def parts(self, first: int) -> list[bytes]:
+        return [bytes([12, 0, 0, first << 1, 1, 1, 0])]
+
+    def replay(self, first_offset: int) -> None:
+        assert first_offset >= 0
+
+
+class LogOfOrder(FakeLog):
+    """Notes what is appended; takes nothing for some partitions."""
+
+    def __init__(self, partition_count: int) -> None:
+        super().__init__(partition_count)
+        self.events: list[object] = []
+        self.refused: set[int] = set()
+
+    def append(self, index: int, batch: bytearray) -> int:
+        self.events.append(("appended", index))
+        if index in self.refused:
+            raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return super().append(index, batch)
+
+
+@in_loop
+async def test_what_is_gathered_is_all_appended_before_the_first_is_answered() -> None:
+    log = LogOfOrder(3)
+    setting = Setting(log)
+    keys = {partition_for(str(number), 3): str(number) for number in range(30)}
+    for index in keys:
+        setting.runtime.lead(index, 0)
+    log.refused = {1}
+    for index, key in sorted(keys.items()):
+
+        def answered(response: str | CoordinatorError, index: int = index) -> None:
+            log.events.append((response.code if isinstance(response, CoordinatorError) else response, index))
+
+        assert setting.runtime.write_gathered(key, lambda _, word: Gathered(word, [OneWord()]), "done", answered)
+    assert log.events == []
+    setting.time.advance_ms(0)
+    assert log.events == [
+        *[("appended", index) for index in range(3)],
+        *[("done", 0), (ErrorCode.COORDINATOR_NOT_AVAILABLE, 1), ("done", 2)],
+    ]
 
 
 @in_loop
