@@ -95,10 +95,10 @@ def _made_home() -> Path | None:
     installed = Path(pyspark.__file__).parent
     if not (installed / "jars").is_dir():
         return None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     which = hashlib.sha256(os.fsencode(installed)).hexdigest()[:12]
-    home = cache / "ottla" / f"spark-{pyspark.__version__}-{which}"
     try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        home = cache / "ottla" / f"spark-{pyspark.__version__}-{which}"
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         for part in _PARTS:
             if (installed / part).exists():
