@@ -435,10 +435,11 @@ def _read_api_versions(api: Api, version: int, frame: bytes | memoryview) -> Res
 
 def _room_for(size: int) -> memoryview:
     """For an answer. Python would fill it with zeros, which takes as long as to receive it."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None or size < _LARGE_BYTES:
+    if size < _LARGE_BYTES:
         return memoryview(bytearray(size))
-    return memoryview(numpy.empty(size, "u1"))
+    # Another thread may be loading numpy right now: then it is there, and has nothing yet.
+    empty = getattr(sys.modules.get("numpy"), "empty", None)
+    return memoryview(bytearray(size) if empty is None else empty(size, "u1"))
 
 
 @cache

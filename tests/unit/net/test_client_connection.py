@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import sys
 from collections.abc import Awaitable
+from importlib import import_module
+from types import ModuleType
 
 import pytest
 
@@ -78,7 +81,14 @@ def test_an_older_broker_is_asked_again_in_the_version_that_it_names() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 60_000, 70_000, 5_000_000])
-def test_an_answer_of_any_size_comes_whole(size: int) -> None:
+@pytest.mark.parametrize("numpy_is", ["there", "missing", "being loaded"])
+def test_an_answer_of_any_size_comes_whole(size: int, numpy_is: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import_module("numpy")
+    if numpy_is == "missing":
+        monkeypatch.delitem(sys.modules, "numpy")
+    elif numpy_is == "being loaded":
+        monkeypatch.setitem(sys.modules, "numpy", ModuleType("numpy"))
+
     async def scenario() -> None:
         records = bytes(range(256)) * (size // 256 + 1)
 
