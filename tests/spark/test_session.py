@@ -21,6 +21,7 @@ def test_everything_is_set(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.execution.arrow.pyspark.enabled") == "true"
     assert (spark.conf.get("spark.sql.streaming.stateStore.providerClass") or "").endswith("RocksDBStateStoreProvider")
     assert conf.get("spark.driver.host") == "127.0.0.1"
+    assert conf.get("spark.python.unix.domain.socket.enabled") == "true"
     assert spark.sparkContext.uiWebUrl is None
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -27,6 +28,8 @@ FOR_TASKS: Final = (*FOR_PLANS, "ottla.spark.reading", "ottla.records.columns", 
 
 
 _ARROW_ALLOCATOR: Final = "JE_ARROW_MALLOC_CONF"
+_AHEAD_BYTES: Final = 4 * 1024 * 1024
+_serve: Final = daemon.worker
 
 
 def load(worker_module: str) -> None:
@@ -37,10 +40,19 @@ def load(worker_module: str) -> None:
             import_module(name)
 
 
+def serve_with_room(sock: socket.socket, authenticated: bool) -> int:
+    """A worker's work. It may be a few batches ahead of Java, which takes them one by one: the room of a Unix socket
+    does not grow by itself, as that of TCP does. The system may allow less."""
+    if sock.family == socket.AF_UNIX:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _AHEAD_BYTES)
+    return _serve(sock, authenticated)
+
+
 def main() -> None:
     load(sys.argv[1] if len(sys.argv) > 1 else TASKS)
     gc.collect()
     gc.freeze()
+    daemon.worker = serve_with_room
     quieten(daemon)
     daemon.manager()
 

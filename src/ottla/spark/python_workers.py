@@ -11,6 +11,7 @@ import atexit
 import hashlib
 import os
 import shutil
+import site
 import socket
 import sys
 import tempfile
@@ -93,7 +94,7 @@ def _made_home() -> Path | None:
     import pyspark
 
     installed = Path(pyspark.__file__).parent
-    if not (installed / "jars").is_dir():
+    if not (installed / "jars").is_dir() or not _is_found_by_every_python(installed.parent):
         return None
     which = hashlib.sha256(os.fsencode(installed)).hexdigest()[:12]
     try:
@@ -106,6 +107,12 @@ def _made_home() -> Path | None:
     except (OSError, RuntimeError):  # nothing can be written there, there are no links, or there is no home at all
         return None
     return home
+
+
+def _is_found_by_every_python(folder: Path) -> bool:
+    """Whether a new process loads from there, and not this one only."""
+    places = [*site.getsitepackages(), site.getusersitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return any(place and Path(place).exists() and folder.samefile(place) for place in places)
 
 
 def _link(link: Path, target: Path) -> None:

@@ -80,10 +80,14 @@ def session(
         check_java()
     _prepare_environment(master, asked)
     settings = {"spark.master": master, "spark.app.name": app_name, **default_settings(master), **asked}
+    # Another Python than this one need not have what these two load.
+    has_our_workers = local_cores(master) is not None and "spark.pyspark.python" not in asked
+    if has_our_workers:
+        settings = worker_settings() | settings
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with nullcontext() if local_cores(master) is None else lean_home():
+    with lean_home() if has_our_workers else nullcontext():
         if java_output is not None:
             _start_java(settings, java_output)
         started = builder.getOrCreate()
@@ -120,8 +124,7 @@ def default_settings(master: str) -> dict[str, str]:
         settings["spark.sql.execution.pythonUDF.arrow.enabled"] = "false"  # needs it, and warns of its lack
     if cores is None:
         return settings
-    sizes = {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": _local_memory()}
-    return settings | _LOCAL | sizes | worker_settings()
+    return settings | _LOCAL | {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": _local_memory()}
 
 
 def local_cores(master: str) -> int | None:

@@ -25,7 +25,6 @@ from ottla.client.consume import Consumer
 from ottla.client.produce import Producer
 
 IDLE_MAX_S: Final = 300.0
-_is_spared = False
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
@@ -84,6 +83,9 @@ class ClientPool(Generic[T]):
         for one in idle.values():
             for client, _ in one:
                 _close(client)
+
+
+_is_spared = False
 
 
 def _spare_garbage_collector() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import ModuleType
 import pyspark
 import pytest
 
+from ottla.spark import daemon as ours
 from ottla.spark import python_workers
 from ottla.spark.daemon import FOR_TASKS
 from ottla.spark.python_workers import lean_home, quieten, worker_settings
@@ -71,6 +73,29 @@ def test_a_home_that_leads_elsewhere_is_not_used(tmp_path: Path) -> None:
     (home / "jars").symlink_to(tmp_path)
     with lean_home():
         assert "SPARK_HOME" not in os.environ
+
+
+def test_a_pyspark_that_only_this_process_finds_is_no_reason_for_another_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere" / "pyspark"
+    (elsewhere / "jars").mkdir(parents=True)
+    monkeypatch.setattr(pyspark, "__file__", str(elsewhere / "__init__.py"))
+    with lean_home():
+        assert "SPARK_HOME" not in os.environ
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere.parent))
+    with lean_home():
+        assert "SPARK_HOME" in os.environ
+
+
+def test_a_worker_may_be_ahead_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "_serve", lambda sock, authenticated: 3 if authenticated else sock.fileno())
+    here, there = socket.socketpair(socket.AF_UNIX)
+    with here, there:
+        assert ours.serve_with_room(here, True) == 3
+        room = here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        most = int(Path("/proc/sys/net/core/wmem_max").read_text())
+        assert room >= min(most, 4 * 1024 * 1024)
 
 
 def test_a_worker_that_nobody_listens_to_goes_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
