@@ -36,9 +36,8 @@ class AskingConnection:
     def answer(self, chunks: list[Any]) -> None:
         self.answers.put_nowait(chunks)
 
-    def reserve(self) -> Slot:
+    def reserve(self, _slot: Slot) -> None:
         self.reserved += 1
-        return Slot()
 
     def fill(self, slot: Slot, chunks: list[Any]) -> None:
         slot.chunks = chunks

@@ -69,7 +69,7 @@ class Written:
         segment = (data / "__consumer_offsets-0" / f"{0:020}.log").read_bytes()
         self.log = FakeLog()
         for batch in iter_batches(segment):
-            self.log.append(0, bytearray(segment[batch.position : batch.position + batch.size_in_bytes]))
+            self.log.put(0, bytearray(segment[batch.position : batch.position + batch.size_in_bytes]))
         self.latest: dict[bytes, bytes | None] = {}
         for record in iter_records(segment):
             value = None if record.value is None else bytes(record.value)

@@ -177,7 +177,7 @@ def loaded(written: Written, group: str) -> Committers:
     async def load() -> Committers:
         log = FakeLog()
         for batch in written.partitions[partition_for(group, PARTITIONS)]:
-            log.append(0, bytearray(batch))
+            log.put(0, bytearray(batch))
         groups = Committers(log)
         while groups.coordinator.runtime.is_loading:
             await asyncio.sleep(0)

@@ -193,5 +193,5 @@ class Committers:
             coordinator_epoch=0,
             timestamp_ms=self.time.now_ms(),
         )
-        end = self.log.append(0, marker)
+        end = self.log.put(0, marker)
         self.coordinator.runtime.end_transaction(0, end, producer_id, committed=committed)

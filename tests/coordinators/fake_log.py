@@ -7,6 +7,8 @@ from collections.abc import Callable
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.records import BatchView
+from ottla.records.layout import NO_LEADER_EPOCH
+from ottla.records.new_batch import NewBatch
 
 
 class FakeLog:
@@ -21,9 +23,13 @@ class FakeLog:
         self._is_held = False
         self._waiting: list[tuple[int, int, Callable[[ErrorCode], None]]] = []
 
-    def append(self, index: int, batch: bytearray) -> int:
+    def append(self, index: int, batch: NewBatch) -> int:
         if self.refuse_appends is not None:
             raise CoordinatorError(self.refuse_appends)
+        return self.put(index, bytearray(batch.placed(0, NO_LEADER_EPOCH)))
+
+    def put(self, index: int, batch: bytearray) -> int:
+        """A batch that somebody else has made, such as a marker."""
         BatchView(batch).assign_offset(self._ends[index])
         self.batches[index].append(bytes(batch))
         self._ends[index] = BatchView(batch).next_offset

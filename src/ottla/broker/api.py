@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.schema import Request, Response
 from ottla.wire.versions import Versions
+
+EncodedResponse: TypeAlias = bytes
+"""A response that is bytes already, but for the frame's head: for answers that are all alike."""
 
 
 class BrokerError(Exception):
@@ -38,15 +41,6 @@ class Deferred:
         self._take = take
         if self._response is not None:
             take(self._response)
-
-
-class EncodedResponse:
-    """A response that is bytes already, but for the frame's head: for answers that are all alike."""
-
-    __slots__ = ("body",)
-
-    def __init__(self, body: bytes) -> None:
-        self.body = body
 
 
 RequestReader = Callable[[int], Callable[[memoryview], Any]]

@@ -8,8 +8,8 @@ from typing import Final
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.metadata_cache import MetadataCache
 from ottla.coordinator.errors import CoordinatorError, told_as
-from ottla.log.append_origin import AppendOrigin
 from ottla.log.errors import LogError
+from ottla.records.new_batch import NewBatch
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
@@ -26,21 +26,25 @@ class CoordinatorLog:
         self._replicas = replicas
         self._metadata = metadata
         self._commit_timeout_s = commit_timeout_ms / 1000
+        self._last_led: dict[int, Partition] = {}
+        """As they were found last; not always so any more."""
 
     @property
     def partition_count(self) -> int:
         topic = self._metadata.topic(self.topic)
         return 0 if topic is None else len(topic.partitions)
 
-    def append(self, index: int, batch: bytearray) -> int:
-        view = memoryview(batch)
+    def append(self, index: int, batch: NewBatch) -> int:
+        partition = self._led(index)
         try:
-            return self._led(index).append(view, all_replicas=True, origin=AppendOrigin.COORDINATOR).last_offset + 1
+            return partition.append_own(batch)
         except (LogError, ReplicationError) as error:
             raise CoordinatorError(told_as(error.code), str(error)) from error
 
     def is_committed(self, index: int, offset: int) -> bool:
-        partition = self._replicas.get(self.topic, index)
+        partition = self._last_led.get(index)
+        if partition is None or partition.log is None:
+            partition = self._replicas.get(self.topic, index)
         return partition is not None and partition.high_watermark >= offset
 
     def when_committed(self, index: int, offset: int, tell: Callable[[ErrorCode], None]) -> None:
@@ -68,9 +72,12 @@ class CoordinatorLog:
         return log.log_start_offset
 
     def _led(self, index: int) -> Partition:
-        partition = self._replicas.get(self.topic, index)
-        if partition is None or not partition.is_leader:
-            raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
+        partition = self._last_led.get(index)
+        if partition is None or partition.log is None or not partition.is_leader:  # else it is in place still
+            partition = self._replicas.get(self.topic, index)
+            if partition is None or not partition.is_leader:
+                raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
+            self._last_led[index] = partition
         return partition
 
 

@@ -108,9 +108,9 @@ class Dispatcher:
             result = self._failure(route, request, error)
         if type(result) is EncodedResponse:
             head = route.answer_head
-            size = head.size + len(result.body)
+            size = head.size + len(result)
             route.stats.observe(len(frame), size, perf_counter() - started_s)
-            connection.answer([head.pack(size - SIZE_BYTES, correlation_id) + result.body])
+            connection.answer([head.pack(size - SIZE_BYTES, correlation_id) + result])
         elif isinstance(result, Response):
             try:
                 size, chunks = self._answer(route, correlation_id, result)
@@ -124,7 +124,8 @@ class Dispatcher:
         elif result is None:  # a request that wants no answer
             route.stats.observe(len(frame), 0, perf_counter() - started_s)
         else:
-            pending = _Pending(self, connection, connection.reserve(), route, correlation_id, len(frame), started_s)
+            pending = _Pending(self, connection, route, correlation_id, len(frame), started_s)
+            connection.reserve(pending)
             if isinstance(result, Deferred):
                 result.when_answered(pending.answer)
             elif inspect.iscoroutine(result):
@@ -228,45 +229,45 @@ class Dispatcher:
             await asyncio.wait(self._tasks)
 
 
-class _Pending:
+class _Pending(Slot):
     """A request that is answered later."""
 
-    __slots__ = ("connection", "correlation_id", "dispatcher", "route", "size", "slot", "started_s")
+    __slots__ = ("connection", "correlation_id", "dispatcher", "route", "size", "started_s")
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         connection: SocketConnection,
-        slot: Slot,
         route: Route,
         correlation_id: int,
         size: int,
         started_s: float,
     ) -> None:
+        self.chunks = None
         self.dispatcher = dispatcher
         self.connection = connection
-        self.slot = slot
         self.route = route
         self.correlation_id = correlation_id
         self.size = size
         self.started_s = started_s
 
     def answer(self, response: Response | EncodedResponse | None) -> None:
+        route = self.route
         size, chunks = 0, list[Chunk]()
         if type(response) is EncodedResponse:
-            head = self.route.answer_head
-            size = head.size + len(response.body)
-            chunks = [head.pack(size - SIZE_BYTES, self.correlation_id) + response.body]
+            head = route.answer_head
+            size = head.size + len(response)
+            chunks = [head.pack(size - SIZE_BYTES, self.correlation_id) + response]
         elif isinstance(response, Response):
             try:
-                size, chunks = self.dispatcher._answer(self.route, self.correlation_id, response)
+                size, chunks = self.dispatcher._answer(route, self.correlation_id, response)
             except ProtocolError as error:
                 self.hang_up(error)
                 return
-        self.route.stats.observe(self.size, size, perf_counter() - self.started_s)
-        if error_code := getattr(response, "error_code", 0):
-            self.route.stats.count_error(error_code)
-        self.connection.fill(self.slot, chunks)
+            if error_code := getattr(response, "error_code", 0):
+                route.stats.count_error(error_code)
+        route.stats.observe(self.size, size, perf_counter() - self.started_s)
+        self.connection.fill(self, chunks)
 
     def hang_up(self, error: Exception) -> None:
         self.dispatcher._hang_up(self.connection, self.route, error)

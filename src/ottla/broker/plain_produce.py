@@ -68,10 +68,9 @@ class AnswerTemplate:
         return cls(head, tail)
 
     def fill(self, info: AppendInfo) -> EncodedResponse:
-        body = self._body.pack(
+        return self._body.pack(
             self._head, info.first_offset, info.log_append_time_ms, info.log_start_offset, self._tail
         )
-        return EncodedResponse(body)
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ commit, and reads a million records when it starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -20,27 +20,15 @@ from ottla.records import (
     read_header,
     read_transaction_marker,
 )
-from ottla.records.batch import HEADER
-from ottla.records.layout import (
-    ATTRIBUTES_AT,
-    CRC_AT,
-    HEADER_SIZE,
-    LENGTH_PREFIX_SIZE,
-    MAGIC_V2,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    RECORDS_AT,
-    TRANSACTIONAL_BIT,
-)
+from ottla.records.layout import ATTRIBUTES_AT, RECORDS_AT, TRANSACTIONAL_BIT
+from ottla.records.new_batch import NewBatch, new_batch, new_batch_of_transaction
 from ottla.records.varint import write_varint
 
 _RECORD_START: Final = b"\x00\x00"
 """No attributes, and the batch's own timestamp."""
 _NO_VALUE_NO_HEADERS: Final = b"\x01\x00"
-_NO_HEADERS: Final = b"\x00"
-_CRC_SIZE: Final = 4
+NO_HEADERS: Final = b"\x00"
+"""What a record ends with."""
 _GOES_ON: Final = 0x80
 """In the first byte of a number: more follow."""
 _NULL: Final = 1
@@ -61,8 +49,6 @@ class Producer(NamedTuple):
     producer_epoch: int
 
 
-_NOBODY: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
 FoundRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None]
 """One that was read: offset, timestamp, key, value."""
 
@@ -74,20 +60,6 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-class RecordBlock(Protocol):
-    """Records that become bytes, and are replayed, all at once."""
-
-    def __len__(self) -> int: ...
-
-    def parts(self, first: int) -> Iterable[bytes]:
-        """Their bytes in a batch, in which they are not the first but have so many before them."""
-        ...
-
-    def replay(self, first_offset: int) -> None:
-        """Does to the shard what replaying them one by one would."""
-        ...
-
-
 def record_heads(key_size: int, value_size: int, first: int, count: int) -> list[bytes]:
     """How so many records begin that have equally long keys and values, up to the key."""
     known = _heads.get((key_size, value_size))
@@ -95,7 +67,7 @@ def record_heads(key_size: int, value_size: int, first: int, count: int) -> list
         known = _heads[key_size, value_size] = []
     while len(known) < first + count:
         start = b"".join((_RECORD_START, _varint(len(known)), _varint(key_size)))
-        body_size = len(start) + key_size + len(_varint(value_size)) + value_size + len(_NO_HEADERS)
+        body_size = len(start) + key_size + len(_varint(value_size)) + value_size + len(NO_HEADERS)
         known.append(_varint(body_size) + start)
     return known[first : first + count]
 
@@ -104,52 +76,20 @@ _heads: dict[tuple[int, int], list[bytes]] = {}
 """By sizes of key and value, of which there are few: a name has 249 characters at most, and those here are short."""
 
 
-def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int, producer: Producer | None = None) -> bytearray:
+def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int, producer: Producer | None = None) -> NewBatch:
     """A batch of them, all of that time; with a producer, part of its transaction."""
-    parts = [bytes(HEADER_SIZE)]
+    parts: list[bytes] = []
     for number, (key, value) in enumerate(records):
         if value is None:
             body = b"".join((_RECORD_START, _varint(number), _varint(len(key)), key, _NO_VALUE_NO_HEADERS))
         else:
             sizes = _varint(number), _varint(len(key)), _varint(len(value))
-            body = b"".join((_RECORD_START, sizes[0], sizes[1], key, sizes[2], value, _NO_HEADERS))
+            body = b"".join((_RECORD_START, sizes[0], sizes[1], key, sizes[2], value, NO_HEADERS))
         parts += (_varint(len(body)), body)
-    return _batch_of(parts, len(records), timestamp_ms, producer)
-
-
-def encode_blocks(blocks: Iterable[RecordBlock], timestamp_ms: int) -> tuple[bytearray, int]:
-    """A batch of them all, and how many records it has."""
-    parts = [bytes(HEADER_SIZE)]
-    count = 0
-    for block in blocks:
-        parts += block.parts(count)
-        count += len(block)
-    return _batch_of(parts, count, timestamp_ms, None), count
-
-
-def _batch_of(parts: Iterable[bytes], count: int, timestamp_ms: int, producer: Producer | None) -> bytearray:
-    """The first part has room for the header."""
-    producer_id, producer_epoch = producer or _NOBODY
-    out = bytearray().join(parts)
-    HEADER.pack_into(
-        out,
-        0,
-        0,
-        len(out) - LENGTH_PREFIX_SIZE,
-        NO_LEADER_EPOCH,
-        MAGIC_V2,
-        0,
-        0 if producer is None else TRANSACTIONAL_BIT,
-        count - 1,
-        timestamp_ms,
-        timestamp_ms,
-        producer_id,
-        producer_epoch,
-        NO_SEQUENCE,
-        count,
-    )
-    out[CRC_AT : CRC_AT + _CRC_SIZE] = crc32c(memoryview(out)[ATTRIBUTES_AT:]).to_bytes(_CRC_SIZE, "big")
-    return out
+    encoded, count = b"".join(parts), len(records)
+    if producer is None:
+        return new_batch(encoded, count, timestamp_ms)
+    return new_batch_of_transaction(encoded, count, timestamp_ms, *producer)
 
 
 def iter_key_values(data: bytes) -> Iterator[tuple[BatchHeader, list[FoundRecord] | TransactionMarker | None]]:

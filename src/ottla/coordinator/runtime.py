@@ -25,16 +25,19 @@ from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue as KeyValue
-from ottla.coordinator.key_values import Producer, RecordBlock, encode_blocks, encode_key_values, iter_key_values
+from ottla.coordinator.key_values import Producer, encode_key_values, iter_key_values
 from ottla.coordinator.seams import CoordinatorLog, Timer, Timers
+from ottla.records.new_batch import new_batch
 
 _logger = logging.getLogger(__name__)
 
-A = TypeVar("A")
 R = TypeVar("R")
 S = TypeVar("S", bound="Shard")
+S_contra = TypeVar("S_contra", bound="Shard", contravariant=True)
 _GATHERED_MAX: Final = 2_000
 """Records in a batch: it must stay below max.message.bytes. Names of groups and topics can have 249 characters each."""
+_BEGINS_BATCH: Final = 16
+"""A write with so many records begins a batch of its own: what a batch costs is little beside them."""
 _LOAD_BYTES: Final = 256 << 10
 """Read at a time: replaying so much takes some ten milliseconds, and then others have their turn."""
 
@@ -54,12 +57,31 @@ class Outcome(Generic[R]):
     """Called if the records could not be appended: for others who wait for them. The caller is told anyway."""
 
 
-@dataclass(slots=True)
-class Gathered(Generic[R]):
-    """What a write decided whose records may share a batch with those of others; there are some."""
+class GatheredWrite(Protocol[S_contra]):
+    """A write whose records may share a batch with those of others, become bytes all at once, and are replayed so."""
 
-    response: R
-    blocks: Sequence[RecordBlock]
+    count: int
+    """How many records."""
+
+    def decide(self, shard: S_contra, /) -> bool:
+        """Looks at the state; whether there is anything to append. What it raises, the caller gets."""
+        ...
+
+    def records(self, first: int, /) -> bytes:
+        """Their bytes in a batch that has so many before them."""
+        ...
+
+    def replay(self, first_offset: int, /) -> None:
+        """Does to the shard what replaying them one by one would."""
+        ...
+
+    def tell(self, error: CoordinatorError | None, /) -> None:
+        """They are committed, or not. Must not raise."""
+        ...
+
+
+_Settled = list[tuple[Sequence[GatheredWrite[Any]], CoordinatorError | None]]
+"""Writes, and what they are to be told."""
 
 
 class Shard(Protocol):
@@ -97,9 +119,8 @@ class _Loaded(Generic[S]):
     written_offset: int = 0
     """Behind the last record that was written."""
     loading: asyncio.Task[None] | None = None
-    gathered: list[tuple[Gathered[Any], Callable[[Any], None]]] = field(default_factory=list)
-    """What is not appended yet, and who is to be told."""
-    gathered_count: int = 0
+    gathered: list[GatheredWrite[S]] = field(default_factory=list)
+    """Not appended yet."""
 
 
 @dataclass(slots=True)
@@ -222,76 +243,68 @@ class CoordinatorRuntime(Generic[S]):
         await self._committed(index, loaded.written_offset)  # What somebody else wrote may have made the answer.
         return answer
 
-    def write_gathered(
-        self,
-        key: str,
-        operation: Callable[[S, A], Gathered[R] | None],
-        argument: A,
-        answer: Callable[[R | CoordinatorError], None],
-    ) -> bool:
+    def write_gathered(self, key: str, write: GatheredWrite[S]) -> bool:
         """Runs a write that is appended with others of the same turn of the loop: a batch costs as much as a dozen of
-        records. It must not matter to the operation whether those before it are replayed already. Whether there is
-        anything to append: only then the answer is given, later. What the operation raises, the caller gets."""
+        records. It must not matter to its decision whether those before it are replayed already. Whether there is
+        anything to append: only then it is told, later."""
         index, loaded = self._active(key)
-        decided = operation(loaded.shard, argument)
-        if decided is None:
+        if not write.decide(loaded.shard):
             return False
-        count = sum(map(len, decided.blocks))
-        if loaded.gathered_count + count > _GATHERED_MAX:
-            self._append_gathered(index, loaded)
-        if not loaded.gathered:
+        gathered = loaded.gathered
+        if not gathered:
             if not self._gathering:
                 self._timers.call_later(0, self._append_all_gathered)
             self._gathering.append((index, loaded))
-        loaded.gathered.append((decided, answer))
-        loaded.gathered_count += count
+        gathered.append(write)
         return True
 
     def _append_all_gathered(self) -> None:
         # First all are appended, then all are answered: a client that serves many consumers is woken once, and not for
         # each.
         gathering, self._gathering = self._gathering, []
-        for answer in [self._appended(index, loaded) for index, loaded in gathering if loaded.gathered]:
-            answer()
+        settled: _Settled = []
+        now_ms = self._clock.now_ms()
+        for index, loaded in gathering:
+            if loaded.gathered:
+                self._append_writes(index, loaded, now_ms, settled)
+        _tell(settled)
 
     def _append_gathered(self, index: int, loaded: _Loaded[S]) -> None:
         if loaded.gathered:
-            self._appended(index, loaded)()
+            settled: _Settled = []
+            self._append_writes(index, loaded, self._clock.now_ms(), settled)
+            _tell(settled)
 
-    def _appended(self, index: int, loaded: _Loaded[S]) -> Callable[[], None]:
-        """Appends what is gathered; what is given back answers it."""
-        gathered, loaded.gathered, loaded.gathered_count = loaded.gathered, [], 0
-
-        def answer_all(error: ErrorCode | CoordinatorError) -> None:
-            told = CoordinatorError(error) if isinstance(error, ErrorCode) else error
-            for _, answer in gathered:
-                answer(told)
-
-        blocks = [block for decided, _ in gathered for block in decided.blocks]
-        batch, count = encode_blocks(blocks, self._clock.now_ms())
-        try:
-            end = self._log.append(index, batch)
-        except CoordinatorError as error:
-            return partial(answer_all, error)
-        loaded.written_offset = end
-        offset = end - count
-        try:
-            for block in blocks:
-                block.replay(offset)
-                offset += len(block)
-        except Exception:
-            return partial(answer_all, self._load_again(index, loaded))
-
-        def answer_when_committed(error: ErrorCode) -> None:
-            if error:
-                answer_all(error)
+    def _append_writes(self, index: int, loaded: _Loaded[S], now_ms: int, settled: _Settled) -> None:
+        """Appends what is gathered and adds to those that are settled; who must wait for other replicas is told by
+        whoever tells of them."""
+        writes, loaded.gathered = loaded.gathered, []
+        for some in (writes,) if len(writes) == 1 else _in_batches(writes):
+            count = 0
+            parts = []
+            for write in some:
+                parts.append(write.records(count))
+                count += write.count
+            records = parts[0] if len(parts) == 1 else b"".join(parts)
+            try:
+                end = self._log.append(index, new_batch(records, count, now_ms))
+            except CoordinatorError as error:
+                settled.append((some, error))
+                continue
+            loaded.written_offset = end
+            offset = end - count
+            try:
+                for write in some:
+                    write.replay(offset)
+                    offset += write.count
+            except Exception:
+                rest = writes[writes.index(some[0]) :]
+                settled.append((rest, self._load_again(index, loaded)))
+                return
+            if self._log.is_committed(index, end):
+                settled.append((some, None))
             else:
-                for decided, answer in gathered:
-                    answer(decided.response)
-
-        if self._log.is_committed(index, end):
-            return partial(answer_when_committed, ErrorCode.NONE)
-        return partial(self._log.when_committed, index, end, answer_when_committed)
+                self._log.when_committed(index, end, partial(_tell_of_commit, some))
 
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
         """Runs a read. What it sees is told when it is committed."""
@@ -431,14 +444,35 @@ class CoordinatorRuntime(Generic[S]):
             if loaded.loading is not None:
                 loaded.loading.cancel()
             gathered, loaded.gathered = loaded.gathered, []
-            for _, answer in gathered:
-                answer(CoordinatorError(ErrorCode.NOT_COORDINATOR))
+            _tell([(gathered, CoordinatorError(ErrorCode.NOT_COORDINATOR))])
             loaded.context.cancel_all()
             loaded.shard.unload()
 
     def close(self) -> None:
         for index in list(self._shards):
             self.unload(index)
+
+
+def _in_batches(writes: Sequence[GatheredWrite[S]]) -> Iterator[Sequence[GatheredWrite[S]]]:
+    some: list[GatheredWrite[S]] = []
+    count = 0
+    for write in writes:
+        if some and (write.count >= _BEGINS_BATCH or count + write.count > _GATHERED_MAX):
+            yield some
+            some, count = [], 0
+        some.append(write)
+        count += write.count
+    yield some
+
+
+def _tell(settled: _Settled) -> None:
+    for writes, error in settled:
+        for write in writes:
+            write.tell(error)
+
+
+def _tell_of_commit(writes: Sequence[GatheredWrite[Any]], error: ErrorCode) -> None:
+    _tell([(writes, CoordinatorError(error) if error else None)])
 
 
 async def _in_steps(steps: Iterator[None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.base.error_codes import ErrorCode
+from ottla.records.new_batch import NewBatch
 
 
 class CoordinatorLog(Protocol):
@@ -16,7 +17,7 @@ class CoordinatorLog(Protocol):
         """Of the topic in the whole cluster; 0 while there is no such topic."""
         ...
 
-    def append(self, index: int, batch: bytearray) -> int:
+    def append(self, index: int, batch: NewBatch) -> int:
         """Appends one batch as the leader; the offset behind it. Raises `CoordinatorError` where that cannot be done
         (NOT_COORDINATOR when this broker does not lead the partition), and then nothing was appended."""
         ...

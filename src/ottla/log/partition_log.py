@@ -38,6 +38,7 @@ from ottla.log.segment import Segment, SegmentOptions
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import AppendInfo, analyse, validate_and_assign
 from ottla.records.layout import MAX_INT32
+from ottla.records.new_batch import NewBatch
 
 MAX_GAP: Final = 2**30
 """Segments follow each other without a gap, unless it is wider: a follower's, whose leader was compacted."""
@@ -166,6 +167,30 @@ class PartitionLog:
             return info.of_duplicate(duplicate, self.log_start_offset)
         return self._append(data, info, now_ms)
 
+    def append_own(self, batch: NewBatch, leader_epoch: int) -> int:
+        """Appends a batch that this broker has just made itself; the offset behind it. Nothing in it need be looked at,
+        unless it is part of a transaction: coordinators make one for each commit."""
+        config, size, offset = self.config, batch.size, self.next_offset
+        end = offset + batch.record_count
+        segment = self._segments[-1]
+        if (
+            batch.is_transactional
+            or not config.takes_coordinators_as_sent
+            or size > config.max_message_bytes
+            or leader_epoch != self.epochs.latest_epoch
+            or not self._is_room_known(segment, size, end - 1, batch.timestamp_ms)
+        ):
+            data = memoryview(bytearray(batch.placed(0, leader_epoch)))
+            return self.append_as_leader(data, leader_epoch, origin=AppendOrigin.COORDINATOR).last_offset + 1
+        segment.append(
+            batch.placed(offset, leader_epoch),
+            last_offset=end - 1,
+            max_timestamp_ms=batch.timestamp_ms,
+            offset_of_max_timestamp=end - 1,
+        )
+        self._ends_at(end)
+        return end
+
     def append_as_follower(self, data: Buffer) -> AppendInfo:
         """Writes batches as the leader sent them; a piece of a batch at their end is left out."""
         info = analyse(data, AppendOrigin.REPLICATION)
@@ -204,16 +229,8 @@ class PartitionLog:
                 self.epochs.assign(epoch, header.base_offset, write=False)
                 latest = epoch
         segment = self._segments[-1]
-        bound = self._no_roll_below
-        is_bound = (
-            bound is not None
-            and bound[0] is segment
-            and bound[1] is config
-            and segment.size + size <= bound[2]
-            and last_offset <= bound[3]
-            and info.max_timestamp_ms <= bound[4]
-        )
-        if not is_bound and segment.should_roll(
+        is_room_known = self._is_room_known(segment, size, last_offset, info.max_timestamp_ms)
+        if not is_room_known and segment.should_roll(
             batch_size=size,
             last_offset=last_offset,
             max_timestamp_ms=info.max_timestamp_ms,
@@ -231,17 +248,32 @@ class PartitionLog:
             max_timestamp_ms=info.max_timestamp_ms,
             offset_of_max_timestamp=info.offset_of_max_timestamp,
         )
-        if not is_bound and not config.segment_jitter_ms:
+        if not is_room_known and not config.segment_jitter_ms:
             self._no_roll_below = segment, config, *segment.no_roll_below(config.segment_bytes, config.segment_ms)
         info.log_start_offset = self.log_start_offset
-        self.next_offset = next_offset = last_offset + 1
-        producers = self.producers
-        for aborted in producers.update(info.headers, data):
+        self.next_offset = last_offset + 1
+        for aborted in self.producers.update(info.headers, data):
             segment.transaction_index.append(aborted)
-        producers.map_end_offset = next_offset
-        if next_offset - self.recovery_point >= config.flush_messages:
-            self.on_flush_due(self)
+        self._ends_at(last_offset + 1)
         return info
+
+    def _is_room_known(self, segment: Segment, size: int, last_offset: int, newest_ms: int) -> bool:
+        """Whether batches of that size, offset and time fit into the segment for sure; else it must be asked."""
+        bound = self._no_roll_below
+        return (
+            bound is not None
+            and bound[0] is segment
+            and bound[1] is self.config
+            and segment.size + size <= bound[2]
+            and last_offset <= bound[3]
+            and newest_ms <= bound[4]
+        )
+
+    def _ends_at(self, offset: int) -> None:
+        """Batches were appended, up to the offset."""
+        self.next_offset = self.producers.map_end_offset = offset
+        if offset - self.recovery_point >= self.config.flush_messages:
+            self.on_flush_due(self)
 
     def _jitter_ms(self, segment: Segment) -> int:
         """Spreads the rolls of many partitions. Drawn from the segment's name, so that a restart does not change it."""

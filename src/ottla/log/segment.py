@@ -70,6 +70,7 @@ class Segment:
 
     __slots__ = (
         "_clock",
+        "_entry_due",
         "_files",
         "_first_batch_timestamp_ms",
         "_index_interval_bytes",
@@ -86,6 +87,8 @@ class Segment:
         self._size = size
         if self._size > MAX_INT32:
             raise FileError(files.path, f"{self._size} bytes are more than a segment can have, 2^31 - 1")
+        self._entry_due: int | None = None
+        """No entry of an index is due before the log is larger than this. None where the index must be asked."""
         self._newest: tuple[int, int] | None = None
         self._first_batch_timestamp_ms: int | None = None
         self.base_offset = files.base_offset
@@ -241,7 +244,9 @@ class Segment:
         if end > MAX_INT32:
             raise SegmentOverflowError(f"{self.path}: {size} bytes more than its {position} do not fit in 2^31")
         # Before anything is written: these may have to open a file.
-        indexed = self.offset_index.last_position
+        entry_due = self._entry_due
+        if entry_due is None:
+            entry_due = self._entry_due = self.offset_index.last_position + self._index_interval_bytes
         newest = self._newest or self._newest_batch()
         log = self._files.log
         try:
@@ -254,7 +259,7 @@ class Segment:
             raise
         self._files.mark_unsynced()
         self._size = end
-        if end - indexed <= self._index_interval_bytes:  # no entry for any of them
+        if end <= entry_due:  # no entry for any of them
             if max_timestamp_ms > newest[0]:
                 self._newest = (max_timestamp_ms, offset_of_max_timestamp)
         elif _LENGTH.unpack_from(data, LENGTH_AT)[0] == size - LENGTH_PREFIX_SIZE:
@@ -282,6 +287,7 @@ class Segment:
         # Very old logs may have offsets that fall: those are found by the entry before.
         if last_offset > offset_index.last_offset:
             offset_index.append(last_offset, position)
+            self._entry_due = None
             last = time_index.last_entry
             if newest[0] > last[0] and newest[1] >= last[1]:
                 time_index.maybe_append(newest[0], newest[1])
@@ -294,6 +300,7 @@ class Segment:
     def become_inactive(self) -> None:
         """Completes the indexes of a segment that will not grow any more, and lets go of them. Nothing is synced."""
         self._add_last_time_entry()
+        self._entry_due = None
         self._files.release_indexes()
 
     def complete_time_index(self) -> None:
@@ -429,6 +436,7 @@ class Segment:
         `on_batch` is given header and bytes of each batch of magic 2; it has to fill the transaction index, which then
         begins empty. Without it that index keeps what it has about the records that stay.
         """
+        self._entry_due = None
         self._files.offset_index.clear()
         self.time_index.clear()
         if on_batch:
@@ -495,6 +503,7 @@ class Segment:
         return self._cut(size, offset)
 
     def _cut(self, size: int, next_offset: int) -> int:
+        self._entry_due = None
         # The indexes first: a crash then leaves too few entries, never wrong ones.
         self.offset_index.truncate_to(next_offset)
         self.time_index.truncate_to(next_offset)

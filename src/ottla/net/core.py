@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
+from struct import Struct
 from typing import Any, Final
 
 from ottla.net.limits import MemoryBudget
 from ottla.wire.errors import FrameSizeError
 from ottla.wire.framing import SIZE_BYTES
+
+_SIZE = Struct(">i")
 
 Chunk = Any
 """Bytes, or a slice of a file."""
@@ -79,6 +82,14 @@ class InBuffer:
         if own is None:
             return self._scratch
         return own[self._filled : self._frame_end or len(own)]
+
+    def only_frame(self, received: int) -> memoryview | None:
+        """The frame, where just that and nothing else was received into the scratch buffer, as from whoever waits for
+        each answer; else None, and `frames` tells."""
+        size = received - SIZE_BYTES
+        if self._own is not None or not 0 <= size <= self._max_bytes or _SIZE.unpack_from(self._scratch)[0] != size:
+            return None
+        return self._scratch[SIZE_BYTES:received]
 
     def frames(self, received: int) -> Generator[memoryview, None, None]:
         """The whole frames, now that so many bytes were received where `target` said. Each is valid until the next is
@@ -176,7 +187,7 @@ class InBuffer:
 
 
 class Slot:
-    """The place of an answer among a connection's others."""
+    """The place of an answer among a connection's others. Whoever answers may have one with more in it."""
 
     __slots__ = ("chunks",)
 
@@ -208,11 +219,9 @@ class Answers:
         else:
             self.ready.extend(chunks)
 
-    def reserve(self) -> Slot:
+    def reserve(self, slot: Slot) -> None:
         """The place of an answer that comes later."""
-        slot = Slot()
         self._slots.append(slot)
-        return slot
 
     def fill(self, slot: Slot, chunks: list[Chunk]) -> bool:
         """The answer; whether anything became ready by it."""

@@ -99,17 +99,23 @@ class SocketConnection:
         incoming, answers, handle = self._incoming, self._answers, self._frame_handler
         ready, unanswered_max = answers.ready, self._unanswered_max
         self._in_frames = True
-        frames = incoming.frames(received)
         try:
-            for frame in frames:
+            frame = incoming.only_frame(received)
+            if frame is not None:
                 handle(self, frame)
                 if self.is_closed:
                     return
-                if len(ready) >= _READY_CHUNKS:
-                    self._flush()
-                if self._is_blocked or len(answers) >= unanswered_max:
-                    frames.close()
-                    break
+            else:
+                frames = incoming.frames(received)
+                for frame in frames:
+                    handle(self, frame)
+                    if self.is_closed:
+                        return
+                    if len(ready) >= _READY_CHUNKS:
+                        self._flush()
+                    if self._is_blocked or len(answers) >= unanswered_max:
+                        frames.close()
+                        break
         except RefusedFrameError as error:
             self._server.refuse(self, error, error.seen)
             return
@@ -174,9 +180,9 @@ class SocketConnection:
         if not self._in_frames:
             self._flush()
 
-    def reserve(self) -> Slot:
-        """The request that is being handled is answered later, by `fill`."""
-        return self._answers.reserve()
+    def reserve(self, slot: Slot) -> None:
+        """The request that is being handled is answered later, by `fill`; this is its place."""
+        self._answers.reserve(slot)
 
     def fill(self, slot: Slot, chunks: list[Chunk]) -> None:
         """Answers a request whose place was reserved; no chunks for no answer."""

@@ -20,6 +20,7 @@ from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.log.validation import AppendInfo
+from ottla.records.new_batch import NewBatch
 from ottla.replication.delayed import Purgatory
 from ottla.replication.errors import ReplicationError
 
@@ -171,21 +172,38 @@ class Partition:
     def append(self, records: Buffer, *, all_replicas: bool, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
         """Appends as the leader. The buffer is patched in place. With `all_replicas` there must be enough in sync; that
         they have the records is told by the high watermark."""
+        log = self._writable_log(all_replicas=all_replicas)
+        try:
+            info = log.append_as_leader(records, self.leader_epoch, origin=origin)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        self._appended(log)
+        return info
+
+    def append_own(self, batch: NewBatch) -> int:
+        """The same for a batch that this broker has just made itself, for all replicas; the offset behind it."""
+        log = self._writable_log(all_replicas=True)
+        try:
+            end = log.append_own(batch, self.leader_epoch)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        self._appended(log)
+        return end
+
+    def _writable_log(self, *, all_replicas: bool) -> PartitionLog:
         log = self.log
         if log is None:
             raise self._offline()
         if all_replicas and log.config.min_insync_replicas > 1 and self.is_under_min_isr:
             reason = f"{self.name}: {len(self.isr)} in-sync replicas; min.insync.replicas wants more"
             raise ReplicationError(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
-        try:
-            info = log.append_as_leader(records, self.leader_epoch, origin=origin)
-        except OSError as error:
-            raise self._failed(log, error) from error
+        return log
+
+    def _appended(self, log: PartitionLog) -> None:
         if log.config.flush_messages == 1:
             self._wait_for_disk(log, log.next_offset, self._synced)
         elif self.advance_high_watermark():
             self._fetches.changed(self)
-        return info
 
     def _synced(self, error: BaseException | None) -> None:
         log = self.log

@@ -15,6 +15,7 @@ from ottla.broker.coordinator_log import CoordinatorLog
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, encode_key_values, iter_key_values
 from ottla.log.config import LogConfig
+from ottla.records.new_batch import NewBatch
 
 TOPIC = "__consumer_offsets"
 
@@ -29,7 +30,7 @@ def log_of(broker: SmallBroker, *, timeout_ms: int = 30_000) -> CoordinatorLog:
     return CoordinatorLog(TOPIC, broker.replicas, broker.metadata, commit_timeout_ms=timeout_ms)
 
 
-def batch(*keys: bytes) -> bytearray:
+def batch(*keys: bytes) -> NewBatch:
     return encode_key_values([KeyValue(key, b"v") for key in keys], 1_700_000_000_000)
 
 

@@ -19,6 +19,7 @@ from ottla.records import (
     encode_batch,
     encode_transaction_marker,
 )
+from ottla.records.layout import NO_LEADER_EPOCH
 
 NOW_MS = 1_700_000_000_000
 sizes = st.sampled_from([0, 1, 5, 63, 64, 200, 8191, 8192])
@@ -26,6 +27,10 @@ values = st.one_of(st.none(), sizes.map(lambda size: b"v" * size))
 few = st.lists(st.builds(KeyValue, sizes.map(lambda size: b"k" * size), values), min_size=1, max_size=4)
 many = st.integers(1, 200).map(lambda count: [KeyValue(b"%d" % number, b"v") for number in range(count)])
 pairs = few | many
+
+
+def encoded(records: list[KeyValue], producer: Producer | None = None) -> bytes:
+    return encode_key_values(records, NOW_MS, producer).placed(0, NO_LEADER_EPOCH)
 
 
 @given(pairs, st.one_of(st.none(), st.just(Producer(2**40, 7))))
@@ -36,7 +41,7 @@ def test_the_bytes_are_those_of_the_plain_codec(records: list[KeyValue], produce
             producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, transactional=True
         )
     plain = encode_batch([Record(n, NOW_MS, *each) for n, each in enumerate(records)], options)
-    assert encode_key_values(records, NOW_MS, producer) == plain
+    assert encoded(records, producer) == plain
 
 
 @given(
@@ -68,7 +73,7 @@ def test_records_with_headers_and_without_keys_are_read() -> None:
 
 
 def test_batches_follow_each_other_and_a_piece_of_one_is_left_for_later() -> None:
-    batch = bytes(encode_key_values([KeyValue(b"k", b"v")], NOW_MS))
+    batch = encoded([KeyValue(b"k", b"v")])
     marker = bytes(
         encode_transaction_marker(
             producer_id=5, producer_epoch=1, committed=True, coordinator_epoch=2, timestamp_ms=NOW_MS
@@ -83,7 +88,7 @@ def test_batches_follow_each_other_and_a_piece_of_one_is_left_for_later() -> Non
 
 
 def test_a_changed_byte_is_seen() -> None:
-    batch = encode_key_values([KeyValue(b"key", b"value")], NOW_MS)
+    batch = encoded([KeyValue(b"key", b"value")])
     for at in range(21, len(batch)):  # what the CRC covers
         broken = bytearray(batch)
         broken[at] ^= 0x01
@@ -93,7 +98,7 @@ def test_a_changed_byte_is_seen() -> None:
 
 @given(st.data())
 def test_records_that_lie_about_their_lengths_are_errors(data: st.DataObject) -> None:
-    batch = encode_key_values([KeyValue(b"key", b"value"), KeyValue(b"other", None)], NOW_MS)
+    batch = bytearray(encoded([KeyValue(b"key", b"value"), KeyValue(b"other", None)]))
     at = data.draw(st.integers(61, len(batch) - 1))
     batch[at] = data.draw(st.integers(0, 255).filter(lambda byte: byte != batch[at]))
     BatchView(batch).refresh_crc()

@@ -14,8 +14,9 @@ from coordinators.simulated_time import SimulatedTime
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, Producer
-from ottla.coordinator.runtime import CoordinatorRuntime, Gathered, Outcome, ShardContext, partition_for
+from ottla.coordinator.runtime import CoordinatorRuntime, Outcome, ShardContext, partition_for
 from ottla.records import encode_transaction_marker
+from ottla.records.new_batch import NewBatch
 
 
 class Words:
@@ -111,13 +112,18 @@ async def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
 
 
 class OneWord:
-    """A block of one record, empty but for its place."""
+    """A write of one record, empty but for its place."""
 
-    def __len__(self) -> int:
-        return 1
+    count = 1
 
-    def parts(self, first: int) -> list[bytes]:
-        return [bytes([12, 0, 0, first << 1, 1, 1, 0])]
+    def __init__(self, tell: Callable[[CoordinatorError | None], None]) -> None:
+        self.tell = tell
+
+    def decide(self, _: Words) -> bool:
+        return True
+
+    def records(self, first: int) -> bytes:
+        return bytes([12, 0, 0, first << 1, 1, 1, 0])
 
     def replay(self, first_offset: int) -> None:
         assert first_offset >= 0
@@ -131,7 +137,7 @@ class LogOfOrder(FakeLog):
         self.events: list[object] = []
         self.refused: set[int] = set()
 
-    def append(self, index: int, batch: bytearray) -> int:
+    def append(self, index: int, batch: NewBatch) -> int:
         self.events.append(("appended", index))
         if index in self.refused:
             raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -148,10 +154,10 @@ async def test_what_is_gathered_is_all_appended_before_the_first_is_answered() -
     log.refused = {1}
     for index, key in sorted(keys.items()):
 
-        def answered(response: str | CoordinatorError, index: int = index) -> None:
-            log.events.append((response.code if isinstance(response, CoordinatorError) else response, index))
+        def told(error: CoordinatorError | None, index: int = index) -> None:
+            log.events.append(("done" if error is None else error.code, index))
 
-        assert setting.runtime.write_gathered(key, lambda _, word: Gathered(word, [OneWord()]), "done", answered)
+        assert setting.runtime.write_gathered(key, OneWord(told))
     assert log.events == []
     setting.time.advance_ms(0)
     assert log.events == [
@@ -310,7 +316,7 @@ async def test_a_shard_is_loaded_by_replaying_its_partition() -> None:
     )
     outcome = Outcome("done", [KeyValue(b"t", b"v")], producer=Producer(9, 0))
     setting.runtime.write_now("k", lambda _: outcome)
-    setting.runtime.end_transaction(0, setting.log.append(0, marker), 9, committed=True)
+    setting.runtime.end_transaction(0, setting.log.put(0, marker), 9, committed=True)
     assert setting.shard.transactions == [(9, True)]
     other = Setting(setting.log.copy())
     other.runtime.lead(0, 1)

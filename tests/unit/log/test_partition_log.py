@@ -18,10 +18,13 @@ from ottla.log.errors import (
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
     RecordListTooLargeError,
+    RecordTooLargeError,
     UnexpectedOffsetError,
 )
 from ottla.log.partition_log import PartitionLog
 from ottla.records import BatchView, Compression, TimestampType, iter_batches
+from ottla.records.layout import ATTRIBUTES_AT
+from ottla.records.new_batch import NewBatch
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import Operation, SimulatedDisk
 
@@ -59,6 +62,53 @@ def test_records_get_the_next_offsets_and_the_leaders_epoch(home: Home) -> None:
     assert [record.offset for record in records_in(log)] == [0, 1, 2, 3, 4]
     assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries] == [(4, 0), (5, 3)]
     check(log)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SMALL,
+        replace(SMALL, compacts=True),
+        replace(SMALL, compression=Compression.GZIP),
+        replace(SMALL, timestamp_type=TimestampType.LOG_APPEND_TIME),
+        replace(SMALL, segment_ms=40),
+    ],
+    ids=["plain", "compacted", "compressed", "stamped", "rolled by time"],
+)
+def test_what_a_broker_makes_itself_is_appended_as_from_a_client(home: Home, config: LogConfig) -> None:
+    """The same files, byte for byte, whether it is looked at or not: new epochs, full segments, transactions."""
+    own = home.open(config)
+    other = Home(home.disk, home.clock, home.root / "other")
+    looked_at = other.open(config)
+    for number in range(60):
+        made = batch(number % 3 + 1, timestamp_ms=NOW_MS + number)
+        new = NewBatch(bytes(made[ATTRIBUTES_AT:]), number % 3 + 1, NOW_MS + number)
+        if number == 50:
+            made = batch(
+                1, timestamp_ms=NOW_MS + number, producer_id=7, producer_epoch=0, sequence=0, transactional=True
+            )
+            new = NewBatch(bytes(made[ATTRIBUTES_AT:]), 1, NOW_MS + number, is_transactional=True)
+        epoch = number // 25
+        end = own.append_own(new, epoch)
+        assert end == looked_at.append_as_leader(made, epoch, origin=AppendOrigin.COORDINATOR).last_offset + 1
+        assert own.next_offset == own.producers.map_end_offset == end
+    assert len(own.segments) > 3
+    assert own.first_unstable_offset == looked_at.first_unstable_offset is not None
+    for log in (own, looked_at):
+        check(log)
+        log.close()
+    names = [name for name in home.names() if not name.endswith(".metadata")]
+    assert names == [name for name in other.names() if not name.endswith(".metadata")]
+    for name in names:
+        assert home.disk.read(home.folder / name) == home.disk.read(other.folder / name), name
+
+
+def test_a_broker_does_not_make_batches_that_are_too_large(home: Home) -> None:
+    log = home.open(replace(SMALL, max_message_bytes=100))
+    log.append_own(NewBatch(bytes(batch(1)[ATTRIBUTES_AT:]), 1, NOW_MS), 0)
+    with pytest.raises(RecordTooLargeError):
+        log.append_own(NewBatch(bytes(batch([b"x" * 100])[ATTRIBUTES_AT:]), 1, NOW_MS), 0)
+    assert log.next_offset == 1
 
 
 def test_nothing_to_append_changes_nothing(home: Home) -> None:

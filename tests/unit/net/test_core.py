@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.net.core import SMALL_FRAME, Answers, InBuffer, RefusedFrameError
+from ottla.net.core import SMALL_FRAME, Answers, InBuffer, RefusedFrameError, Slot
 from ottla.net.limits import MemoryBudget
 
 MAX_BYTES = 4 * SMALL_FRAME
@@ -144,7 +144,8 @@ def test_answers_leave_in_the_order_of_their_requests(data: st.DataObject) -> No
         if kind == "now":
             answers.add([number])
         else:
-            waiting.append((answers.reserve(), [number] if kind == "later" else []))
+            answers.reserve(slot := Slot())
+            waiting.append((slot, [number] if kind == "later" else []))
     for slot, chunks in data.draw(st.permutations(waiting)):
         answers.fill(slot, chunks)
         ready = list(answers.ready)
@@ -155,7 +156,7 @@ def test_answers_leave_in_the_order_of_their_requests(data: st.DataObject) -> No
 
 def test_an_answer_waits_for_the_one_before_it() -> None:
     answers = Answers()
-    slot = answers.reserve()
+    answers.reserve(slot := Slot())
     answers.add(["second"])
     assert not answers.ready
     assert answers.fill(slot, ["first"])

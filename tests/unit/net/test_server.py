@@ -15,6 +15,7 @@ import uvloop
 
 from ottla.base.file_slice import FileSlice
 from ottla.log.local_disk import LocalDisk
+from ottla.net.core import Slot
 from ottla.net.limits import Limits
 from ottla.net.server import Server
 from ottla.net.socket_connection import SocketConnection
@@ -146,7 +147,8 @@ def test_later_answers_keep_their_place(run: Callable[..., None]) -> None:
 
         def delay_first(connection: SocketConnection, frame: memoryview) -> None:
             if bytes(frame) == b"slow":
-                slots.append((connection, connection.reserve(), bytes(frame)))
+                connection.reserve(slot := Slot())
+                slots.append((connection, slot, bytes(frame)))
             else:
                 connection.answer([framed(bytes(frame))])
 
@@ -258,10 +260,12 @@ def test_a_client_that_does_not_read_is_not_read_from_and_stalls_nobody(run: Cal
 def test_a_connection_with_too_many_unanswered_requests_is_not_read_from(run: Callable[..., None]) -> None:
     async def work() -> None:
         pending: list[tuple[SocketConnection, Any]] = []
-        async with serving(
-            lambda connection, _: pending.append((connection, connection.reserve())),
-            Limits(unanswered_per_connection=10),
-        ) as running:
+
+        def answer_later(connection: SocketConnection, _: memoryview) -> None:
+            connection.reserve(slot := Slot())
+            pending.append((connection, slot))
+
+        async with serving(answer_later, Limits(unanswered_per_connection=10)) as running:
             reader, writer = await running.connect()
             for _ in range(10):
                 writer.write(framed(b"x"))

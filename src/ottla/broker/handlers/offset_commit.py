@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Deferred, EncodedResponse, RequestContext
+from ottla.broker.api import Deferred, RequestContext
 from ottla.broker.handlers import handles
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.plain_commit import PlainCommit, commit_reader
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def offset_commit(
     broker: Broker, request: OffsetCommitRequest | PlainCommit, context: RequestContext
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse] | Deferred:
-    if not isinstance(request, PlainCommit):
+    if type(request) is not PlainCommit:
+        assert isinstance(request, OffsetCommitRequest)
         return broker.groups.commit_offsets(request, context)
     commit = _GatheredCommit(request)
     if broker.groups.commit_plainly(request, commit.take):
@@ -38,8 +39,10 @@ class _GatheredCommit(Deferred):
         self._commit = commit
 
     def take(self, response: bytes | CoordinatorError) -> None:
-        if type(response) is bytes:
-            self.answer(EncodedResponse(response))
-        else:
-            assert isinstance(response, CoordinatorError)
+        take = self._take
+        if take is not None and type(response) is bytes:  # all of them, but for trouble
+            take(response)
+        elif isinstance(response, CoordinatorError):
             self.answer(refused_commit(self._commit.as_request(), response.code))
+        else:
+            self.answer(response)

@@ -10,6 +10,7 @@ from typing import Final
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups import offset_records
+from ottla.coordinator.groups.commit_form import TOPIC_IDS_SINCE
 from ottla.coordinator.groups.group import TopicImage
 from ottla.coordinator.groups.offset_records import NO_EXPIRY, encode_value, head_of
 from ottla.coordinator.groups.shard import GroupShard
@@ -32,7 +33,6 @@ from ottla.wire.messages.txn_offset_commit import (
 _NONE: Final = ErrorCode.NONE
 _TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-TOPIC_IDS_SINCE: Final = 10
 _NO_GROUP_SINCE: Final = 9
 _NO_TIME: Final = -1
 _DEFAULT_RETENTION: Final = -1

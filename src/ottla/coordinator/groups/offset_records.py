@@ -10,8 +10,7 @@ of a topic's offsets: it is the same for all partitions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import repeat
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -30,10 +29,14 @@ _PARTITION_SIZE: Final = 4
 _VALUE_START = Struct(">hqih")
 """Of version 3: version, offset, leader epoch, length of the metadata."""
 _VERSION: Final = 3
-_PLAIN_VALUE = Struct(">hqihq")
-"""Of version 3, with empty metadata."""
-PLAIN_VALUE_SIZE: Final = _PLAIN_VALUE.size
 _TIME = Struct(">q")
+_PLAIN_START: Final = _VERSION.to_bytes(2, "big")
+_NO_METADATA: Final = b"\x00\x00"
+PLAIN_VALUE_SIZE: Final = _VALUE_START.size + _TIME.size
+"""Of version 3, with empty metadata."""
+VALUE_ROW_AT: Final = len(_PLAIN_START)
+"""Where such a value has offset and leader epoch."""
+VALUE_TIME_AT: Final = _VALUE_START.size
 _TIMED_START = Struct(">hqh")
 """Of version 1: version, offset, length of the metadata."""
 _TIMES = Struct(">qq")
@@ -56,16 +59,6 @@ def head_of(group_id: str, topic: str) -> bytes:
 
 def key_of(head: bytes, partition: int) -> bytes:
     return b"".join((_KIND, head, _PARTITION.pack(partition)))
-
-
-def key_start(head: bytes) -> bytes:
-    """What the keys of all partitions begin with."""
-    return _KIND + head
-
-
-def pack_partitions(partitions: Sequence[int]) -> list[bytes]:
-    """How the key of each goes on."""
-    return list(map(_PARTITION.pack, partitions))
 
 
 def split_key(key: bytes) -> tuple[bytes, int]:
@@ -91,11 +84,14 @@ def encode_value(
     return _VALUE_START.pack(_VERSION, offset, leader_epoch, len(text)) + text + _TIME.pack(committed_ms)
 
 
-def encode_plain_values(offsets: Sequence[int], leader_epochs: Sequence[int], committed_ms: int) -> list[bytes]:
-    """Values without metadata, each as `encode_value` makes it."""
-    if len(offsets) == 1:
-        return [_PLAIN_VALUE.pack(_VERSION, offsets[0], leader_epochs[0], 0, committed_ms)]
-    return list(map(_PLAIN_VALUE.pack, repeat(_VERSION), offsets, leader_epochs, repeat(0), repeat(committed_ms)))
+def plain_value(offset_and_epoch: bytes, committed_ms: int) -> bytes:
+    """One without metadata, as `encode_value` makes it, of an offset and a leader epoch that are bytes already."""
+    return _PLAIN_START + offset_and_epoch + _plain_end(committed_ms)
+
+
+@lru_cache(8)
+def _plain_end(committed_ms: int) -> bytes:
+    return _NO_METADATA + _TIME.pack(committed_ms)
 
 
 def decode_value(value: bytes) -> CommittedOffset:

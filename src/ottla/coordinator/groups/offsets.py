@@ -240,7 +240,10 @@ class OffsetStore:
         topic = self._topic_with(head)
         if not topic.values:
             self._keep(topic)
-        topic.values.update(zip(partitions, values, strict=True))
+        if len(partitions) == 1:
+            topic.values[partitions[0]] = values[0]
+        else:
+            topic.values.update(zip(partitions, values, strict=True))
         if self._transactions:
             for offset, partition in enumerate(partitions, first_offset):
                 self._overtake((topic.group_id, topic.topic, partition), offset)

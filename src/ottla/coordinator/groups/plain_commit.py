@@ -1,127 +1,113 @@
-"""Commits as consumers send them all the time, taken as columns: no object for each partition, on the way in or out.
+"""Commits as consumers send them all the time, taken as bytes: no object for each partition, on the way in or out.
 
-A commit is *plain* if it is of a version with compact fields, every offset comes without metadata and without tags, and
-names are short. Each partition then takes equally many bytes in the request, in the log and in the answer, and a whole
-column is packed or unpacked by one call. What is not plain, and plain commits that are refused for some partition, take
-the long way through `offset_commit`, which decides what is right: what is done here is the same, only quicker.
+What makes a commit plain, and what those of a consumer have in common, is in `commit_form`. What is not plain, and
+plain commits that are refused for some partition, take the long way through `offset_commit`, which decides what is
+right: what is done here is the same, only quicker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, repeat
+from collections.abc import Callable, Sequence
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple
+from typing import Final
 
-from ottla.base.ids import ZERO_UUID, Uuid
-from ottla.coordinator.groups.offset_commit import TOPIC_IDS_SINCE, check_commit
-from ottla.coordinator.groups.offset_records import (
-    PLAIN_VALUE_SIZE,
-    encode_plain_values,
-    head_of,
-    key_start,
-    pack_partitions,
+from ottla.base.ids import ZERO_UUID
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.groups.commit_form import (
+    FORM_BYTES,
+    FORM_PARTITION_BYTES,
+    ROW,
+    TOPIC_IDS_SINCE,
+    CommitForm,
+    TopicForm,
+    are_plain,
+    topic_form,
+    value_of_row,
 )
+from ottla.coordinator.groups.offset_commit import check_commit
 from ottla.coordinator.groups.offsets import OffsetStore
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.key_values import record_heads
-from ottla.coordinator.runtime import Gathered
 from ottla.wire.codec import reader_of
 from ottla.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 
 PLAIN_SINCE: Final = 8
 """The first version with compact fields."""
 
-_PARTITION = Struct(">iqiBB")
-"""Index, offset, leader epoch; the size of the metadata, which is empty; no tags."""
-_ONE_PARTITION = Struct(">iqiB3s")
-"""The only one of the only topic, with the tags of all three: none."""
-_ACCEPTED = Struct(">ihx")
-"""Index, no error, no tags."""
 _GENERATION = Struct(">i")
-_NO_THROTTLING: Final = b"\x00\x00\x00\x00"
-_NO_TAGS: Final = b"\x00"
-_NO_TAGS_AT_ALL: Final = bytes(3)
-_ID_SIZE: Final = 16
+_ID_SIZE: Final = len(ZERO_UUID)
+_NO_TAGS: Final = b"\x00\x00"
+"""Of a topic, and of the request."""
 _LONGER: Final = 0x80
 """In a byte of a number: more follow."""
-_NULL, _EMPTY = 0, 1
-"""How compact strings begin."""
 _ONE_TOPIC: Final = 2
 """How a compact array of one begins."""
 _FORMS_MAX_BYTES: Final = 16 * 1024 * 1024
-_FORM_BYTES: Final = 1_500
-_FORM_PARTITION_BYTES: Final = 120
-"""What is kept of a form, about."""
-_VALUE_SIZE: Final = bytes([PLAIN_VALUE_SIZE << 1])
-_NO_HEADERS: Final = b"\x00"
 
 
-class TopicForm:
-    """The partitions that a commit names of a topic. `raw` is how it begins: its name or id, and how many follow."""
+class OffsetShard(GroupShard):
+    """A shard that keeps offsets."""
 
-    __slots__ = ("_key_starts", "highest", "indexes", "lowest", "name", "packed", "raw", "topic_id")
-
-    def __init__(self, raw: bytes, name: str, topic_id: Uuid, indexes: tuple[int, ...]) -> None:
-        self.raw = raw
-        self.name = name
-        self.topic_id = topic_id
-        self.indexes = indexes
-        self.lowest, self.highest = min(indexes), max(indexes)
-        self.packed = pack_partitions(indexes)
-        self._key_starts: dict[tuple[str, str], tuple[bytes, bytes]] = {}
-
-    def key_start(self, group_id: str, name: str) -> tuple[bytes, bytes]:
-        """The head of the topic's offsets, and how all their keys begin."""
-        known = self._key_starts.get((group_id, name))
-        if known is None:
-            head = head_of(group_id, name)
-            self._key_starts = {(group_id, name): (head, key_start(head))}  # a topic has one name at a time
-            known = self._key_starts[group_id, name]
-        return known
+    offsets: OffsetStore
 
 
-class CommitForm:
-    """What a consumer's commits have in common from one to the next: all but the offsets."""
+class PlainCommit:
+    """An OffsetCommit request: its form, and the rows of each of its topics. Written with others of the same moment."""
 
-    __slots__ = ("accepted", "generation", "group_id", "instance_id", "member_id", "topics", "version")
+    __slots__ = ("_offsets", "_records", "_values", "answer", "count", "form", "rows")
 
-    def __init__(
-        self,
-        version: int,
-        group_id: str,
-        generation: int,
-        member_id: str,
-        instance_id: str | None,
-        topics: list[TopicForm],
-    ) -> None:
-        self.version = version
-        self.group_id = group_id
-        self.generation = generation
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.topics = topics
-        parts = [_NO_THROTTLING, bytes([len(topics) + 1])]
-        for topic in topics:
-            parts += (topic.raw, *map(_ACCEPTED.pack, topic.indexes, repeat(0)), _NO_TAGS)
-        parts.append(_NO_TAGS)
-        self.accepted = b"".join(parts)
-        """The body of the answer when nothing is wrong."""
+    def __init__(self, form: CommitForm, rows: Sequence[bytes]) -> None:
+        self.form = form
+        self.rows = rows
+        self.count = form.count
+        self.answer: Callable[[bytes | CoordinatorError], None]
+        """Told, once, the body of the response, or what refuses the commit as a whole."""
+        self._offsets: OffsetStore
+        self._values: Sequence[Sequence[bytes]]
+        self._records = b""
+        """In a batch that begins with them, where they were made already."""
 
+    def decide(self, shard: OffsetShard) -> bool:
+        """Whether all of it is to be committed. Raises `CoordinatorError` if the group may not commit so."""
+        form = self.form
+        if not form.is_known(shard.topics):
+            return False
+        check_commit(shard, form.group_id, form.member_id, form.instance_id, form.generation, form.version)
+        self._offsets = shard.offsets
+        now_ms = shard.context.clock.now_ms()
+        rows = self.rows
+        if self.count == 1:
+            self._values = ((value_of_row(rows[0], now_ms),),)
+        elif len(rows) == 1:
+            values, self._records = form.logged[0].encoded(rows[0], now_ms)
+            self._values = (values,)
+        else:
+            self._values = [
+                [value_of_row(each[at : at + ROW.size], now_ms) for at in range(0, len(each), ROW.size)]
+                for each in rows
+            ]
+        return True
 
-class Column(NamedTuple):
-    """What is committed for the partitions of a topic, in their order."""
+    def records(self, first: int) -> bytes:
+        if not first and self._records:
+            return self._records
+        logged, values = self.form.logged, self._values
+        if self.count == 1:
+            return logged[0].of_one(values[0][0], first)
+        parts = []
+        for topic, some in zip(logged, values, strict=True):
+            parts.append(topic.of_many(some, first))
+            first += len(some)
+        return b"".join(parts)
 
-    offsets: Sequence[int]
-    leader_epochs: Sequence[int]
+    def replay(self, first_offset: int) -> None:
+        form, offsets = self.form, self._offsets
+        for topic, logged, values in zip(form.topics, form.logged, self._values, strict=True):
+            offsets.replay_committed(logged.head, topic.indexes, values, first_offset)
+            first_offset += len(values)
 
-
-class PlainCommit(NamedTuple):
-    """An OffsetCommit request."""
-
-    form: CommitForm
-    columns: Sequence[Column]
+    def tell(self, error: CoordinatorError | None) -> None:
+        self.answer(self.form.accepted if error is None else error)
 
     def as_request(self) -> OffsetCommitRequest:
         """The same as everybody else reads it."""
@@ -142,10 +128,10 @@ class PlainCommit(NamedTuple):
                             committed_leader_epoch=leader_epoch,
                             committed_metadata="",
                         )
-                        for index, offset, leader_epoch in zip(topic.indexes, *column, strict=True)
+                        for index, offset, leader_epoch, _, _ in ROW.iter_unpack(rows)
                     ],
                 )
-                for topic, column in zip(form.topics, self.columns, strict=True)
+                for topic, rows in zip(form.topics, self.rows, strict=True)
             ],
         )
 
@@ -155,10 +141,10 @@ def commit_reader(version: int) -> Callable[[memoryview], PlainCommit | OffsetCo
     read: Callable[[memoryview], OffsetCommitRequest] = reader_of(OffsetCommitRequest, version)
     if version < PLAIN_SINCE:
         return read
-    plain = _PlainReader(version)
+    read_plain = _PlainReader(version).read
 
     def read_any(frame: memoryview) -> PlainCommit | OffsetCommitRequest:
-        return plain.read(bytes(frame)) or read(frame)
+        return read_plain(bytes(frame)) or read(frame)
 
     return read_any
 
@@ -189,20 +175,11 @@ class _PlainReader:
             first_at += _ID_SIZE if self._by_id else data[first_at]
             first_at += 1 if data[first_at] < _LONGER else 2
             form = self._forms.get(data[:first_at])
-            if form is None:
-                return self._read_long(data, at, member_at, instance_at, topics_at, first_at)
-            (topic,) = form.topics
-            indexes = topic.indexes
-            size = len(indexes)
-            if size == 1:
-                index, offset, leader_epoch, metadata, end = _ONE_PARTITION.unpack_from(data, first_at)
-                if index == indexes[0] and metadata <= _EMPTY and end == _NO_TAGS_AT_ALL:
-                    return PlainCommit(form, (Column((offset,), (leader_epoch,)),))
-            elif data[(behind := first_at + size * _PARTITION.size)] == 0 == data[behind + 1]:
-                rows = _PARTITION.iter_unpack(data[first_at:behind])
-                found, offsets, leader_epochs, metadata, tags = zip(*rows, strict=True)
-                if found == indexes and max(metadata) <= _EMPTY and not any(tags):
-                    return PlainCommit(form, (Column(offsets, leader_epochs),))
+            if form is not None:
+                behind = first_at + form.count * ROW.size
+                rows = data[first_at:behind]
+                if data[behind : behind + 2] == _NO_TAGS and form.topics[0].takes(rows):
+                    return PlainCommit(form, (rows,))
             return self._read_long(data, at, member_at, instance_at, topics_at, first_at)
         except (IndexError, UnicodeDecodeError, struct_error):
             return None
@@ -216,36 +193,30 @@ class _PlainReader:
         read = _read_topics(data, topics_at, self._by_id)
         if read is None:
             return None
-        topics, columns = read
+        topics, rows = read
         form = CommitForm(self._version, data[1:at].decode(), generation, member_id, instance_id, topics)
         if first_at is not None:
             self._keep(data[:first_at], form)
-        return PlainCommit(form, columns)
+        return PlainCommit(form, rows)
 
     def _keep(self, start: bytes, form: CommitForm) -> None:
-        self._bytes_kept += _FORM_BYTES + _FORM_PARTITION_BYTES * len(form.topics[0].indexes)
+        self._bytes_kept += FORM_BYTES + FORM_PARTITION_BYTES * form.count
         if self._bytes_kept > _FORMS_MAX_BYTES:
             self._forms, self._bytes_kept = {}, 0
         self._forms[start] = form
 
 
-def _read_topics(data: bytes, at: int, by_id: bool) -> tuple[list[TopicForm], list[Column]] | None:
+def _read_topics(data: bytes, at: int, by_id: bool) -> tuple[list[TopicForm], list[bytes]] | None:
     count = data[at] - 1
     at += 1
     if not 0 < count < _LONGER - 1:
         return None
-    topics, columns = [], []
+    topics, rows_of_all = [], []
     for _ in range(count):
         start = at
-        name, topic_id = "", ZERO_UUID
-        if by_id:
-            at += _ID_SIZE
-            topic_id = Uuid(data[start:at])
-        else:
-            at += data[at]
-            if not 0 < data[start] < _LONGER:
-                return None
-            name = data[start + 1 : at].decode()
+        at += _ID_SIZE if by_id else data[at]
+        if not by_id and not 0 < data[start] < _LONGER:
+            return None
         size = data[at]
         at += 1
         if size >= _LONGER:
@@ -254,65 +225,13 @@ def _read_topics(data: bytes, at: int, by_id: bool) -> tuple[list[TopicForm], li
             if size >= _LONGER << 7:
                 return None
         size -= 1
-        behind = at + size * _PARTITION.size
+        behind = at + size * ROW.size
         if size < 1 or data[behind]:  # tags of the topic
             return None
-        indexes, offsets, leader_epochs, metadata, tags = zip(*_PARTITION.iter_unpack(data[at:behind]), strict=True)
-        if metadata.count(_EMPTY) + metadata.count(_NULL) != size or any(tags):
+        rows = data[at:behind]
+        if not are_plain(rows):
             return None
-        topics.append(TopicForm(data[start:at], name, topic_id, indexes))
-        columns.append(Column(offsets, leader_epochs))
+        topics.append(topic_form(data[start:at], rows, by_id=by_id))
+        rows_of_all.append(rows)
         at = behind + 1
-    return None if data[at] else (topics, columns)
-
-
-class CommittedBlock:
-    """What a plain commit appends for one topic, and what its replay does to the offsets."""
-
-    __slots__ = ("_head", "_key_start", "_offsets", "_topic", "_values")
-
-    def __init__(
-        self, offsets: OffsetStore, topic: TopicForm, head: bytes, key_start: bytes, values: list[bytes]
-    ) -> None:
-        self._offsets = offsets
-        self._topic = topic
-        self._head = head
-        self._key_start = key_start
-        self._values = values
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def parts(self, first: int) -> Iterable[bytes]:
-        start, packed, values = self._key_start, self._topic.packed, self._values
-        heads = record_heads(len(start) + len(packed[0]), PLAIN_VALUE_SIZE, first, len(packed))
-        if len(packed) == 1:
-            return heads[0], start, packed[0], _VALUE_SIZE, values[0], _NO_HEADERS
-        columns = heads, repeat(start), packed, repeat(_VALUE_SIZE), values, repeat(_NO_HEADERS)
-        return chain.from_iterable(zip(*columns, strict=False))
-
-    def replay(self, first_offset: int) -> None:
-        self._offsets.replay_committed(self._head, self._topic.indexes, self._values, first_offset)
-
-
-class OffsetShard(GroupShard):
-    """A shard that keeps offsets."""
-
-    offsets: OffsetStore
-
-
-def commit_plainly(shard: OffsetShard, commit: PlainCommit) -> Gathered[bytes] | None:
-    """Raises `CoordinatorError` if the group may not commit so; None if some partition is not to be committed."""
-    form, columns = commit
-    known, offsets, version, group_id = shard.topics, shard.offsets, form.version, form.group_id
-    now_ms = shard.context.clock.now_ms()
-    blocks = []
-    for topic, column in zip(form.topics, columns, strict=True):
-        name = topic.name if version < TOPIC_IDS_SINCE else known.topic_name(topic.topic_id)
-        count = known.partition_count(name) if name is not None else None
-        if name is None or count is None or topic.lowest < 0 or topic.highest >= count:
-            return None
-        values = encode_plain_values(*column, now_ms)
-        blocks.append(CommittedBlock(offsets, topic, *topic.key_start(group_id, name), values))
-    check_commit(shard, group_id, form.member_id, form.instance_id, form.generation, version)
-    return Gathered(form.accepted, blocks)
+    return None if data[at] else (topics, rows_of_all)

@@ -21,7 +21,7 @@ from ottla.coordinator.groups.consumer_classic import ClassicInConsumerGroups
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
 from ottla.coordinator.groups.offset_commit import commit_offsets
 from ottla.coordinator.groups.offsets import OffsetStore
-from ottla.coordinator.groups.plain_commit import OffsetShard, PlainCommit, commit_plainly
+from ottla.coordinator.groups.plain_commit import OffsetShard, PlainCommit
 from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
 from ottla.coordinator.seams import Caller, CoordinatorLog, Timers
 from ottla.wire.messages.offset_commit import (
@@ -101,8 +101,9 @@ class GroupCoordinator:
     def commit_plainly(self, commit: PlainCommit, answer: Callable[[bytes | CoordinatorError], None]) -> bool:
         """Takes a commit as columns, to be answered soon: by the body of the response, or by what refuses it as a
         whole. Not if something of it is to be refused now: `commit_offsets` then says what."""
+        commit.answer = answer
         try:
-            return self.runtime.write_gathered(commit.form.group_id, commit_plainly, commit, answer)
+            return self.runtime.write_gathered(commit.form.group_id, commit)
         except CoordinatorError:
             return False
 

@@ -159,6 +159,44 @@ async def test_appends_the_bytes_and_answers_what_the_long_way_does(version: int
     assert await short.offsets() == await long.offsets() == {("t", index): 7 + index for index in range(4)}
 
 
+@given(
+    turns=st.lists(
+        st.lists(st.tuples(st.sampled_from([1, 2, 63, 64, 65, 200]), st.integers(0, 2**60)), min_size=1, max_size=3),
+        min_size=1,
+        max_size=3,
+    ),
+    waits_ms=st.lists(st.integers(0, 70_000), min_size=3, max_size=3),
+)
+@in_loop
+async def test_commits_of_many_partitions_write_what_the_long_way_does(
+    turns: list[list[tuple[int, int]]], waits_ms: list[int]
+) -> None:
+    """By one reader, which knows the forms of those before; the first of a batch, and behind others."""
+    short, long = Committers(), Committers()
+    read = commit_reader(9)
+    for groups in (short, long):
+        groups.topics.put("w", 200)
+    for turn, wait_ms in zip(turns, waits_ms, strict=False):
+        for count, first_offset in turn:
+            request = simple(count, "w", first_offset, group_id=f"of {count}")
+            commit = read(frame_of(request))
+            assert isinstance(commit, PlainCommit)
+            assert short.coordinator.commit_plainly(commit, lambda _: None)
+            long.coordinator.commit_offsets(request, FakeCaller(9))
+        for groups in (short, long):
+            groups.time.advance_ms(wait_ms)
+    assert written(short) == written(long)
+    again = await short.loaded_again()
+    for count, _ in turns[-1]:
+        assert await again.offsets(f"of {count}") == await short.offsets(f"of {count}")
+        assert await short.offsets(f"of {count}") == await long.offsets(f"of {count}")
+
+
+def written(groups: Committers) -> list[Any]:
+    """Every record: offset, time, key, value."""
+    return [record for batch in groups.log.batches[0] for _, records in iter_key_values(batch) for record in records]  # type: ignore[union-attr]
+
+
 @in_loop
 async def test_those_of_one_turn_share_a_batch_and_are_answered_each() -> None:
     groups = Committers()
