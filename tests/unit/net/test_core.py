@@ -25,7 +25,8 @@ def feed(buffer: InBuffer, data: bytes, piece_sizes: list[int]) -> list[bytes]:
         target = buffer.target()
         count = min(piece_sizes[turn % len(piece_sizes)], len(target), len(data) - at)
         target[:count] = data[at : at + count]
-        frames += [bytes(frame) for frame in buffer.frames(count)]
+        only = buffer.only_frame(count)
+        frames += [bytes(frame) for frame in ([only] if only is not None else buffer.frames(count))]
         at += count
         turn += 1
     return frames
@@ -51,6 +52,19 @@ def test_frames_do_not_depend_on_how_bytes_arrive(
     buffer = new_buffer(scratch_bytes)
     assert feed(buffer, b"".join(map(framed, bodies)), pieces) == bodies
     assert buffer.is_empty
+
+
+def test_what_is_left_in_the_scratch_buffer_is_no_frame() -> None:
+    bodies = [b"x" * 20, b"y" * 30]
+    data = b"".join(map(framed, bodies))
+    # The second piece is as long as the frame whose beginning is still in the scratch buffer.
+    assert feed(new_buffer(), data, [10, 24, 100]) == bodies
+
+
+def test_a_frame_that_comes_alone_is_not_taken_if_it_is_too_large() -> None:
+    buffer = InBuffer(memoryview(bytearray(1024)), 10, MemoryBudget(1 << 30))
+    with pytest.raises(RefusedFrameError):
+        feed(buffer, framed(b"x" * 11), [100])
 
 
 @settings(deadline=None, max_examples=60)
