@@ -170,6 +170,7 @@ class Broker:
         log = CoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
         settings = group_settings(self.config)
         self.groups = GroupCoordinator(log, self.clock, loop, settings, self._group_topics)
+        self.groups.runtime.together = self._server.together
 
     def _make_server(self, loop: asyncio.AbstractEventLoop) -> Server:
         complaints = ThrottledLog(_logger, self.clock)

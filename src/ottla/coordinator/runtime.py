@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache, partial
@@ -174,6 +175,8 @@ class CoordinatorRuntime(Generic[S]):
         self._shards: dict[int, _Loaded[S]] = {}
         self._gathering: list[tuple[int, _Loaded[S]]] = []
         """Those with something gathered in this turn of the loop."""
+        self.together: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Within it many are answered at once: whoever sends the answers may do so together."""
 
     # --- where things are -------------------------------------------------------------------------------------------
 
@@ -267,7 +270,8 @@ class CoordinatorRuntime(Generic[S]):
         for index, loaded in gathering:
             if loaded.gathered:
                 self._append_writes(index, loaded, now_ms, settled)
-        _tell(settled)
+        with self.together():
+            _tell(settled)
 
     def _append_gathered(self, index: int, loaded: _Loaded[S]) -> None:
         if loaded.gathered:

@@ -6,11 +6,13 @@ import errno
 import logging
 import socket
 from asyncio import AbstractEventLoop, TimerHandle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ottla.net.limits import ConnectionCount, Limits, MemoryBudget
+from ottla.net.sender import Sender
 from ottla.net.socket_connection import SocketConnection
 from ottla.wire.errors import ProtocolError
 
@@ -76,6 +78,9 @@ class Server:
         self._count = ConnectionCount(limits)
         self._listening: list[tuple[socket.socket, str]] = []
         self._waiting: dict[int, SocketConnection] = {}
+        self._sender = Sender(loop)
+        self.held: list[SocketConnection] | None = None
+        """Connections that have something to send, while answers are held back."""
         self._next_id = 0
         self._upkeep: TimerHandle | None = None
 
@@ -181,6 +186,19 @@ class Server:
         if self._waiting:
             self.loop.call_later(0.1, self._serve_waiting)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Answers that are given meanwhile are sent behind it, all at once."""
+        if self.held is not None:
+            yield
+            return
+        self.held = []
+        try:
+            yield
+        finally:
+            held, self.held = self.held, None
+            self._sender.send_all(held)
+
     # --- from time to time --------------------------------------------------------------------------------------------
 
     def _upkeep_s(self) -> float:
@@ -213,6 +231,7 @@ class Server:
             self._upkeep.cancel()
         for connection in list(self.connections.values()):
             connection.close()
+        self._sender.close()
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:

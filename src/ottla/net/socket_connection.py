@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.file_slice import FileSlice
@@ -37,6 +38,7 @@ class SocketConnection:
         "_frame_handler",
         "_in_frames",
         "_incoming",
+        "_is_away",
         "_is_blocked",
         "_is_resuming",
         "_loop",
@@ -64,6 +66,7 @@ class SocketConnection:
         self._answers = Answers()
         self._unanswered_max = server.limits.unanswered_per_connection
         self._in_frames = False
+        self._is_away = False
         self._is_blocked = False
         self._is_resuming = False
         self._can_read = True
@@ -170,7 +173,7 @@ class SocketConnection:
     @property
     def is_idle(self) -> bool:
         """Whether nobody owes anything to anyone."""
-        return not self._answers and not self._answers.ready
+        return not self._answers and not self._answers.ready and not self._is_away
 
     # --- out --------------------------------------------------------------------------------------------------------
 
@@ -192,11 +195,51 @@ class SocketConnection:
         if self._in_frames:
             return
         if is_ready and not self._is_blocked:
-            self._flush()
+            held = self._server.held
+            if held is None:
+                self._flush()
+            else:
+                held.append(self)
         if not self._can_read:
             self._regulate()
 
+    def flush(self) -> None:
+        """Sends what was held back."""
+        if self._answers.ready and not self._is_blocked:
+            self._flush()
+
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
+
+    def take_only_answer(self, max_bytes: int) -> bytes | None:
+        """What is to be sent, for somebody else to send, who then calls `take_back`; None if that is more than one
+        piece of bytes, or none, or too much, or cannot be sent now."""
+        ready = self._answers.ready
+        if len(ready) != 1 or self._is_blocked or self._is_away:
+            return None
+        answer = ready[0]
+        if type(answer) is not bytes or len(answer) > max_bytes:
+            return None
+        ready.clear()
+        self._is_away = True
+        return answer
+
+    def take_back(self, answer: bytes, sent: int) -> None:
+        """So much of it was sent; less than nothing for what the system refused, which is found out again."""
+        self._is_away = False
+        if self.is_closed:
+            self._socket.close()
+            return
+        ready = self._answers.ready
+        if sent < len(answer):
+            ready.appendleft(memoryview(answer)[max(sent, 0) :])
+        if ready:
+            self.flush()
+
     def _flush(self) -> None:
+        if self._is_away:
+            return
         ready = self._answers.ready
         try:
             while ready:
@@ -274,7 +317,11 @@ class SocketConnection:
         self._loop.remove_reader(self._descriptor)
         if self._is_blocked:
             self._loop.remove_writer(self._descriptor)
-        self._socket.close()
+        if self._is_away:  # the descriptor must not become another connection's before it is back
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        else:
+            self._socket.close()
         self._incoming.release()
         self._answers.ready.clear()
         self._server.closed(self)

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
-from ottla.client.background_load import PATIENCE_S
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import COLUMNS, chosen_columns

@@ -16,8 +16,8 @@ from itertools import chain
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
-from ottla.client.background_load import PATIENCE_S
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import COLUMNS, chosen_columns

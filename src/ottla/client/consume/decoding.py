@@ -15,7 +15,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Final
 
-from ottla.client.background_load import BackgroundLoad
+from ottla.base.background_load import BackgroundLoad
 from ottla.client.config import Coder, ConsumerConfig
 from ottla.client.consume.arrow import ChosenColumns
 from ottla.client.consume.fetch_buffer import Chunk

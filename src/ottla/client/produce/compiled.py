@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from ottla.client.background_load import BackgroundLoad
+from ottla.base.background_load import BackgroundLoad
 from ottla.client.produce.partitioners import KeyHash
 
 

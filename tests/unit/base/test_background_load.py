@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ottla.client.background_load import BackgroundLoad
+from ottla.base.background_load import BackgroundLoad
 
 BOUND_S = 30.0
 

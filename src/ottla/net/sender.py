@@ -1,0 +1,145 @@
+"""Sends what became ready for many connections in one moment: see `sending_kernel`.
+
+    loop ── answers of a batch ──▶ thread ── how much of each was sent ──▶ loop
+
+Where there is little to send, or numba is not there or not loaded yet, the connections send by themselves. One whose
+answer is with the thread is *away*: it sends nothing itself, and its descriptor stays open, until it is back. That is
+soon: the thread asks the system once for each answer, and never waits for a client. Owned by the loop.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from asyncio import AbstractEventLoop
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.background_load import BackgroundLoad
+
+if TYPE_CHECKING:
+    from ottla.net.sending_kernel import BatchTable
+    from ottla.net.socket_connection import SocketConnection
+
+MANY: Final = 8
+"""As many answers are worth a thread's being woken."""
+_LOAD_AFTER: Final = 100
+"""Moments with many answers, before anything is loaded for them."""
+SLOTS: Final = 8
+"""Batches that can be under way."""
+ANSWERS_MAX: Final = 256
+"""In a batch."""
+BYTES_MAX: Final = 64 * 1024
+COUNT: Final = 0
+"""Of the numbers of a batch, the first: how many answers it has; -1 for the end of all."""
+DESCRIPTORS: Final = 1
+SIZES: Final = DESCRIPTORS + ANSWERS_MAX
+SENT: Final = SIZES + ANSWERS_MAX
+"""How many bytes of each were sent, as the system tells it: less than all if the connection takes no more now."""
+NUMBERS: Final = SENT + ANSWERS_MAX
+
+
+class Sender:
+    """See the module."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._table: BatchTable | None = None
+        self._thread: threading.Thread | None = None
+        self._wake = self._done = -1
+        self._next = 0
+        self._away: deque[tuple[int, list[SocketConnection], list[bytes]]] = deque()
+        """Batches that are with the thread, in their order, with the place of each."""
+        self._loading = BackgroundLoad(_load_kernel, ("numba",))
+        self._many_count = 0
+        self._is_closed = False
+
+    def send_all(self, connections: list[SocketConnection]) -> None:
+        """What each of them has ready."""
+        if len(connections) < MANY or not self._is_ready():
+            for connection in connections:
+                connection.flush()
+            return
+        has_place = len(self._away) < SLOTS - 1  # one is left for the end
+        room = BYTES_MAX
+        taken: list[SocketConnection] = []
+        answers: list[bytes] = []
+        for connection in connections:
+            answer = connection.take_only_answer(room) if has_place and len(taken) < ANSWERS_MAX else None
+            if answer is None:
+                connection.flush()
+            else:
+                taken.append(connection)
+                answers.append(answer)
+                room -= len(answer)
+        if taken:
+            self._hand_over(taken, answers)
+
+    def _hand_over(self, connections: list[SocketConnection], answers: list[bytes]) -> None:
+        table = self._table
+        assert table is not None
+        place, count = self._next, len(answers)
+        self._next = (place + 1) % SLOTS
+        numbers = table.numbers[place]
+        numbers[COUNT] = count
+        numbers[DESCRIPTORS : DESCRIPTORS + count] = [connection.descriptor for connection in connections]
+        numbers[SIZES : SIZES + count] = list(map(len, answers))
+        joined = b"".join(answers)
+        table.data[place][: len(joined)] = joined
+        self._away.append((place, connections, answers))
+        os.eventfd_write(self._wake, 1)
+
+    def _take_back(self) -> None:
+        table = self._table
+        assert table is not None
+        for _ in range(os.eventfd_read(self._done)):
+            place, connections, answers = self._away.popleft()
+            sent = table.numbers[place, SENT : SENT + len(answers)].tolist()
+            for connection, answer, size in zip(connections, answers, sent, strict=True):
+                connection.take_back(answer, size)
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _is_ready(self) -> bool:
+        if self._table is not None:
+            return True
+        self._many_count += 1
+        if self._many_count < _LOAD_AFTER or self._is_closed or not hasattr(os, "eventfd"):
+            return False
+        self._loading.begin()
+        return not self._loading.is_going_on and self._start()
+
+    def _start(self) -> bool:
+        try:
+            from ottla.net.sending_kernel import BatchTable
+        except ImportError:
+            self._is_closed = True  # as if: there is nothing to start
+            return False
+        self._table = table = BatchTable()
+        self._wake, self._done = os.eventfd(0), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._thread = threading.Thread(
+            target=table.send_until_the_end, args=(self._wake, self._done), name="ottla-sender", daemon=True
+        )
+        self._thread.start()
+        self._loop.add_reader(self._done, self._take_back)
+        return True
+
+    def close(self) -> None:
+        """What is with the thread is sent first."""
+        self._is_closed = True
+        table, thread = self._table, self._thread
+        if table is None or thread is None:
+            return
+        table.numbers[self._next, COUNT] = -1
+        os.eventfd_write(self._wake, 1)
+        thread.join()
+        self._loop.remove_reader(self._done)
+        if self._away:
+            self._take_back()
+        self._table = None
+        os.close(self._wake)
+        os.close(self._done)
+
+
+def _load_kernel() -> None:
+    from ottla.net import sending_kernel  # noqa: F401
