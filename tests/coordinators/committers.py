@@ -12,11 +12,10 @@ from coordinators.fake_log import FakeLog
 from coordinators.simulated_time import SimulatedTime
 from coordinators.topics import FakeTopics
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.coordinator.groups.offset_commit import commit_in_transaction
 from ottla.coordinator.groups.plain_commit import PlainCommit, commit_reader
-from ottla.coordinator.groups.service import GroupCoordinator, ServedShard, refused_commit
+from ottla.coordinator.groups.service import GroupCoordinator, ServedShard
 from ottla.records import encode_transaction_marker
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.offset_commit import (
@@ -109,19 +108,22 @@ class Committers:
         request = OffsetCommitRequest(**{"group_id": "g", "topics": list(topics.values())} | fields)
         read = commit_reader(version)(memoryview(encode(request, version)))
         if isinstance(read, PlainCommit):
-            answer: asyncio.Future[bytes | CoordinatorError] = asyncio.get_running_loop().create_future()
-            if self.coordinator.commit_plainly(read, answer.set_result):
-                return self._plain_answer(answer, request, version)
+            answer: asyncio.Future[bytes | OffsetCommitResponse] = asyncio.get_running_loop().create_future()
+            read.answer = answer.set_result
+            if self.coordinator.commit_plainly(read):
+                return self._plain_answer(answer, version)
         return self.coordinator.commit_offsets(request, FakeCaller(version))
 
     async def _plain_answer(
-        self, answer: asyncio.Future[bytes | CoordinatorError], request: OffsetCommitRequest, version: int
+        self, answer: asyncio.Future[bytes | OffsetCommitResponse], version: int
     ) -> OffsetCommitResponse:
         self.time.advance_ms(0)
         response = await answer
-        if isinstance(response, CoordinatorError):
-            return refused_commit(request, response.code)
+        if isinstance(response, OffsetCommitResponse):
+            return response
         return decode(OffsetCommitResponse, version, response)
+            response if isinstance(response, OffsetCommitResponse) else decode(OffsetCommitResponse, version, response)
+        )
 
     async def commit(self, offsets: Offsets, version: int = 9, **fields: Any) -> list[ErrorCode]:
         """The error of each partition."""

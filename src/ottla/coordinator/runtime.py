@@ -196,7 +196,8 @@ class CoordinatorRuntime(Generic[S]):
         return any(loaded.state is _State.LOADING for loaded in self._shards.values())
 
     def _active(self, key: str) -> tuple[int, _Loaded[S]]:
-        index = self.partition_of(key)
+        count = self._log.partition_count
+        index = partition_for(key, count) if count else self.partition_of(key)
         loaded = self._shards.get(index)
         if loaded is None:
             raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
@@ -284,12 +285,14 @@ class CoordinatorRuntime(Generic[S]):
         whoever tells of them."""
         writes, loaded.gathered = loaded.gathered, []
         for some in (writes,) if len(writes) == 1 else _in_batches(writes):
-            count = 0
-            parts = []
-            for write in some:
-                parts.append(write.records(count))
-                count += write.count
-            records = parts[0] if len(parts) == 1 else b"".join(parts)
+            first = some[0]
+            records, count = first.records(0), first.count
+            if len(some) > 1:
+                parts = [records]
+                for write in some[1:]:
+                    parts.append(write.records(count))
+                    count += write.count
+                records = b"".join(parts)
             try:
                 end = self._log.append(index, new_batch(records, count, now_ms))
             except CoordinatorError as error:

@@ -141,8 +141,10 @@ class PartitionLog:
 
     def set_high_watermark(self, offset: int) -> None:
         """Told by replication, within the log's bounds."""
-        self.high_watermark = min(max(offset, self.log_start_offset), self.next_offset)
-        self.producers.on_high_watermark_updated(self.high_watermark)
+        if not self.log_start_offset <= offset <= self.next_offset:
+            offset = min(max(offset, self.log_start_offset), self.next_offset)
+        self.high_watermark = offset
+        self.producers.on_high_watermark_updated(offset)
 
     # --- append -----------------------------------------------------------------------------------------------------
 

@@ -74,6 +74,7 @@ class Segment:
         "_files",
         "_first_batch_timestamp_ms",
         "_index_interval_bytes",
+        "_is_torn",
         "_newest",
         "_size",
         "base_offset",
@@ -87,6 +88,8 @@ class Segment:
         self._size = size
         if self._size > MAX_INT32:
             raise FileError(files.path, f"{self._size} bytes are more than a segment can have, 2^31 - 1")
+        self._is_torn = False
+        """An append failed, and so did cutting it off again: the file has more than the log."""
         self._entry_due: int | None = None
         """No entry of an index is due before the log is larger than this. None where the index must be asked."""
         self._newest: tuple[int, int] | None = None
@@ -248,16 +251,20 @@ class Segment:
         if entry_due is None:
             entry_due = self._entry_due = self.offset_index.last_position + self._index_interval_bytes
         newest = self._newest or self._newest_batch()
-        log = self._files.log
+        files = self._files
+        log = files.log
         try:
-            if log.size() != position:
-                log.truncate(position)  # a former append failed, and so did cutting it off
+            if self._is_torn:
+                log.truncate(position)
+                self._is_torn = False
             log.append(data)
         except OSError:
+            self._is_torn = True
             with suppress(OSError):
                 log.truncate(position)
+                self._is_torn = False
             raise
-        self._files.mark_unsynced()
+        files.change_count += 1
         self._size = end
         if end <= entry_due:  # no entry for any of them
             if max_timestamp_ms > newest[0]:

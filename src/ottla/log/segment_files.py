@@ -23,7 +23,6 @@ class SegmentFiles:
     """Log, offset index, time index and transaction index of one segment."""
 
     __slots__ = (
-        "_changes",
         "_disk",
         "_guard",
         "_is_made",
@@ -35,6 +34,7 @@ class SegmentFiles:
         "_time_index",
         "_transaction_index",
         "base_offset",
+        "change_count",
         "directory",
         "suffix",
     )
@@ -50,7 +50,7 @@ class SegmentFiles:
         """The files are of this object's making."""
         self._is_new = False
         """Perhaps the folder was not synced since they were made."""
-        self._changes = 0
+        self.change_count = 0
         """Of the log, by its owner; those that a sync has made safe are in `_synced_changes`."""
         self._synced_changes = 0
         self._max_index_bytes = max_index_bytes
@@ -132,7 +132,7 @@ class SegmentFiles:
                 file.close()
         self._is_made = self._is_new = True
         if self.base_offset or self.suffix:  # else they say no more than a folder without them
-            self._changes += 1
+            self.change_count += 1
 
     @property
     def log(self) -> File:
@@ -147,16 +147,16 @@ class SegmentFiles:
 
     def mark_unsynced(self) -> None:
         """The log was changed."""
-        self._changes += 1
+        self.change_count += 1
 
     def mark_doubtful(self) -> None:
         """The log was found after a crash: neither its bytes nor its name need have reached the disk."""
-        self._changes += 1
+        self.change_count += 1
         self._is_new = True
 
     def sync(self) -> None:
         """All files that were changed, and the folder if it got new ones."""
-        changes = self._changes
+        changes = self.change_count
         if changes != self._synced_changes:
             self.log.sync()
         for index in self._indexes_in_use():
@@ -177,7 +177,7 @@ class SegmentFiles:
 
     def close(self) -> None:
         """Syncs what was not, and lets go of all files."""
-        if self._changes != self._synced_changes:
+        if self.change_count != self._synced_changes:
             self.sync()
         for index in self._indexes_in_use():
             index.close()

@@ -172,38 +172,37 @@ class Partition:
     def append(self, records: Buffer, *, all_replicas: bool, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
         """Appends as the leader. The buffer is patched in place. With `all_replicas` there must be enough in sync; that
         they have the records is told by the high watermark."""
-        log = self._writable_log(all_replicas=all_replicas)
-        try:
-            info = log.append_as_leader(records, self.leader_epoch, origin=origin)
-        except OSError as error:
-            raise self._failed(log, error) from error
-        self._appended(log)
-        return info
-
-    def append_own(self, batch: NewBatch) -> int:
-        """The same for a batch that this broker has just made itself, for all replicas; the offset behind it."""
-        log = self._writable_log(all_replicas=True)
-        try:
-            end = log.append_own(batch, self.leader_epoch)
-        except OSError as error:
-            raise self._failed(log, error) from error
-        self._appended(log)
-        return end
-
-    def _writable_log(self, *, all_replicas: bool) -> PartitionLog:
         log = self.log
         if log is None:
             raise self._offline()
         if all_replicas and log.config.min_insync_replicas > 1 and self.is_under_min_isr:
-            reason = f"{self.name}: {len(self.isr)} in-sync replicas; min.insync.replicas wants more"
-            raise ReplicationError(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
-        return log
-
-    def _appended(self, log: PartitionLog) -> None:
+            raise self._too_few_in_sync()
+        try:
+            info = log.append_as_leader(records, self.leader_epoch, origin=origin)
+        except OSError as error:
+            raise self._failed(log, error) from error
         if log.config.flush_messages == 1:
             self._wait_for_disk(log, log.next_offset, self._synced)
         elif self.advance_high_watermark():
             self._fetches.changed(self)
+        return info
+
+    def append_own(self, batch: NewBatch) -> int:
+        """The same for a batch that this broker has just made itself, for all replicas; the offset behind it."""
+        log = self.log
+        if log is None:
+            raise self._offline()
+        if log.config.min_insync_replicas > 1 and self.is_under_min_isr:
+            raise self._too_few_in_sync()
+        try:
+            end = log.append_own(batch, self.leader_epoch)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        if log.config.flush_messages == 1:
+            self._wait_for_disk(log, end, self._synced)
+        elif self.advance_high_watermark():
+            self._fetches.changed(self)
+        return end
 
     def _synced(self, error: BaseException | None) -> None:
         log = self.log
@@ -244,6 +243,10 @@ class Partition:
             raise self._failed(log, error) from error
         self._fetches.changed(self)
         return log.log_start_offset
+
+    def _too_few_in_sync(self) -> ReplicationError:
+        reason = f"{self.name}: {len(self.isr)} in-sync replicas; min.insync.replicas wants more"
+        return ReplicationError(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
 
     def _offline(self) -> ReplicationError:
         return ReplicationError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.name} is offline")

@@ -34,7 +34,7 @@ ROW = Struct(">iqiBB")
 _ROW_OFFSET_AT: Final = 4
 _ROW_METADATA_AT: Final = 16
 _ROW_TAGS_AT: Final = 17
-_ROW_OFFSET = slice(_ROW_OFFSET_AT, _ROW_METADATA_AT)
+ROW_OFFSET = slice(_ROW_OFFSET_AT, _ROW_METADATA_AT)
 """Offset and leader epoch, as they follow each other in the log as well."""
 _ACCEPTED = Struct(">ihx")
 """Index, no error, no tags."""
@@ -84,7 +84,7 @@ class TopicForm:
 class LoggedTopic:
     """The records of a group's offsets for some partitions of a topic."""
 
-    __slots__ = ("_key_size", "_keys", "_pieces", "head", "names")
+    __slots__ = ("_key_size", "_keys", "_pieces", "_start", "head", "names")
 
     def __init__(self, group_id: str, name: str, indexes: Sequence[int]) -> None:
         self.names = group_id, name
@@ -92,10 +92,15 @@ class LoggedTopic:
         self._keys = [key_of(head, index) + _VALUE_SIZE for index in indexes]
         """With what follows them."""
         self._key_size = len(self._keys[0]) - len(_VALUE_SIZE)
+        (first,) = record_heads(self._key_size, PLAIN_VALUE_SIZE, 0, 1)
+        self._start = first + self._keys[0]
+        """How a batch begins that begins with them."""
         self._pieces: list[_Piece] | None = None
 
     def of_one(self, value: bytes, first: int) -> bytes:
         """The record of the only partition, in a batch where so many are before it."""
+        if not first:
+            return self._start + value + NO_HEADERS
         (head,) = record_heads(self._key_size, PLAIN_VALUE_SIZE, first, 1)
         return b"".join((head, self._keys[0], value, NO_HEADERS))
 
@@ -234,11 +239,6 @@ def topic_form(raw: bytes, rows: bytes, *, by_id: bool) -> TopicForm:
     if by_id:
         return TopicForm(raw, "", Uuid(raw[: len(ZERO_UUID)]), rows)
     return TopicForm(raw, raw[1 : raw[0]].decode(), ZERO_UUID, rows)
-
-
-def value_of_row(row: bytes, now_ms: int) -> bytes:
-    """What is written for a row of a request."""
-    return plain_value(row[_ROW_OFFSET], now_ms)
 
 
 def are_plain(rows: bytes) -> bool:

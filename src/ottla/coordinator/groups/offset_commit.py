@@ -77,6 +77,23 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int
     return Outcome(OffsetCommitResponse(topics=answers), records)
 
 
+def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """That answer for every partition."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitTopicResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitPartitionResponse(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 def _name_of(topic: OffsetCommitTopic, version: int, topics: TopicImage) -> tuple[str, ErrorCode]:
     """The topic's name, and what to say of a partition that is not known."""
     if version < TOPIC_IDS_SINCE:
@@ -92,7 +109,8 @@ def check_commit(
     group = shard.groups.get(group_id)
     if group is not None:
         group.check_commit(member_id, instance_id, generation, in_transaction=False, version=version)
-        group.note_commit(member_id)
+        if member_id:
+            group.note_commit(member_id)
     elif generation >= 0:
         # Clients of the older versions take this for a reason to join again; they do not know the other.
         is_known = version >= _NO_GROUP_SINCE

@@ -18,18 +18,24 @@ from ottla.coordinator.groups.commit_form import (
     FORM_BYTES,
     FORM_PARTITION_BYTES,
     ROW,
+    ROW_OFFSET,
     TOPIC_IDS_SINCE,
     CommitForm,
     TopicForm,
     are_plain,
     topic_form,
-    value_of_row,
 )
-from ottla.coordinator.groups.offset_commit import check_commit
+from ottla.coordinator.groups.offset_commit import check_commit, refused_commit
+from ottla.coordinator.groups.offset_records import plain_value
 from ottla.coordinator.groups.offsets import OffsetStore
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.wire.codec import reader_of
-from ottla.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
 
 PLAIN_SINCE: Final = 8
 """The first version with compact fields."""
@@ -60,8 +66,8 @@ class PlainCommit:
         self.form = form
         self.rows = rows
         self.count = form.count
-        self.answer: Callable[[bytes | CoordinatorError], None]
-        """Told, once, the body of the response, or what refuses the commit as a whole."""
+        self.answer: Callable[[bytes | OffsetCommitResponse], None]
+        """Told the response, once: as the bytes of its body, unless the commit is refused."""
         self._offsets: OffsetStore
         self._values: Sequence[Sequence[bytes]]
         self._records = b""
@@ -77,13 +83,13 @@ class PlainCommit:
         now_ms = shard.context.clock.now_ms()
         rows = self.rows
         if self.count == 1:
-            self._values = ((value_of_row(rows[0], now_ms),),)
+            self._values = ((plain_value(rows[0][ROW_OFFSET], now_ms),),)
         elif len(rows) == 1:
             values, self._records = form.logged[0].encoded(rows[0], now_ms)
             self._values = (values,)
         else:
             self._values = [
-                [value_of_row(each[at : at + ROW.size], now_ms) for at in range(0, len(each), ROW.size)]
+                [plain_value(each[at : at + ROW.size][ROW_OFFSET], now_ms) for at in range(0, len(each), ROW.size)]
                 for each in rows
             ]
         return True
@@ -101,13 +107,16 @@ class PlainCommit:
         return b"".join(parts)
 
     def replay(self, first_offset: int) -> None:
-        form, offsets = self.form, self._offsets
+        form, replay = self.form, self._offsets.replay_committed
+        if self.count == 1:
+            replay(form.logged[0].head, form.topics[0].indexes, self._values[0], first_offset)
+            return
         for topic, logged, values in zip(form.topics, form.logged, self._values, strict=True):
-            offsets.replay_committed(logged.head, topic.indexes, values, first_offset)
+            replay(logged.head, topic.indexes, values, first_offset)
             first_offset += len(values)
 
     def tell(self, error: CoordinatorError | None) -> None:
-        self.answer(self.form.accepted if error is None else error)
+        self.answer(self.form.accepted if error is None else refused_commit(self.as_request(), error.code))
 
     def as_request(self) -> OffsetCommitRequest:
         """The same as everybody else reads it."""

@@ -19,17 +19,12 @@ from ottla.coordinator.groups.consumer import ConsumerProtocol
 from ottla.coordinator.groups.consumer_apis import ConsumerApis
 from ottla.coordinator.groups.consumer_classic import ClassicInConsumerGroups
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
-from ottla.coordinator.groups.offset_commit import commit_offsets
+from ottla.coordinator.groups.offset_commit import commit_offsets, refused_commit
 from ottla.coordinator.groups.offsets import OffsetStore
 from ottla.coordinator.groups.plain_commit import OffsetShard, PlainCommit
 from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
 from ottla.coordinator.seams import Caller, CoordinatorLog, Timers
-from ottla.wire.messages.offset_commit import (
-    OffsetCommitPartitionResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitTopicResponse,
-)
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchGroup,
@@ -98,10 +93,9 @@ class GroupCoordinator:
             return answer
         return _or_else(answer, lambda error: refused_commit(request, error))
 
-    def commit_plainly(self, commit: PlainCommit, answer: Callable[[bytes | CoordinatorError], None]) -> bool:
-        """Takes a commit as columns, to be answered soon: by the body of the response, or by what refuses it as a
-        whole. Not if something of it is to be refused now: `commit_offsets` then says what."""
-        commit.answer = answer
+    def commit_plainly(self, commit: PlainCommit) -> bool:
+        """Takes a commit as columns, to be answered or refused as a whole soon, as the commit says. Not if something of
+        it is to be refused now: `commit_offsets` then says what."""
         try:
             return self.runtime.write_gathered(commit.form.group_id, commit)
         except CoordinatorError:
@@ -161,20 +155,3 @@ def _check_group_id(group_id: str) -> None:
     """Only offsets may be those of a group without a name: old clients have such."""
     if not group_id:
         raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
-
-
-def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """That answer for every partition."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitTopicResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitPartitionResponse(partition_index=partition.partition_index, error_code=error)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

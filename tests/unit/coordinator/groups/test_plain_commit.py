@@ -64,6 +64,16 @@ def plain(request: OffsetCommitRequest, version: int = 9) -> PlainCommit:
     return commit
 
 
+def started(groups: Committers, commit: PlainCommit, answer: Callable[[Any], None] = lambda _: None) -> bool:
+    commit.answer = answer
+    return groups.coordinator.commit_plainly(commit)
+
+
+def codes(answers: list[OffsetCommitResponse]) -> list[int]:
+    """The error of the first partition of each."""
+    return [answer.topics[0].partitions[0].error_code for answer in answers]
+
+
 def simple(partitions: int = 2, topic: str = "t", first_offset: int = 7, **fields: Any) -> OffsetCommitRequest:
     offsets = [
         OffsetCommitPartition(partition_index=index, committed_offset=first_offset + index, committed_metadata="")
@@ -148,7 +158,7 @@ async def test_appends_the_bytes_and_answers_what_the_long_way_does(version: int
         assert topic_id is not None
         request.topics[0].topic_id = topic_id
         answers: list[Any] = []
-        assert short.coordinator.commit_plainly(plain(request, version), answers.append)
+        assert started(short, plain(request, version), answers.append)
         short.time.advance_ms(0)
         expected = long.coordinator.commit_offsets(
             decode(OffsetCommitRequest, version, frame_of(request, version)), FakeCaller(version)
@@ -181,7 +191,7 @@ async def test_commits_of_many_partitions_write_what_the_long_way_does(
             request = simple(count, "w", first_offset, group_id=f"of {count}")
             commit = read(frame_of(request))
             assert isinstance(commit, PlainCommit)
-            assert short.coordinator.commit_plainly(commit, lambda _: None)
+            assert started(short, commit)
             long.coordinator.commit_offsets(request, FakeCaller(9))
         for groups in (short, long):
             groups.time.advance_ms(wait_ms)
@@ -203,7 +213,7 @@ async def test_those_of_one_turn_share_a_batch_and_are_answered_each() -> None:
     answers: dict[str, Any] = {}
     for name in ("a", "b", "c"):
         commit = plain(simple(2, group_id=name))
-        assert groups.coordinator.commit_plainly(commit, partial(answers.__setitem__, name))
+        assert started(groups, commit, partial(answers.__setitem__, name))
     assert not answers
     assert not groups.log.batches[0]
     groups.time.advance_ms(0)
@@ -220,9 +230,9 @@ async def test_those_of_one_turn_share_a_batch_and_are_answered_each() -> None:
 @in_loop
 async def test_who_comes_in_between_sees_them() -> None:
     groups = Committers()
-    assert groups.coordinator.commit_plainly(plain(simple(1)), lambda _: None)
+    assert started(groups, plain(simple(1)))
     assert await groups.offsets() == {("t", 0): 7}
-    assert groups.coordinator.commit_plainly(plain(simple(1, first_offset=9)), lambda _: None)
+    assert started(groups, plain(simple(1, first_offset=9)))
     assert await groups.commit({("t", 0): 11}, metadata="not plain") == [ErrorCode.NONE]
     groups.time.advance_ms(0)
     assert await groups.offsets() == {("t", 0): 11}
@@ -233,11 +243,10 @@ async def test_an_append_that_fails_is_told_to_all_and_changes_nothing() -> None
     groups = Committers()
     answers: list[Any] = []
     for name in ("a", "b"):
-        assert groups.coordinator.commit_plainly(plain(simple(1, group_id=name)), answers.append)
+        assert started(groups, plain(simple(1, group_id=name)), answers.append)
     groups.log.refuse_appends = ErrorCode.NOT_COORDINATOR
     groups.time.advance_ms(0)
-    codes = [answer.code for answer in answers]
-    assert codes == [ErrorCode.NOT_COORDINATOR] * 2
+    assert codes(answers) == [ErrorCode.NOT_COORDINATOR] * 2
     groups.log.refuse_appends = None
     assert await groups.offsets("a") == {}
 
@@ -247,7 +256,7 @@ async def test_answers_wait_for_the_commit_of_the_records() -> None:
     groups = Committers()
     groups.log.hold_commits()
     answers: list[Any] = []
-    assert groups.coordinator.commit_plainly(plain(simple(1)), answers.append)
+    assert started(groups, plain(simple(1)), answers.append)
     groups.time.advance_ms(0)
     assert not answers
     groups.log.commit()
@@ -258,11 +267,11 @@ async def test_answers_wait_for_the_commit_of_the_records() -> None:
 async def test_a_shard_that_goes_away_tells_those_who_wait() -> None:
     groups = Committers()
     answers: list[Any] = []
-    assert groups.coordinator.commit_plainly(plain(simple(1)), answers.append)
+    assert started(groups, plain(simple(1)), answers.append)
     groups.coordinator.resign(0)
     groups.time.advance_ms(0)
     await asyncio.sleep(0)
-    assert [answer.code for answer in answers] == [ErrorCode.NOT_COORDINATOR]
+    assert codes(answers) == [ErrorCode.NOT_COORDINATOR]
     assert not groups.log.batches[0]
 
 
@@ -274,7 +283,7 @@ async def test_a_shard_that_goes_away_tells_those_who_wait() -> None:
 )
 async def test_what_is_to_be_refused_is_left_to_the_long_way(request_: OffsetCommitRequest) -> None:
     groups = Committers()
-    assert not groups.coordinator.commit_plainly(plain(request_), lambda _: None)
+    assert not started(groups, plain(request_))
     groups.time.advance_ms(0)
     assert not groups.log.batches[0]
 
@@ -284,7 +293,7 @@ async def test_a_batch_stays_below_what_a_topic_takes() -> None:
     groups = Committers()
     groups.topics.put("w", 1500)
     for name in ("a", "b", "c"):
-        assert groups.coordinator.commit_plainly(plain(simple(1500, "w", group_id=name)), lambda _: None)
+        assert started(groups, plain(simple(1500, "w", group_id=name)))
     groups.time.advance_ms(0)
     assert [len(batch) < 1 << 20 for batch in groups.log.batches[0]] == [True] * 3
     assert len(await groups.offsets("c")) == 1500
