@@ -122,8 +122,6 @@ class Committers:
         if isinstance(response, OffsetCommitResponse):
             return response
         return decode(OffsetCommitResponse, version, response)
-            response if isinstance(response, OffsetCommitResponse) else decode(OffsetCommitResponse, version, response)
-        )
 
     async def commit(self, offsets: Offsets, version: int = 9, **fields: Any) -> list[ErrorCode]:
         """The error of each partition."""

@@ -50,9 +50,22 @@ class Sender:
         self._next = 0
         self._away: deque[tuple[int, list[SocketConnection], list[bytes]]] = deque()
         """Batches that are with the thread, in their order, with the place of each."""
-        self._loading = BackgroundLoad(_load_kernel, ("numba",))
+        self.loading = BackgroundLoad(_load_kernel, ("numba",))
+        self.load_after = _LOAD_AFTER
+        self.handed_over = 0
+        """Answers that the thread was given."""
         self._many_count = 0
         self._is_closed = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a thread."""
+        return self._table is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is with it."""
+        return bool(self._away)
 
     def send_all(self, connections: list[SocketConnection]) -> None:
         """What each of them has ready."""
@@ -87,6 +100,7 @@ class Sender:
         joined = b"".join(answers)
         table.data[place][: len(joined)] = joined
         self._away.append((place, connections, answers))
+        self.handed_over += count
         os.eventfd_write(self._wake, 1)
 
     def _take_back(self) -> None:
@@ -104,10 +118,10 @@ class Sender:
         if self._table is not None:
             return True
         self._many_count += 1
-        if self._many_count < _LOAD_AFTER or self._is_closed or not hasattr(os, "eventfd"):
+        if self._many_count < self.load_after or self._is_closed or not hasattr(os, "eventfd"):
             return False
-        self._loading.begin()
-        return not self._loading.is_going_on and self._start()
+        self.loading.begin()
+        return not self.loading.is_going_on and self._start()
 
     def _start(self) -> bool:
         try:

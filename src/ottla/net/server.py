@@ -78,7 +78,7 @@ class Server:
         self._count = ConnectionCount(limits)
         self._listening: list[tuple[socket.socket, str]] = []
         self._waiting: dict[int, SocketConnection] = {}
-        self._sender = Sender(loop)
+        self.sender = Sender(loop)
         self.held: list[SocketConnection] | None = None
         """Connections that have something to send, while answers are held back."""
         self._next_id = 0
@@ -197,7 +197,7 @@ class Server:
             yield
         finally:
             held, self.held = self.held, None
-            self._sender.send_all(held)
+            self.sender.send_all(held)
 
     # --- from time to time --------------------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class Server:
             self._upkeep.cancel()
         for connection in list(self.connections.values()):
             connection.close()
-        self._sender.close()
+        self.sender.close()
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:

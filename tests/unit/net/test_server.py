@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from ottla.base.file_slice import FileSlice
 from ottla.log.local_disk import LocalDisk
@@ -19,81 +16,7 @@ from ottla.net.core import Slot
 from ottla.net.limits import Limits
 from ottla.net.server import Server
 from ottla.net.socket_connection import SocketConnection
-
-WAIT_S = 20.0
-
-
-@dataclass
-class Counters:
-    opened: int = 0
-    closed: int = 0
-    refused: list[str] = field(default_factory=list)
-
-    def count_refused(self, reason: str) -> None:
-        self.refused.append(reason)
-
-
-@dataclass
-class Running:
-    server: Server
-    port: int
-    counters: Counters
-    complaints: list[str]
-
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
-    factory = uvloop.new_event_loop if request.param == "uvloop" else None
-
-    def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(asyncio.wait_for(work, 60))
-
-    return run_in_loop
-
-
-@asynccontextmanager
-async def serving(
-    on_frame: Callable[[SocketConnection, memoryview], None], limits: Limits | None = None
-) -> AsyncIterator[Running]:
-    counters = Counters()
-    complaints: list[str] = []
-    server = Server(
-        asyncio.get_running_loop(),
-        on_frame,
-        limits or Limits(),
-        counters,
-        lambda _, what: complaints.append(what),
-    )
-    port = server.listen("PLAINTEXT", "127.0.0.1", 0).port
-    server.start()
-    try:
-        yield Running(server, port, counters, complaints)
-    finally:
-        server.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
-def framed(body: bytes) -> bytes:
-    return len(body).to_bytes(4, "big") + body
-
-
-def echo(connection: SocketConnection, frame: memoryview) -> None:
-    connection.answer([framed(bytes(frame))])
-
-
-async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(WAIT_S):
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        return await reader.readexactly(size)
+from servers import WAIT_S, Counters, echo, framed, read_frame, serving, until
 
 
 def test_who_waits_for_requests_is_served_before_their_answers_leave(run: Callable[..., None]) -> None:
