@@ -24,14 +24,14 @@ class CoordinatorLog:
     def __init__(self, topic: str, replicas: Replicas, metadata: MetadataCache, *, commit_timeout_ms: int) -> None:
         self.topic = topic
         self._replicas = replicas
-        self._metadata = metadata
+        self._topics = metadata.topics
         self._commit_timeout_s = commit_timeout_ms / 1000
         self._last_led: dict[int, Partition] = {}
         """As they were found last; not always so any more."""
 
     @property
     def partition_count(self) -> int:
-        topic = self._metadata.topic(self.topic)
+        topic = self._topics.get(self.topic)
         return 0 if topic is None else len(topic.partitions)
 
     def append(self, index: int, batch: NewBatch) -> int:

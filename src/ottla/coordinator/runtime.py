@@ -111,6 +111,9 @@ class _State(Enum):
     FAILED = "failed"
 
 
+_ACTIVE: Final = _State.ACTIVE
+
+
 @dataclass(slots=True)
 class _Loaded(Generic[S]):
     shard: S
@@ -199,13 +202,13 @@ class CoordinatorRuntime(Generic[S]):
         count = self._log.partition_count
         index = partition_for(key, count) if count else self.partition_of(key)
         loaded = self._shards.get(index)
+        if loaded is not None and loaded.state is _ACTIVE:
+            return index, loaded
         if loaded is None:
             raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
         if loaded.state is _State.LOADING:
             raise CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if loaded.state is _State.FAILED:
-            raise CoordinatorError(ErrorCode.NOT_COORDINATOR, "the coordinator's partition could not be loaded")
-        return index, loaded
+        raise CoordinatorError(ErrorCode.NOT_COORDINATOR, "the coordinator's partition could not be loaded")
 
     def _settled(self, key: str) -> tuple[int, _Loaded[S]]:
         """The same, with nothing gathered that is still to be appended."""
