@@ -24,6 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m ottla.records.warm
 	$(BIN)/python -m ottla.log.compaction.warm
 	$(BIN)/python -m ottla.client.produce.warm
+	$(BIN)/python -m ottla.net.warm
 	@touch $@
 
 # An oracle of the tests that cannot share an environment with its newer self.

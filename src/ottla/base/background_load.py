@@ -28,6 +28,10 @@ class BackgroundLoad:
         self._is_over = threading.Event()
 
     @property
+    def is_begun(self) -> bool:
+        return self._is_begun
+
+    @property
     def is_going_on(self) -> bool:
         return self._is_begun and not self._is_over.is_set()
 

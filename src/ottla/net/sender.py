@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 MANY: Final = 8
 """As many answers are worth a thread's being woken."""
-_LOAD_AFTER: Final = 100
-"""Moments with many answers, before anything is loaded for them."""
+_LOAD_AT: Final = 100
+"""Moments with many answers within a second, before anything is loaded for them: numba takes 100 MB."""
 SLOTS: Final = 8
 """Batches that can be under way."""
 ANSWERS_MAX: Final = 256
@@ -51,10 +51,11 @@ class Sender:
         self._away: deque[tuple[int, list[SocketConnection], list[bytes]]] = deque()
         """Batches that are with the thread, in their order, with the place of each."""
         self.loading = BackgroundLoad(_load_kernel, ("numba",))
-        self.load_after = _LOAD_AFTER
+        self.load_at = _LOAD_AT
         self.handed_over = 0
         """Answers that the thread was given."""
         self._many_count = 0
+        self._counted_from_s = 0.0
         self._is_closed = False
 
     @property
@@ -117,11 +118,15 @@ class Sender:
     def _is_ready(self) -> bool:
         if self._table is not None:
             return True
-        self._many_count += 1
-        if self._many_count < self.load_after or self._is_closed or not hasattr(os, "eventfd"):
-            return False
-        self.loading.begin()
-        return not self.loading.is_going_on and self._start()
+        if not self.loading.is_begun:
+            now_s = self._loop.time()
+            if now_s - self._counted_from_s > 1:
+                self._counted_from_s, self._many_count = now_s, 0
+            self._many_count += 1
+            if self._many_count < self.load_at or not hasattr(os, "eventfd"):
+                return False
+            self.loading.begin()
+        return not self.loading.is_going_on and not self._is_closed and self._start()
 
     def _start(self) -> bool:
         try:

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 
@@ -50,7 +51,7 @@ async def with_clients(
     waiting = Waiting()
     async with serving(waiting.take, limits) as running:
         sender = running.server.sender
-        sender.load_after = 0
+        sender.load_at = 0
         clients = [await running.connect() for _ in range(count)]
         async with asyncio.timeout(60):
             while not sender.is_running:
@@ -241,7 +242,7 @@ def test_without_numba_connections_send_themselves(
         waiting = Waiting()
         async with serving(waiting.take) as running:
             sender = running.server.sender
-            sender.load_after = 0
+            sender.load_at = 0
             sender.loading = BackgroundLoad(broken, ("json" if is_found else "no_such_package",))
             clients = [await running.connect() for _ in range(MANY)]
             for number in range(20):
@@ -254,6 +255,42 @@ def test_without_numba_connections_send_themselves(
                 writer.close()
 
     run(work())
+
+
+class Clock:
+    """All that a sender without a thread asks of its loop."""
+
+    now_s = 100.0
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class Sending:
+    """All that it asks of a connection then."""
+
+    flushed = 0
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+
+def test_nothing_is_loaded_for_moments_that_are_rare() -> None:
+    clock, connection = Clock(), Sending()
+    sender = Sender(cast("asyncio.AbstractEventLoop", clock))
+    sender.load_at = 10
+    sender.loading = BackgroundLoad(lambda: None, ("no_such_package",))
+    connections = cast("list[SocketConnection]", [connection] * MANY)
+    for _ in range(5):
+        for _ in range(9):
+            sender.send_all(connections)
+        clock.now_s += 1.5
+    assert not sender.loading.is_begun
+    for _ in range(10):
+        sender.send_all(connections)
+        clock.now_s += 0.09
+    assert sender.loading.is_begun
+    assert connection.flushed == 55 * MANY
 
 
 def test_few_answers_wake_nobody(run: Callable[..., None]) -> None:
