@@ -275,7 +275,8 @@ class Sending:
         self.flushed += 1
 
 
-def test_nothing_is_loaded_for_moments_that_are_rare() -> None:
+def test_nothing_is_loaded_for_moments_that_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ottla.net.sending_kernel", None)
     clock, connection = Clock(), Sending()
     sender = Sender(cast("asyncio.AbstractEventLoop", clock))
     sender.load_at = 10
