@@ -38,9 +38,11 @@ def _call(_typing: Any, _function: Any, _first: Any, _second: Any, _third: Any, 
 _called = cast("Callable[..., int]", intrinsic(_call))
 
 
-@njit("void(int64[:], int64[:, :], int64, int64, int64, int64[:], int64)", cache=True, nogil=True)
+# How batches are laid out is an argument, and not compiled in: numba would not see that another file has changed.
+@njit("void(int64[:], int64[:], int64[:, :], int64, int64, int64, int64[:], int64)", cache=True, nogil=True)
 def _send_batches(
     functions: NDArray[np.int64],
+    layout: NDArray[np.int64],
     batches: NDArray[np.int64],
     data: int,
     wake: int,
@@ -49,21 +51,22 @@ def _send_batches(
     words_at: int,
 ) -> None:
     read, write, send = functions
+    count_at, descriptors_at, sizes_at, sent_at, bytes_max = layout
     number = 0
     while True:
         if _called(read, wake, words_at, _WORD_BYTES, 0) != _WORD_BYTES:
             continue  # interrupted
         for _ in range(words[0]):
             batch = batches[number]
-            if batch[COUNT] < 0:
+            if batch[count_at] < 0:
                 return
-            at = data + number * BYTES_MAX
-            for answer in range(batch[COUNT]):
-                size = batch[SIZES + answer]
-                batch[SENT + answer] = _called(send, batch[DESCRIPTORS + answer], at, size, _FLAGS)
+            at = data + number * bytes_max
+            for answer in range(batch[count_at]):
+                size = batch[sizes_at + answer]
+                batch[sent_at + answer] = _called(send, batch[descriptors_at + answer], at, size, _FLAGS)
                 at += size
             _called(write, done, words_at + _WORD_BYTES, _WORD_BYTES, 0)
-            number = (number + 1) % SLOTS
+            number = (number + 1) % len(batches)
 
 
 def _address(name: str) -> int:
@@ -84,5 +87,6 @@ class BatchTable:
         """Sends a batch after the other, as often as `wake` is written to, and writes to `done` behind each: both are
         descriptors that count events."""
         functions = np.array([_address(name) for name in ("read", "write", "send")], np.int64)
+        layout = np.array([COUNT, DESCRIPTORS, SIZES, SENT, BYTES_MAX], np.int64)
         words = np.array([0, 1], np.int64)  # where to read the count of events, and one to write
-        _send_batches(functions, self.numbers, self._data.ctypes.data, wake, done, words, words.ctypes.data)
+        _send_batches(functions, layout, self.numbers, self._data.ctypes.data, wake, done, words, words.ctypes.data)
