@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from coordinators.classic_members import ClassicMembers, FakeCaller
+from coordinators.consumer_members import Coordinated
 from coordinators.fake_log import FakeLog
 from coordinators.simulated_time import SimulatedTime
 from coordinators.topics import FakeTopics
@@ -63,7 +64,7 @@ class Committers:
         self,
         log: FakeLog | None = None,
         settings: GroupSettings | None = None,
-        beside: ClassicMembers | None = None,
+        beside: ClassicMembers | Coordinated | None = None,
     ) -> None:
         if beside is not None:
             self.log, self.time, self.coordinator = beside.log, beside.time, beside.coordinator

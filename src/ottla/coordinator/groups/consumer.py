@@ -242,8 +242,8 @@ class ConsumerProtocol:
             member = static_member(group, request.instance_id, member_id)
             if request.member_epoch == STATIC_LEAVE_EPOCH:
                 _logger.info("group %s: static member %s leaves for a while", group.group_id, member_id)
-                away = replace(member.standing, epoch=STATIC_LEAVE_EPOCH, revoking=frozenset())
-                return Outcome(response, [records_of.standing_record(group.group_id, member_id, away)])
+                away = records_of.standing_record(group.group_id, member_id, _away(member.standing))
+                return Outcome(response, [away])
         _logger.info("group %s: member %s leaves", group.group_id, member_id)
         records, appended = self.removal(group, [member])
         return Outcome(response, records, appended)
@@ -326,6 +326,12 @@ def static_member(group: ConsumerGroup, instance_id: str, member_id: str | None)
         reason = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
         raise CoordinatorError(ErrorCode.FENCED_INSTANCE_ID, reason)
     return member
+
+
+def _away(standing: Standing) -> Standing:
+    """Of a static member that left for a while: what waits for it was its own before any epoch it will come with."""
+    epochs = dict.fromkeys(standing.assigned, JOIN_EPOCH)
+    return replace(standing, epoch=STATIC_LEAVE_EPOCH, revoking=frozenset(), assignment_epochs=epochs)
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:

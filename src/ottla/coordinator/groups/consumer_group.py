@@ -13,18 +13,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import Uuid
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups import consumer_records as records
 from ottla.coordinator.groups.assignors.members import NO_PARTITIONS, Partition, Partitions
 from ottla.coordinator.groups.consumer_member import ConsumerMember, Standing, Subscription
 from ottla.coordinator.groups.consumer_records import ResolvedPattern, TopicShape
-from ottla.coordinator.groups.group import Group
+from ottla.coordinator.groups.group import Group, PartitionCheck
 from ottla.coordinator.runtime import KeyValue
 
 SubscriptionKind = tuple[frozenset[str], str | None]
 """Names and pattern. Most groups have a single one, whatever the number of their members."""
 
 _OFFSET_COMMIT_WITH_EPOCH = 9
+_NO_EPOCH = -1
 
 
 class ConsumerGroup(Group):
@@ -95,22 +97,37 @@ class ConsumerGroup(Group):
     def check_commit(
         self,
         member_id: str,
-        instance_id: str | None,  # noqa: ARG002
+        instance_id: str | None,
         generation: int,
         *,
         in_transaction: bool,
         version: int,
-    ) -> None:
+    ) -> PartitionCheck | None:
         # Without a member: a tool, or a consumer that was given its partitions by hand.
         if generation < 0 and not self.members:
-            return
+            return None
+        # A producer that was not told which member consumed is held to its transaction only.
+        if in_transaction and generation == _NO_EPOCH and not member_id and instance_id is None:
+            return None
         member = self.member(member_id)
         if not in_transaction and version < _OFFSET_COMMIT_WITH_EPOCH and member.subscription.classic is None:
             raise CoordinatorError(
                 ErrorCode.UNSUPPORTED_VERSION,
                 "Members of the consumer protocol commit offsets by OffsetCommit version 9 or above.",
             )
-        _check_epoch(member, generation)
+        epoch = member.standing.epoch
+        if generation == epoch:
+            return None
+        if generation > epoch:
+            raise _wrong_epoch(member, generation)
+
+        # It may not have heard of its newest epoch yet, and commits for what it has owned since before (KIP-1251).
+        def check_partition(topic_id: Uuid | None, index: int) -> None:
+            assigned_at = None if topic_id is None else member.standing.assignment_epochs.get((topic_id, index))
+            if assigned_at is None or generation < assigned_at:
+                raise _wrong_epoch(member, generation)
+
+        return check_partition
 
     def note_commit(self, member_id: str) -> None:
         pass
@@ -118,7 +135,9 @@ class ConsumerGroup(Group):
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if member_id is None and member_epoch < 0:
             return
-        _check_epoch(self.member(member_id or ""), member_epoch)
+        member = self.member(member_id or "")
+        if member_epoch != member.standing.epoch:
+            raise _wrong_epoch(member, member_epoch)
 
     def check_offset_delete(self) -> None:
         pass
@@ -252,12 +271,10 @@ def _count(kinds: Counter[SubscriptionKind], before: Subscription | None, after:
         kinds[after.topics, after.pattern] += 1
 
 
-def _check_epoch(member: ConsumerMember, epoch: int) -> None:
+def _wrong_epoch(member: ConsumerMember, epoch: int) -> CoordinatorError:
     expected = member.standing.epoch
-    if epoch == expected:
-        return
     if member.subscription.classic is not None:
         reason = f"The generation is {epoch}; that of member {member.member_id} is {expected}."
-        raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION, reason)
+        return CoordinatorError(ErrorCode.ILLEGAL_GENERATION, reason)
     reason = f"The member epoch is {epoch}; that of member {member.member_id} is {expected}."
-    raise CoordinatorError(ErrorCode.STALE_MEMBER_EPOCH, reason)
+    return CoordinatorError(ErrorCode.STALE_MEMBER_EPOCH, reason)

@@ -5,11 +5,12 @@ Both halves are values, replaced as a whole when their record is replayed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from ottla.coordinator.groups.assignors.members import Partitions
+from ottla.coordinator.groups.assignors.members import Partition, Partitions
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -67,6 +68,9 @@ class Standing:
     assigned: Partitions = frozenset()
     revoking: Partitions = frozenset()
     """Told to give up, and its own until it said so."""
+    assignment_epochs: Mapping[Partition, int] = field(default_factory=dict)
+    """The epoch at which each partition of both came to be its own (KIP-1251): it may commit with that one or a later
+    one, also when it has not heard of its newest epoch yet."""
 
 
 class ConsumerMember:

@@ -7,10 +7,11 @@ Like Kafka 3.9 a group writes down what its topics look like (kind 4), which eve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from ottla.base.ids import Uuid
-from ottla.coordinator.groups.assignors.members import Partitions
+from ottla.coordinator.groups.assignors.members import Partition, Partitions
 from ottla.coordinator.groups.consumer_member import ClassicFace, MemberState, Standing, Subscription
 from ottla.coordinator.groups.records import record_of
 from ottla.coordinator.runtime import KeyValue
@@ -60,7 +61,7 @@ def by_topic(partitions: Partitions) -> dict[Uuid, list[int]]:
     return topics
 
 
-def partitions_in(topics: Iterable[TargetTopicPartitions | CurrentTopicPartitions]) -> Partitions:
+def partitions_in(topics: Iterable[TargetTopicPartitions]) -> Partitions:
     return frozenset((each.topic_id, index) for each in topics for index in each.partitions)
 
 
@@ -165,27 +166,45 @@ def standing_record(group_id: str, member_id: str, standing: Standing | None) ->
             member_epoch=standing.epoch,
             previous_member_epoch=standing.previous_epoch,
             state=standing.state,
-            assigned_partitions=_current(standing.assigned),
-            partitions_pending_revocation=_current(standing.revoking),
+            assigned_partitions=_current(standing.assigned, standing.assignment_epochs),
+            partitions_pending_revocation=_current(standing.revoking, standing.assignment_epochs),
         )
     return record_of(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), value)
 
 
-def _current(partitions: Partitions) -> list[CurrentTopicPartitions]:
+def _current(partitions: Partitions, epochs: Mapping[Partition, int]) -> list[CurrentTopicPartitions]:
     return [
-        CurrentTopicPartitions(topic_id=topic_id, partitions=indexes, assignment_epochs=None)
+        CurrentTopicPartitions(
+            topic_id=topic_id,
+            partitions=indexes,
+            assignment_epochs=[epochs[topic_id, index] for index in indexes],
+        )
         for topic_id, indexes in by_topic(partitions).items()
     ]
 
 
 def standing_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> Standing:
+    assigned = _epochs_in(value.assigned_partitions, value.member_epoch)
+    revoking = _epochs_in(value.partitions_pending_revocation, value.member_epoch)
     return Standing(
         value.member_epoch,
         value.previous_member_epoch,
         _STATES.get(value.state, MemberState.UNKNOWN),
-        partitions_in(value.assigned_partitions),
-        partitions_in(value.partitions_pending_revocation),
+        frozenset(assigned),
+        frozenset(revoking),
+        revoking | assigned if revoking else assigned,
     )
+
+
+def _epochs_in(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> dict[Partition, int]:
+    """Kafka before 4.3 wrote none: then it is the member's, or the first of all for one that is away."""
+    epochs: dict[Partition, int] = {}
+    for each in topics:
+        written = each.assignment_epochs or ()
+        is_whole = len(written) == len(each.partitions)
+        partitions = zip(repeat(each.topic_id), each.partitions, strict=False)
+        epochs.update(zip(partitions, written if is_whole else repeat(max(member_epoch, 0)), strict=False))
+    return epochs
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:

@@ -96,7 +96,9 @@ class Conversion:
         if member.assignment:
             given = _read(ConsumerProtocolAssignment, member.assignment)
             assigned = partitions_named(given.assigned_partitions, self._shard.topics)
-        return subscription, Standing(generation, generation, MemberState.STABLE, assigned)
+        epochs = dict.fromkeys(assigned, generation)
+        standing = Standing(generation, generation, MemberState.STABLE, assigned, assignment_epochs=epochs)
+        return subscription, standing
 
     # --- back to the classic one ------------------------------------------------------------------------------------
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from ottla.base.ids import Uuid
 from ottla.coordinator.runtime import KeyValue
+
+PartitionCheck: TypeAlias = Callable[[Uuid | None, int], None]
+"""Raises `CoordinatorError` if offsets of that topic's partition may not be committed."""
 
 
 class Group(ABC):
@@ -41,9 +45,10 @@ class Group(ABC):
     @abstractmethod
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool, version: int
-    ) -> None:
+    ) -> PartitionCheck | None:
         """Raises `CoordinatorError` if that member may not commit offsets with that generation or member epoch, in that
-        version of OffsetCommit."""
+        version of OffsetCommit. None if it may, for all partitions; else what is to be asked for each of them, and one
+        that is refused refuses them all."""
 
     @abstractmethod
     def note_commit(self, member_id: str) -> None:

@@ -5,13 +5,14 @@ A commit changes nothing else: a group that is not there comes with the replay o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups import offset_records
 from ottla.coordinator.groups.commit_form import TOPIC_IDS_SINCE
-from ottla.coordinator.groups.group import TopicImage
+from ottla.coordinator.groups.group import PartitionCheck, TopicImage
 from ottla.coordinator.groups.offset_records import NO_EXPIRY, encode_value, head_of
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.coordinator.key_values import KeyValue, Producer
@@ -73,7 +74,9 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int
         answers.append(OffsetCommitTopicResponse(name=name, topic_id=topic.topic_id, partitions=partitions))
     if is_any_known:  # else it is not about the group
         generation = request.generation_id_or_member_epoch
-        check_commit(shard, request.group_id, request.member_id, request.group_instance_id, generation, version)
+        check = check_commit(shard, request.group_id, request.member_id, request.group_instance_id, generation, version)
+        if check is not None:
+            _check_each(check, answers, topics)
     return Outcome(OffsetCommitResponse(topics=answers), records)
 
 
@@ -104,24 +107,38 @@ def _name_of(topic: OffsetCommitTopic, version: int, topics: TopicImage) -> tupl
 
 def check_commit(
     shard: GroupShard, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int
-) -> None:
-    """Who claims no generation may commit for a group that is not there yet."""
+) -> PartitionCheck | None:
+    """As that of the group. Who claims no generation may commit for a group that is not there yet."""
     group = shard.groups.get(group_id)
     if group is not None:
-        group.check_commit(member_id, instance_id, generation, in_transaction=False, version=version)
+        check = group.check_commit(member_id, instance_id, generation, in_transaction=False, version=version)
         if member_id:
             group.note_commit(member_id)
-    elif generation >= 0:
+        return check
+    if generation >= 0:
         # Clients of the older versions take this for a reason to join again; they do not know the other.
         is_known = version >= _NO_GROUP_SINCE
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION)
+    return None
+
+
+def _check_each(
+    check: PartitionCheck,
+    answers: Iterable[OffsetCommitTopicResponse | TxnOffsetCommitTopicResponse],
+    topics: TopicImage,
+) -> None:
+    """Of those partitions that would be committed."""
+    for topic in answers:
+        topic_id = topics.topic_id(topic.name)
+        for partition in topic.partitions:
+            if not partition.error_code:
+                check(topic_id, partition.partition_index)
 
 
 def commit_in_transaction(
     shard: GroupShard, request: TxnOffsetCommitRequest, version: int
 ) -> Outcome[TxnOffsetCommitResponse]:
     """The offsets are pending until the transaction ends."""
-    _check_transaction(shard, request, version)
     now_ms = shard.context.clock.now_ms()
     metadata_max = shard.settings.offset_metadata_max_bytes
     records = []
@@ -140,20 +157,25 @@ def commit_in_transaction(
                 records.append(KeyValue(offset_records.key_of(head, index), value))
             partitions.append(TxnOffsetCommitPartitionResponse(partition_index=index, error_code=error))
         answers.append(TxnOffsetCommitTopicResponse(name=topic.name, partitions=partitions))
+    _check_transaction(shard, request, version, answers)
     producer = Producer(request.producer_id, request.producer_epoch)
     return Outcome(TxnOffsetCommitResponse(topics=answers), records, producer=producer)
 
 
-def _check_transaction(shard: GroupShard, request: TxnOffsetCommitRequest, version: int) -> None:
+def _check_transaction(
+    shard: GroupShard, request: TxnOffsetCommitRequest, version: int, answers: Iterable[TxnOffsetCommitTopicResponse]
+) -> None:
     group = shard.groups.get(request.group_id)
     if group is None:
         if request.generation_id >= 0:
             raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION)
         return
     try:
-        group.check_commit(
+        check = group.check_commit(
             request.member_id, request.group_instance_id, request.generation_id, in_transaction=True, version=version
         )
+        if check is not None:
+            _check_each(check, answers, shard.topics)
     except CoordinatorError as error:
         if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # which producers do not know
             raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION) from error

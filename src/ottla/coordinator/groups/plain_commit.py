@@ -78,7 +78,10 @@ class PlainCommit:
         form = self.form
         if not form.is_known(shard.topics):
             return False
-        check_commit(shard, form.group_id, form.member_id, form.instance_id, form.generation, form.version)
+        # That partitions are to be looked at one by one is rare, and not for here.
+        check = check_commit(shard, form.group_id, form.member_id, form.instance_id, form.generation, form.version)
+        if check is not None:
+            return False
         self._offsets = shard.offsets
         now_ms = shard.context.clock.now_ms()
         rows = self.rows

@@ -7,11 +7,13 @@
 
 A member gives up before it gets, and gets only what no other owns, so a partition never has two owners; and what it
 keeps is never taken from it in between. While it gives up, it stays in its epoch; after that it has the target's.
+What it keeps or gives up has the assignment epoch that it had, what it gets that of the target, also if it is its own
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
@@ -40,13 +42,21 @@ def reconcile(
     kept = now.assigned & target
     revoking = now.assigned - kept
     if revoking and _still_has(owned, revoking):
-        return Standing(now.epoch, now.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+        epochs = _epochs_of(now.assigned, now.assignment_epochs)
+        return Standing(now.epoch, now.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking, epochs)
     wanted = target - kept
     free = frozenset(filter(is_free, wanted))
     state = MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED_PARTITIONS
     previous_epoch = now.previous_epoch if now.epoch == target_epoch else now.epoch
-    after = Standing(target_epoch, previous_epoch, state, kept | free if free else kept)
+    epochs = _epochs_of(kept, now.assignment_epochs)
+    if free:
+        epochs = {**epochs, **dict.fromkeys(free, target_epoch)}
+    after = Standing(target_epoch, previous_epoch, state, kept | free if free else kept, assignment_epochs=epochs)
     return now if after == now else after
+
+
+def _epochs_of(some: Partitions, epochs: Mapping[Partition, int]) -> Mapping[Partition, int]:
+    return epochs if len(epochs) == len(some) else {partition: epochs[partition] for partition in some}
 
 
 def _still_has(owned: Partitions | None, revoked: Partitions) -> bool:
