@@ -198,8 +198,10 @@ def _without_what_came_later(key: bytes, value: bytes | None) -> bytes:
             setattr(message, name, absent)
     for name in ("topic_partitions", "assigned_partitions", "partitions_pending_revocation"):
         for each in getattr(message, name, []):
-            each.partitions.sort()
             if isinstance(each, CurrentTopicPartitions):
-                each.assignment_epochs = None
+                assert each.assignment_epochs
+                pairs = sorted(zip(each.partitions, each.assignment_epochs, strict=True))
+                each.assignment_epochs = [epoch for _, epoch in pairs]
+            each.partitions.sort()
         getattr(message, name, []).sort(key=lambda each: each.topic_id)
     return encode_versioned(message, 0)

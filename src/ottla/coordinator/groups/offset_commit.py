@@ -73,11 +73,23 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int
             partitions.append(OffsetCommitPartitionResponse(partition_index=index, error_code=error))
         answers.append(OffsetCommitTopicResponse(name=name, topic_id=topic.topic_id, partitions=partitions))
     if is_any_known:  # else it is not about the group
-        generation = request.generation_id_or_member_epoch
-        check = check_commit(shard, request.group_id, request.member_id, request.group_instance_id, generation, version)
-        if check is not None:
-            _check_each(check, answers, topics)
+        member_id, generation = request.member_id, request.generation_id_or_member_epoch
+        try:
+            check = check_commit(shard, request.group_id, member_id, request.group_instance_id, generation, version)
+            if check is not None:
+                _check_each(check, answers, topics)
+        except CoordinatorError as error:
+            return Outcome(OffsetCommitResponse(topics=_refused(answers, error.code)))
     return Outcome(OffsetCommitResponse(topics=answers), records)
+
+
+def _refused(answers: list[OffsetCommitTopicResponse], error: ErrorCode) -> list[OffsetCommitTopicResponse]:
+    """By the group: of partitions that are not there it is not asked."""
+    for topic in answers:
+        for partition in topic.partitions:
+            if partition.error_code in (_NONE, _TOO_LARGE):
+                partition.error_code = error
+    return answers
 
 
 def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

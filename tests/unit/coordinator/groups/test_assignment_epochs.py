@@ -74,7 +74,7 @@ def grown() -> Coordinated:
         (2, [T0, U0], [STALE, STALE]),
         # What is not there is nobody's, and not asked for.
         (2, [T0, ("t", 9)], [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
-        (2, [T2, ("t", 9)], [STALE, STALE]),
+        (2, [T2, ("t", 9)], [STALE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         (0, [T0], [STALE]),
         (-1, [T0], [STALE]),
         (4, [T0], [STALE]),
