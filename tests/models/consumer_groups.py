@@ -21,10 +21,10 @@ from typing import Any
 from coordinators.consumer_members import Coordinated, Partition, told
 from coordinators.topics import FakeTopics
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.group import GroupSettings
+from ottla.coordinator.groups.group import ConsumerTimes, GroupSettings
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
-SETTINGS = GroupSettings(consumer_session_timeout_ms=9_000, consumer_heartbeat_interval_ms=1_000, consumer_max_size=7)
+SETTINGS = GroupSettings(consumer_times=ConsumerTimes(9_000, 1_000), consumer_max_size=7)
 _STEP_MS = 100
 _SUBSCRIPTIONS: list[tuple[list[str], str]] = [
     (["t"], ""),
@@ -174,7 +174,7 @@ class ConsumerGroupModel:
         self._check()
 
     def _beat(self, client: Client) -> None:
-        client.next_beat_ms = self.now_ms + SETTINGS.consumer_heartbeat_interval_ms
+        client.next_beat_ms = self.now_ms + SETTINGS.consumer_times.heartbeat_interval_ms
         topics, pattern = client.subscription
         everything: dict[str, Any] = {
             "rebalance_timeout_ms": client.rebalance_timeout_ms,

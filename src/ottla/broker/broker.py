@@ -168,7 +168,7 @@ class Broker:
         self._group_topics = GroupTopics(self.metadata)
         timeout_ms = self.config["offsets.commit.timeout.ms"]
         log = CoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
-        settings = group_settings(self.config)
+        settings = group_settings(self.config, self.configs.groups.consumer_times)
         self.groups = GroupCoordinator(log, self.clock, loop, settings, self._group_topics)
         self.groups.runtime.together = self._server.together
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ottla.base.config import ConfigError, ConfigKey
+from ottla.base.config import ConfigError
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import BrokerError
+from ottla.broker.config_nodes import KeyOf, Settings
 from ottla.broker.config_store import broker_key
+from ottla.broker.group_configs import GROUP_CONFIG
 from ottla.controller.errors import ControllerError
 from ottla.log.topic_config import TOPIC_CONFIG
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
-KeyOf = Callable[[str], ConfigKey]
-"""The key of that name; `ConfigError` if there is none."""
+ChangeByKeys = Callable[[Settings, KeyOf], Settings]
+"""Makes what shall be set of what is set, and of what keys there are."""
 
 
 class ResourceType(IntEnum):
@@ -69,16 +71,18 @@ async def outcomes(resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
 async def alter_settings(
     broker: Broker,
     resource: Resource,
-    change: Callable[[Mapping[str, str], KeyOf], Mapping[str, str]],
+    change: ChangeByKeys,
     *,
     validate_only: bool,
 ) -> None:
-    """Changes what a topic or broker sets; what cannot be raises `BrokerError`."""
+    """Changes what a topic, broker or group sets; what cannot be raises `BrokerError`."""
     match resource.resource_type:
         case ResourceType.TOPIC:
             await _alter_topic(broker, resource.resource_name, change, validate_only=validate_only)
         case ResourceType.BROKER:
             await _alter_broker(broker, resource.resource_name, change, validate_only=validate_only)
+        case ResourceType.GROUP:
+            await _alter_group(broker, resource.resource_name, change, validate_only=validate_only)
         case other:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"Resources of type {other} cannot be altered so.")
 
@@ -86,7 +90,7 @@ async def alter_settings(
 async def _alter_topic(
     broker: Broker,
     name: str,
-    change: Callable[[Mapping[str, str], KeyOf], Mapping[str, str]],
+    change: ChangeByKeys,
     *,
     validate_only: bool,
 ) -> None:
@@ -108,7 +112,7 @@ async def _alter_topic(
 async def _alter_broker(
     broker: Broker,
     name: str,
-    change: Callable[[Mapping[str, str], KeyOf], Mapping[str, str]],
+    change: ChangeByKeys,
     *,
     validate_only: bool,
 ) -> None:
@@ -119,6 +123,21 @@ async def _alter_broker(
         )
     except ConfigError as error:  # Kafka's code for what a broker cannot be set to
         raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+async def _alter_group(broker: Broker, group_id: str, change: ChangeByKeys, *, validate_only: bool) -> None:
+    check_group_name(group_id)
+    try:
+        await broker.configs.groups.alter(
+            group_id, lambda settings: change(settings, GROUP_CONFIG.__getitem__), validate_only=validate_only
+        )
+    except ConfigError as error:
+        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def check_group_name(group_id: str) -> None:
+    if not group_id:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "There are no settings for all groups: name one.")
 
 
 def check_broker_name(broker: Broker, name: str) -> int:

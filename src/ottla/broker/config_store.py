@@ -2,34 +2,30 @@
 for all brokers. They lie in the coordination tree as Kafka keeps them.
 
 A topic's own setting comes first, then this broker's, then that for all brokers, then the file's, then the default.
-A change is checked as a whole, with all that stays as it is, before any of it is written. What the tree holds may come
-from elsewhere: a setting that is wrong there is passed over, with a word in the log.
+A change is checked as a whole, with all that stays as it is, before any of it is written. `group_configs` does the same
+for groups.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from types import MappingProxyType
 from typing import Any, Final
 
 from ottla.base.config import ConfigError, ConfigKey
-from ottla.base.coordination import Coordination, NoNodeError
+from ottla.base.coordination import Coordination
 from ottla.broker.config import BROKER_CONFIG, BrokerConfig
 from ottla.broker.config_keys.update_modes import DYNAMIC_ONLY, UpdateMode, update_mode
+from ottla.broker.config_nodes import NO_SETTINGS, Change, Settings, settings_in, write_settings
+from ottla.broker.group_configs import GroupConfigs
 from ottla.log.config import LogConfig
 from ottla.zookeeper.paths import DEFAULT_ENTITY, ConfigKind
 from ottla.zookeeper.paths import config as config_path
-from ottla.zookeeper.znodes import decode_config, encode_config
-
-Settings = Mapping[str, str]
-Change = Callable[[Settings], Settings]
-"""Makes what shall be set of what is set."""
 
 _logger = logging.getLogger(__name__)
 
-_NONE: Final[Settings] = MappingProxyType({})
 _SPARE_LOG_CONFIGS: Final = 100
 """How many may be kept that no topic has any more."""
 NOT_WHILE_RUNNING: Final = frozenset({"advertised.listeners", "listener.security.protocol.map", "listeners"})
@@ -59,9 +55,10 @@ class ConfigStore:
         self.broker_id = broker_id
         self.effective = config
         """The broker's config with all that was changed."""
-        self.for_broker: Settings = _NONE
+        self.for_broker: Settings = NO_SETTINGS
         """What is set in the tree for this broker alone."""
-        self.for_all_brokers: Settings = _NONE
+        self.for_all_brokers: Settings = NO_SETTINGS
+        self.groups = GroupConfigs(coordination, config)
         self.on_topic_change: Callable[[str], None] = lambda _: None
         self.on_broker_change: Callable[[frozenset[str]], None] = lambda _: None
         self._coordination = coordination
@@ -71,17 +68,18 @@ class ConfigStore:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Reads what is set for brokers. Topics are told by `note_topic`."""
+        """Reads what is set for brokers and groups. Topics are told by `note_topic`."""
         paths = [self._broker_path(self.broker_id), self._broker_path(None)]
         nodes = await self._coordination.get_many(paths)
-        own, shared = (decode_config(path, node.data) if node else {} for path, node in zip(paths, nodes, strict=True))
-        self.for_broker = _without_wrong(paths[0], own)
-        self.for_all_brokers = _without_wrong(paths[1], shared)
+        self.for_broker, self.for_all_brokers = (
+            settings_in(path, node, broker_key) for path, node in zip(paths, nodes, strict=True)
+        )
         try:
             self.effective = self._merged(self.for_all_brokers, self.for_broker)
         except ConfigError as error:
             _logger.error("%s and %s do not fit together, and are passed over: %s", *paths, error)
-            self.for_broker = self.for_all_brokers = _NONE
+            self.for_broker = self.for_all_brokers = NO_SETTINGS
+        await self.groups.load()
 
     def current(self, key: str) -> Any:
         """The present value of a broker's key."""
@@ -97,7 +95,7 @@ class ConfigStore:
         before = self._topics.get(name)
         if before == configs:
             return
-        self._topics[name] = MappingProxyType(dict(configs)) if configs else _NONE
+        self._topics[name] = MappingProxyType(dict(configs)) if configs else NO_SETTINGS
         if before is not None:
             if len(self._log_configs) > len(self._topics) + _SPARE_LOG_CONFIGS:
                 self._log_configs.clear()
@@ -108,7 +106,7 @@ class ConfigStore:
 
     def topic_config(self, name: str) -> Settings:
         """What the topic sets itself; nothing if it is not known."""
-        return self._topics.get(name, _NONE)
+        return self._topics.get(name, NO_SETTINGS)
 
     def log_config(self, name: str) -> LogConfig:
         """What holds for the logs of a topic."""
@@ -166,7 +164,7 @@ class ConfigStore:
             self._check_threads(merged)
             if validate_only:
                 return
-            await self._write(self._broker_path(broker_id), encode_config(configs))
+            await write_settings(self._coordination, self._broker_path(broker_id), configs)
             if broker_id is None:
                 self.for_all_brokers = MappingProxyType(dict(configs))
             else:
@@ -190,12 +188,6 @@ class ConfigStore:
             if not before // 2 <= after <= before * 2:
                 raise ConfigError(key, f"{after} is more than twice or less than half of {before}: go in steps")
 
-    async def _write(self, path: str, data: bytes) -> None:
-        try:
-            await self._coordination.set(path, data)
-        except NoNodeError:
-            await self._coordination.create(path, data, parents=True)
-
     def _broker_path(self, broker_id: int | None) -> str:
         return config_path(ConfigKind.BROKERS, DEFAULT_ENTITY if broker_id is None else str(broker_id))
 
@@ -216,15 +208,3 @@ def _check_dynamic(key: str, text: str, *, for_all: bool) -> None:
         raise ConfigError(key, "listeners cannot be changed while the broker runs yet: restart it")
     if mode is UpdateMode.PER_BROKER:
         raise ConfigError(key, "it can be changed only for a single listener, by listener.name.<listener>.<key>")
-
-
-def _without_wrong(path: str, settings: dict[str, str]) -> Settings:
-    kept = {}
-    for key, text in settings.items():
-        try:
-            broker_key(key).parse(text)
-        except ConfigError as error:
-            _logger.error("a setting in %s is passed over: %s", path, error)
-        else:
-            kept[key] = text
-    return MappingProxyType(kept)

@@ -11,6 +11,7 @@ from ottla.broker import log_levels
 from ottla.broker.config import BROKER_CONFIG
 from ottla.broker.config_keys.update_modes import DYNAMIC_ONLY, INTERNAL, UpdateMode, update_mode
 from ottla.broker.config_store import ConfigStore, broker_key
+from ottla.broker.group_configs import GROUP_CONFIG, broker_synonym
 from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS, topic_defaults
 from ottla.log.topic_config import TOPIC_CONFIG
 from ottla.wire.messages.describe_configs import DescribedConfig, DescribedConfigSynonym
@@ -23,6 +24,7 @@ class Source(IntEnum):
     STATIC = 4
     DEFAULT = 5
     LOGGER = 6
+    GROUP = 8
 
 
 _TYPE_CODES: Final = {
@@ -72,6 +74,18 @@ def described_broker_defaults(store: ConfigStore) -> Iterator[DescribedConfig]:
         key = broker_key(name)
         synonyms = [each for each in _synonyms(store, name) if each.source == Source.ALL_BROKERS]
         yield _described(key, key.parse(text), synonyms, read_only=_is_read_only(name))
+
+
+def described_group(store: ConfigStore, group_id: str) -> Iterator[DescribedConfig]:
+    """Every key of a group, whether there is such a group or not."""
+    own = store.groups.own(group_id)
+    for key in GROUP_CONFIG:
+        name = broker_synonym(key.name)
+        value, synonyms = store.current(name), _synonyms(store, name)
+        if key.name in own:
+            value = key.parse(own[key.name])
+            synonyms.insert(0, DescribedConfigSynonym(name=key.name, value=key.text(value), source=Source.GROUP))
+        yield _described(key, value, synonyms, read_only=False)
 
 
 def described_loggers() -> Iterator[DescribedConfig]:

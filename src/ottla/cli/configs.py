@@ -1,4 +1,4 @@
-"""`ottla configs`: the configuration of topics and brokers."""
+"""`ottla configs`: the configuration of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ottla.cli.topics import parse_assignments
 if TYPE_CHECKING:
     from ottla.client.administer import AsyncAdmin, ConfigEntry, ConfigResource
 
-app = typer.Typer(no_args_is_help=True, help="Look at and change the configs of topics and brokers.")
+app = typer.Typer(no_args_is_help=True, help="Look at and change the configs of topics, brokers and groups.")
 
 Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The configs of this topic.")]
 Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="The configs of this broker.")]
 BrokerDefaults = Annotated[
     bool, typer.Option("--broker-defaults", help="What holds for all brokers that have no value of their own.")
 ]
+Group = Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="The configs of this group.")]
 
 
 @app.command(epilog="Example: ottla configs describe --topic orders --all")
@@ -28,6 +29,7 @@ def describe(
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
+    group: Group = None,
     everything: Annotated[bool, typer.Option("--all", "-a", help="Those with default values as well.")] = False,
     synonyms: Annotated[
         bool, typer.Option("--synonyms", help="Where else a value could come from, if it were not set here.")
@@ -36,7 +38,7 @@ def describe(
     bootstrap: Bootstrap = None,
 ) -> None:
     """Show configs that are set; with --all every config there is."""
-    resource = _resource(topic, broker, broker_defaults)
+    resource = _resource(topic, broker, broker_defaults, group)
 
     async def work(admin: AsyncAdmin) -> dict[str, ConfigEntry]:
         return (await admin.describe_configs([resource], include_synonyms=True))[resource]
@@ -64,10 +66,11 @@ def set_configs(
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
+    group: Group = None,
     bootstrap: Bootstrap = None,
 ) -> None:
     """Set configs; they hold at once."""
-    _alter(context, bootstrap, _resource(topic, broker, broker_defaults), {**parse_assignments(assignments)})
+    _alter(context, bootstrap, _resource(topic, broker, broker_defaults, group), {**parse_assignments(assignments)})
 
 
 @app.command(epilog="Example: ottla configs unset --topic orders retention.ms")
@@ -77,10 +80,11 @@ def unset(
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
+    group: Group = None,
     bootstrap: Bootstrap = None,
 ) -> None:
     """Put configs back to what they are by default."""
-    _alter(context, bootstrap, _resource(topic, broker, broker_defaults), dict.fromkeys(keys))
+    _alter(context, bootstrap, _resource(topic, broker, broker_defaults, group), dict.fromkeys(keys))
 
 
 def _alter(
@@ -93,20 +97,26 @@ def _alter(
     note(f"Changed {', '.join(changes)} of {resource}.")
 
 
-def _resource(topic: str | None, broker: int | None, broker_defaults: bool) -> ConfigResource:
+def _resource(topic: str | None, broker: int | None, broker_defaults: bool, group: str | None) -> ConfigResource:
     from ottla.client.administer import ConfigResource
 
-    if (topic is not None) + (broker is not None) + broker_defaults != 1:
-        raise CommandError("say whose configs: --topic TOPIC, --broker ID or --broker-defaults, one of them")
+    if (topic is not None) + (broker is not None) + broker_defaults + (group is not None) != 1:
+        raise CommandError(
+            "say whose configs: --topic TOPIC, --broker ID, --broker-defaults or --group GROUP, one of them"
+        )
+    if group is not None:
+        return ConfigResource.group(group)
     return ConfigResource.topic(topic) if topic is not None else ConfigResource.broker(broker)
 
 
 def _is_set(value: ConfigEntry, resource: ConfigResource) -> bool:
-    """Whether someone gave it a value: for a topic, on that topic."""
+    """Whether someone gave it a value: for a topic or a group, there."""
     from ottla.client.administer import ConfigSource, ResourceType
 
     if resource.kind is ResourceType.TOPIC:
         return value.source is ConfigSource.TOPIC
+    if resource.kind is ResourceType.GROUP:
+        return value.source is ConfigSource.GROUP
     return value.source is not ConfigSource.DEFAULT
 
 

@@ -49,6 +49,8 @@ class ConfigKind(StrEnum):
     USERS = "users"
     BROKERS = "brokers"
     IPS = "ips"
+    GROUPS = "groups"
+    """Named as by Kafka 4, which has no ZooKeeper any more: 3.9 knows of none."""
 
 
 def broker(broker_id: int) -> str:
@@ -81,6 +83,17 @@ def config(kind: ConfigKind, entity: str) -> str:
     return f"{CONFIG}/{kind}/{entity}"
 
 
+def config_root(kind: ConfigKind) -> str:
+    """Above all configs of that kind."""
+    return f"{CONFIG}/{kind}"
+
+
+def group_config(group_id: str) -> str:
+    """A group may be called anything, also . or .., as no node can be."""
+    name = entity_name(group_id)
+    return config(ConfigKind.GROUPS, name if name.strip(".") else name.replace(".", "%2E"))
+
+
 def user_client_config(user: str, client: str) -> str:
     """Of a client while it acts for a user; both as nodes are named."""
     return f"{CONFIG}/{ConfigKind.USERS}/{user}/{ConfigKind.CLIENTS}/{client}"
@@ -107,7 +120,7 @@ def persistent_paths() -> tuple[str, ...]:
         ISR_CHANGES,
         PRODUCER_ID_BLOCK,
         LOG_DIR_EVENTS,
-        *(f"{CONFIG}/{kind}" for kind in ConfigKind),
+        *(config_root(kind) for kind in ConfigKind if kind is not ConfigKind.GROUPS),
     )
 
 

@@ -62,11 +62,6 @@ def _times(kind: str, whose: str) -> list[ConfigKey]:
     ]
 
 
-_CONSUMER_TIMES: Final = [
-    key for key in _times("consumer", "consumer groups") if ".max." not in key.name and ".min." not in key.name
-]
-"""The limits count for groups that set their own times, which they cannot yet."""
-
 GROUPS: Final = [
     ConfigKey(
         "group.consumer.assignors",
@@ -82,7 +77,7 @@ GROUPS: Final = [
         one_of_ignoring_case("disabled", "downgrade", "upgrade", "bidirectional"),
     ),
     ConfigKey("group.consumer.max.size", _INT, _MAX_INT, "Members that a group may have.", at_least(1)),
-    *_CONSUMER_TIMES,
+    *_times("consumer", "consumer groups"),
     ConfigKey(
         "group.initial.rebalance.delay.ms", _INT, 3000, "How long a new group waits for more members before it starts."
     ),
@@ -98,12 +93,7 @@ GROUPS: Final = [
 ]
 
 GROUPS_DORMANT: Final = [
-    *(
-        key
-        for kind, whose in (("consumer", "consumer groups"), ("share", "share groups"))
-        for key in _times(kind, whose)
-        if key.name not in [in_force.name for in_force in _CONSUMER_TIMES]
-    ),
+    *_times("share", "share groups"),
     ConfigKey(
         "group.coordinator.append.linger.ms", _INT, 10, "How long writes about groups are gathered.", at_least(0)
     ),

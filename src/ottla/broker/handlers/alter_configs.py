@@ -1,4 +1,4 @@
-"""AlterConfigs: what a topic or broker sets is exactly this, from now on."""
+"""AlterConfigs: what a topic, broker or group sets is exactly this, from now on."""
 
 from __future__ import annotations
 

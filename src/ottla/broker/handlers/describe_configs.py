@@ -1,4 +1,4 @@
-"""DescribeConfigs: what holds for topics, brokers and loggers, and where each value comes from."""
+"""DescribeConfigs: what holds for topics, brokers, loggers and groups, and where each value comes from."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import BrokerError, RequestContext
-from ottla.broker.config_resources import ResourceType, check_broker_name
+from ottla.broker.config_resources import ResourceType, check_broker_name, check_group_name
 from ottla.broker.described_configs import (
     Source,
     described_broker,
     described_broker_defaults,
+    described_group,
     described_loggers,
     described_topic,
 )
@@ -81,5 +82,8 @@ def _described(broker: Broker, resource: DescribeConfigsResource) -> Iterable[De
             return described_loggers()
         case ResourceType.CLIENT_METRICS if name:
             return ()  # nobody has subscribed to any
+        case ResourceType.GROUP:
+            check_group_name(name)
+            return described_group(broker.configs, name)
         case other:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"Resources of type {other} have no config here.")

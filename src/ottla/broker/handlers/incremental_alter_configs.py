@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: sets and unsets single keys of a topic or broker, and levels of loggers."""
+"""IncrementalAlterConfigs: sets and unsets single keys of a topic, broker or group, and levels of loggers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from ottla.base.config import ConfigKey, ConfigType
 from ottla.base.error_codes import ErrorCode
 from ottla.broker import log_levels
 from ottla.broker.api import BrokerError, RequestContext
-from ottla.broker.config_resources import KeyOf, ResourceType, alter_settings, check_broker_name, outcomes
+from ottla.broker.config_nodes import KeyOf
+from ottla.broker.config_resources import ResourceType, alter_settings, check_broker_name, outcomes
 from ottla.broker.handlers import handles
 from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsEntry,

@@ -36,6 +36,8 @@ def list_config_resources(
     for resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         if resource_type in wanted:
             found += [(str(broker_id), resource_type) for broker_id in sorted(broker.metadata.brokers)]
+    if ResourceType.GROUP in wanted:
+        found += [(group_id, ResourceType.GROUP) for group_id in sorted(broker.configs.groups)]
     return ListConfigResourcesResponse(
         config_resources=[
             ListedConfigResource(resource_name=name, resource_type=resource_type) for name, resource_type in found

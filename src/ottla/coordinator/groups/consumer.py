@@ -83,12 +83,15 @@ class ConsumerProtocol:
     ) -> None:
         """The member was heard of, and stands like that now."""
         if subscription.classic is None:
-            self.timers.keep_alive(group, member_id, self._settings.consumer_session_timeout_ms)
+            self._keep_alive(group, member_id)
             self.timers.excuse(group.group_id, member_id)
             if standing is not before:
                 self.timers.follow(group.group_id, member_id, standing, subscription.rebalance_timeout_ms)
         else:
             self.timers.keep_alive(group, member_id, subscription.classic.session_timeout_ms)
+
+    def _keep_alive(self, group: ConsumerGroup, member_id: str) -> None:
+        self.timers.keep_alive(group, member_id, self._settings.consumer_times_of(group.group_id).session_timeout_ms)
 
     # --- heartbeats -------------------------------------------------------------------------------------------------
 
@@ -143,7 +146,7 @@ class ConsumerProtocol:
             and group.epoch == group.target_epoch
             and member.is_reconciled_to(group.target_epoch)
         ):
-            self.timers.keep_alive(group, member_id, self._settings.consumer_session_timeout_ms)
+            self._keep_alive(group, member_id)
             return Outcome(self._response(request, member_id, standing, standing))
         change = self.change(group)
         change.come(member_id, before, after)
@@ -221,13 +224,13 @@ class ConsumerProtocol:
         return ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=now.epoch,
-            heartbeat_interval_ms=self._interval_ms(now),
+            heartbeat_interval_ms=self._interval_ms(request.group_id, now),
             assignment=assignment,
         )
 
-    def _interval_ms(self, standing: Standing) -> int:
+    def _interval_ms(self, group_id: str, standing: Standing) -> int:
         """One that waits for what others give up asks again soon: nothing else tells it that they did."""
-        interval_ms = self._settings.consumer_heartbeat_interval_ms
+        interval_ms = self._settings.consumer_times_of(group_id).heartbeat_interval_ms
         waits = standing.state is MemberState.UNRELEASED_PARTITIONS
         return min(interval_ms, _INTERVAL_OF_WAITING_MS) if waits else interval_ms
 

@@ -1,6 +1,7 @@
 """When a member of a consumer group is given up: its session ended, or it does not do its part in a rebalance.
 
-A heartbeat only moves the time at which the session ends; the timer looks at that, and goes on waiting.
+A heartbeat only moves the time at which the session ends; the timer looks at that, and goes on waiting. It is never due
+after that time.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ class ConsumerTimers:
     def keep_alive(self, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
         """The member was heard of."""
         timeout_s = timeout_ms / 1000
-        is_watched = member_id in group.session_ends_s
-        group.session_ends_s[member_id] = self._context.clock.monotonic_s() + timeout_s
-        if not is_watched:
+        end_s = self._context.clock.monotonic_s() + timeout_s
+        before_s = group.session_ends_s.get(member_id)
+        group.session_ends_s[member_id] = end_s
+        if before_s is None or end_s < before_s:  # the timeout has become shorter
             self._watch_session(group.group_id, member_id, timeout_s)
 
     def _watch_session(self, group_id: str, member_id: str, delay_s: float) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ottla.base.ids import Uuid
 from ottla.coordinator.runtime import KeyValue
@@ -97,6 +97,13 @@ class TopicImage(Protocol):
         ...
 
 
+class ConsumerTimes(NamedTuple):
+    """How long members of the consumer protocol may be silent, and how often they are asked to be heard."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """The broker's keys `group.*` and `offsets.*` that a shard reads, by Kafka's defaults."""
@@ -106,8 +113,9 @@ class GroupSettings:
     initial_rebalance_delay_ms: int = 3_000
     max_size: int = 2**31 - 1
     new_member_join_timeout_ms: int = 300_000
-    consumer_session_timeout_ms: int = 45_000
-    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_times: ConsumerTimes = ConsumerTimes(session_timeout_ms=45_000, heartbeat_interval_ms=5_000)
+    own_consumer_times: Mapping[str, ConsumerTimes] = field(default_factory=dict)
+    """Of groups that have other times, by id. Looked at with every heartbeat: it may change meanwhile."""
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"
@@ -115,3 +123,6 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 604_800_000
     offsets_retention_check_interval_ms: int = 600_000
+
+    def consumer_times_of(self, group_id: str) -> ConsumerTimes:
+        return self.own_consumer_times.get(group_id, self.consumer_times)
