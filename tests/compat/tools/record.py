@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from compat.tools.group_configs import run_group_configs
 from compat.tools.kcat import run_kcat
 from compat.tools.runs import VERSIONS, run
 from compat.tools.transcripts import save
@@ -21,9 +22,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="ottla-record-") as place:
             save(version, run(version, Path(place)))
         sys.stdout.write(f"{version}: recorded\n")
-    with tempfile.TemporaryDirectory(prefix="ottla-record-") as place:
-        save("kcat", run_kcat(Path(place)))
-    sys.stdout.write("kcat: recorded\n")
+    for name, run_them in (("group-configs", run_group_configs), ("kcat", run_kcat)):
+        with tempfile.TemporaryDirectory(prefix="ottla-record-") as place:
+            save(name, run_them(Path(place)))
+        sys.stdout.write(f"{name}: recorded\n")
 
 
 if __name__ == "__main__":
