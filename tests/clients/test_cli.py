@@ -141,6 +141,19 @@ def test_configs_of_brokers(ottla: Ottla) -> None:
     )
 
 
+def test_configs_of_a_group(ottla: Ottla) -> None:
+    of_group = ("--group", "g")
+    assert "Nothing is set for group g" in ottla("configs", "describe", *of_group)
+    ottla("configs", "set", *of_group, "consumer.session.timeout.ms=50000")
+    assert ottla("configs", "describe", *of_group) == "consumer.session.timeout.ms\t50000\tgroup\n"
+    everything = ottla("configs", "describe", *of_group, "--all").splitlines()
+    assert "consumer.heartbeat.interval.ms\t5000\tdefault" in everything
+    assert "INVALID_CONFIG" in ottla("configs", "set", *of_group, "consumer.session.timeout.ms=1", code=1)
+    ottla("configs", "unset", *of_group, "consumer.session.timeout.ms")
+    assert "Nothing is set for group g" in ottla("configs", "describe", *of_group)
+    assert "one of them" in ottla("configs", "describe", *of_group, "--topic", "t", code=1)
+
+
 # Records.
 
 

@@ -43,6 +43,11 @@ GROUP_CONFIG: Final = ConfigSchema(
         ),
     ],
 )
+_LIMITS: Final = {
+    HEARTBEAT_INTERVAL: ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    SESSION_TIMEOUT: ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+}
+"""The broker's keys for the least and the most."""
 
 
 def broker_synonym(name: str) -> str:
@@ -104,11 +109,11 @@ class GroupConfigs:
     def _check(self, settings: Settings) -> None:
         for name, text in settings.items():
             value = GROUP_CONFIG[name].parse(text)
-            (least_key, least), (most_key, most) = self._limits(name)
-            if value < least:
-                raise ConfigError(name, f"{value} is less than {least}, the broker's {least_key}")
-            if value > most:
-                raise ConfigError(name, f"{value} is more than {most}, the broker's {most_key}")
+            least, most = _LIMITS[name]
+            if value < self._config[least]:
+                raise ConfigError(name, f"{value} is less than {self._config[least]}, the broker's {least}")
+            if value > self._config[most]:
+                raise ConfigError(name, f"{value} is more than {self._config[most]}, the broker's {most}")
         timeout_ms, interval_ms = self._value(SESSION_TIMEOUT, settings), self._value(HEARTBEAT_INTERVAL, settings)
         if settings and timeout_ms <= interval_ms:
             raise ConfigError(SESSION_TIMEOUT, f"{timeout_ms} is not more than {HEARTBEAT_INTERVAL}, {interval_ms}")
@@ -123,10 +128,10 @@ class GroupConfigs:
         value = self._value(name, settings)
         if name not in settings:
             return value
-        (least_key, least), (most_key, most) = self._limits(name)
-        used = min(max(value, least), most)
+        least, most = _LIMITS[name]
+        used: int = min(max(value, self._config[least]), self._config[most])
         if used != value:
-            limit = least_key if used == least else most_key
+            limit = least if used > value else most
             _logger.warning("group %s: %s is %d, and the broker's %s, %d, is used", group_id, name, value, limit, used)
         return used
 
@@ -136,8 +141,3 @@ class GroupConfigs:
             GROUP_CONFIG[name].parse(settings[name]) if name in settings else self._config[broker_synonym(name)]
         )
         return value
-
-    def _limits(self, name: str) -> tuple[tuple[str, int], tuple[str, int]]:
-        """The broker's keys for the least and the most, each with its value."""
-        least, most = (f"group.consumer.{end}.{name.removeprefix('consumer.')}" for end in ("min", "max"))
-        return (least, self._config[least]), (most, self._config[most])

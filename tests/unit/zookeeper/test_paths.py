@@ -28,6 +28,16 @@ def test_paths_are_kafka_s() -> None:
 
 
 @pytest.mark.parametrize(
+    ("group_id", "node_name"), [("g", "g"), ("a/b", "a%2Fb"), (".", "%2E"), ("..", "%2E%2E"), ("...", "%2E%2E%2E")]
+)
+def test_any_name_of_a_group_fits_a_node(group_id: str, node_name: str) -> None:
+    path = paths.group_config(group_id)
+    assert path == f"/config/groups/{node_name}"
+    check_path(path)
+    assert paths.parse_entity_name(node_name) == group_id
+
+
+@pytest.mark.parametrize(
     ("name", "node_name"),
     [
         ("alice", "alice"),

@@ -16,7 +16,7 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResourceResponse,
 )
 
-TOPIC, BROKER, LOGGER = 2, 4, 8
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 
 
 def resource(resource_type: int, name: str, **settings: str | None) -> AlterConfigsResource:
@@ -44,6 +44,9 @@ def test_what_is_not_named_is_no_longer_set(tmp_path: Path) -> None:
             await ask(broker, resource(BROKER, "", message_max_bytes="5"), resource(BROKER, "1"))
             assert broker.configs.for_broker == {}
             assert broker.configs.for_all_brokers == {"message.max.bytes": "5"}
+            await ask(broker, resource(GROUP, "g", consumer_session_timeout_ms="46000"))
+            await ask(broker, resource(GROUP, "g", consumer_heartbeat_interval_ms="6000"))
+            assert broker.configs.groups.own("g") == {"consumer.heartbeat.interval.ms": "6000"}
 
     asyncio.run(main())
 

@@ -15,6 +15,12 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
+from ottla.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsEntry,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
 
 
 async def _ask(client: Client, request: ConsumerGroupHeartbeatRequest, version: int) -> ConsumerGroupHeartbeatResponse:
@@ -54,6 +60,30 @@ def test_a_member_joins_stays_and_leaves_in_every_version(tmp_path: Path, versio
         assert (await _ask(client, leave, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     with_client(tmp_path, run, **QUICK)
+
+
+def test_members_are_told_the_interval_that_their_group_sets(tmp_path: Path) -> None:
+    key = "consumer.heartbeat.interval.ms"
+    join = ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id="m", rebalance_timeout_ms=1_000, subscribed_topic_names=["t"], topic_partitions=[]
+    )
+    stay = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1)
+
+    async def alter(client: Client) -> None:
+        await coordinator_is_there(client)
+        assert (await _ask(client, join, 1)).heartbeat_interval_ms == 5_000
+        entry = IncrementalAlterConfigsEntry(name=key, config_operation=0, value="6000")
+        resource = IncrementalAlterConfigsResource(resource_type=32, resource_name="g", configs=[entry])
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        assert not (await client.ask(request, IncrementalAlterConfigsResponse, 1)).responses[0].error_code
+        assert (await _ask(client, stay, 1)).heartbeat_interval_ms == 6_000
+
+    async def restarted(client: Client) -> None:
+        await coordinator_is_there(client)
+        assert (await _ask(client, stay, 1)).heartbeat_interval_ms == 6_000
+
+    with_client(tmp_path, alter, **QUICK)
+    with_client(tmp_path, restarted, **QUICK)
 
 
 def test_without_a_coordinator(tmp_path: Path) -> None:

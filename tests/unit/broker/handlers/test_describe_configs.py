@@ -115,6 +115,23 @@ def test_synonyms_are_told_from_the_strongest_to_the_default(tmp_path: Path) -> 
     run(tmp_path, test, {"message.max.bytes": "4"})
 
 
+def test_a_group_s_own_come_before_the_broker_s(tmp_path: Path) -> None:
+    async def test(broker: ConfiguredBroker) -> None:
+        key = "consumer.session.timeout.ms"
+        of_broker = [(f"group.{key}", "50000", 4), (f"group.{key}", "45000", 5)]
+        interval, timeout = ask(broker, GROUP, "g").configs
+        assert (timeout.name, timeout.value, timeout.config_source, synonyms(timeout)) == (key, "50000", 4, of_broker)
+        assert (timeout.config_type, timeout.read_only, timeout.is_sensitive) == (3, False, False)
+        assert (interval.name, interval.value, interval.config_source) == ("consumer.heartbeat.interval.ms", "5000", 5)
+        await broker.configs.groups.alter("g", lambda _: {key: " 46000"})
+        timeout = only(ask(broker, GROUP, "g", [key], documentation=True))
+        assert (timeout.value, timeout.config_source) == ("46000", 8)
+        assert synonyms(timeout) == [(key, "46000", 8), *of_broker]
+        assert "silence" in (timeout.documentation or "")
+
+    run(tmp_path, test, {"group.consumer.session.timeout.ms": "50000"})
+
+
 def test_times_in_other_units_count(tmp_path: Path) -> None:
     async def test(broker: ConfiguredBroker) -> None:
         await broker.topic("topic")
@@ -201,7 +218,7 @@ def test_an_empty_list_of_keys_asks_for_all_and_unknown_ones_are_left_out(tmp_pa
         (LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (METRICS, "", ErrorCode.INVALID_REQUEST),
         (METRICS, "some", ErrorCode.NONE),
-        (GROUP, "group", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -18,7 +18,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 
-TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 Operation = tuple[str, int, str | None]
 
@@ -51,12 +51,16 @@ def test_keys_are_set_and_deleted_and_others_stay(tmp_path: Path) -> None:
                 resource(TOPIC, "topic", ("retention.ms", SET, "6"), ("preallocate", DELETE, None)),
                 resource(BROKER, "", ("message.max.bytes", SET, "7")),
                 resource(BROKER, "1", ("max.connections", SET, "8")),
+                resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")),
             )
-            assert answers == [(ErrorCode.NONE, None)] * 3
+            assert answers == [(ErrorCode.NONE, None)] * 4
             assert broker.configs.topic_config("topic") == {"retention.ms": "6", "segment.bytes": "100"}
             assert broker.metadata.topics["topic"].configs == {"retention.ms": "6", "segment.bytes": "100"}
             await ask(broker, resource(TOPIC, "topic", ("retention.ms", DELETE, None)))
             assert broker.configs.topic_config("topic") == {"segment.bytes": "100"}
+            await ask(broker, resource(GROUP, "g", ("consumer.heartbeat.interval.ms", SET, "6000")))
+            await ask(broker, resource(GROUP, "g", ("consumer.session.timeout.ms", DELETE, None), ("x", DELETE, None)))
+            assert broker.configs.groups.own("g") == {"consumer.heartbeat.interval.ms": "6000"}
             assert (broker.configs.for_all_brokers, broker.configs.for_broker) == (
                 {"message.max.bytes": "7"},
                 {"max.connections": "8"},
@@ -98,6 +102,10 @@ def test_lists_grow_and_shrink_from_their_default(tmp_path: Path) -> None:
         (resource(TOPIC, "", ("retention.ms", SET, "1")), ErrorCode.INVALID_REQUEST, "name one"),
         (resource(BROKER, "1", ("num.partitions", SET, "1")), ErrorCode.INVALID_REQUEST, "while the broker runs"),
         (resource(BROKER, "2", ("max.connections", SET, "1")), ErrorCode.INVALID_REQUEST, "This is broker 1"),
+        (resource(GROUP, "", ("consumer.session.timeout.ms", SET, "46000")), ErrorCode.INVALID_REQUEST, "name one"),
+        (resource(GROUP, "g", ("share.session.timeout.ms", SET, "46000")), ErrorCode.INVALID_CONFIG, "no such group"),
+        (resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")), ErrorCode.INVALID_CONFIG, "less than 45000"),
+        (resource(GROUP, "g", ("consumer.session.timeout.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "needs a list"),
         (resource(METRICS, "x", ("interval.ms", SET, "1")), ErrorCode.INVALID_REQUEST, "type 16"),
         (resource(LOGGER, "2", ("ottla", SET, "INFO")), ErrorCode.INVALID_REQUEST, "This is broker 1"),
         (resource(LOGGER, "1", ("nobody.s", SET, "INFO")), ErrorCode.INVALID_CONFIG, "no logger 'nobody.s'"),
@@ -117,6 +125,7 @@ def test_what_is_refused_is_said_and_changes_nothing(
             assert reason in (message or "")
             assert broker.configs.topic_config("topic") == {}
             assert broker.configs.for_broker == {}
+            assert list(broker.configs.groups) == []
 
     asyncio.run(main())
 
@@ -141,9 +150,13 @@ def test_only_checking(tmp_path: Path) -> None:
     async def main() -> None:
         async with configured_broker(tmp_path) as broker:
             await broker.topic("topic")
-            answers = await ask(broker, resource(TOPIC, "topic", ("retention.ms", SET, "1")), validate_only=True)
-            assert answers == [(ErrorCode.NONE, None)]
+            wanted = (
+                resource(TOPIC, "topic", ("retention.ms", SET, "1")),
+                resource(GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")),
+            )
+            assert await ask(broker, *wanted, validate_only=True) == [(ErrorCode.NONE, None)] * 2
             assert broker.configs.topic_config("topic") == {}
+            assert broker.configs.groups.own("g") == {}
 
     asyncio.run(main())
 

@@ -27,9 +27,14 @@ def test_names_by_type(tmp_path: Path) -> None:
             await broker.topic("a")
             topics, brokers, loggers = [(TOPIC, "a"), (TOPIC, "b")], [(BROKER, "1")], [(LOGGER, "1")]
             assert ask(broker) == (ErrorCode.NONE, [*topics, *brokers, *loggers])
+            assert ask(broker, METRICS, GROUP) == (ErrorCode.NONE, [])
+            for group_id in ("h", "g"):
+                await broker.configs.groups.alter(group_id, lambda _: {"consumer.session.timeout.ms": "46000"})
+            groups = [(GROUP, "g"), (GROUP, "h")]
+            assert ask(broker) == (ErrorCode.NONE, [*topics, *brokers, *loggers, *groups])
             assert ask(broker, TOPIC) == (ErrorCode.NONE, topics)
             assert ask(broker, BROKER, LOGGER) == (ErrorCode.NONE, [*brokers, *loggers])
-            assert ask(broker, METRICS, GROUP) == (ErrorCode.NONE, [])
+            assert ask(broker, METRICS, GROUP) == (ErrorCode.NONE, groups)
             assert ask(broker, TOPIC, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])
             assert ask(broker, version=0) == (ErrorCode.NONE, [])
 

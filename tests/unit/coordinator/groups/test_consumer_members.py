@@ -10,6 +10,7 @@ from coordinators.consumer_members import Consumer, Coordinated, settle, told
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups.consumer_member import MemberState
+from ottla.coordinator.groups.group import ConsumerTimes, GroupSettings
 
 JOIN: dict[str, Any] = {
     "member_id": "m",
@@ -193,6 +194,51 @@ def test_a_session_ends_without_heartbeats_and_not_with_them() -> None:
     settle(lives)
     assert lives.indexes == [0, 1, 2, 3]
     assert dies.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_s_own_times_hold_from_the_next_heartbeat_on() -> None:
+    own: dict[str, ConsumerTimes] = {}
+    coordinated = Coordinated(GroupSettings(own_consumer_times=own))
+    member, elsewhere = Consumer(coordinated, "a"), Consumer(coordinated, "b", group_id="other")
+    for each in (member, elsewhere):
+        each.join()
+    own["g"] = ConsumerTimes(session_timeout_ms=10_000, heartbeat_interval_ms=2_000)
+    member.idle_beat()
+    elsewhere.idle_beat()
+    assert (member.interval_ms, elsewhere.interval_ms) == (2_000, 5_000)
+    coordinated.time.advance_ms(9_999)
+    assert "a" in coordinated.group().members
+    coordinated.time.advance_ms(1)
+    assert "a" not in coordinated.group().members
+    assert "b" in coordinated.group("other").members
+
+
+def test_a_longer_session_and_then_that_of_the_broker_again() -> None:
+    own = {"g": ConsumerTimes(session_timeout_ms=60_000, heartbeat_interval_ms=6_000)}
+    coordinated = Coordinated(GroupSettings(own_consumer_times=own))
+    member = Consumer(coordinated, "a")
+    member.join()
+    assert member.interval_ms == 6_000
+    coordinated.time.advance_ms(59_999)
+    assert "a" in coordinated.group().members
+    del own["g"]
+    member.idle_beat()
+    assert member.interval_ms == 5_000
+    coordinated.time.advance_ms(44_999)
+    assert "a" in coordinated.group().members
+    coordinated.time.advance_ms(1)
+    assert "a" not in coordinated.group().members
+
+
+def test_sessions_after_a_load_are_as_long_as_the_group_says() -> None:
+    own = {"g": ConsumerTimes(session_timeout_ms=10_000, heartbeat_interval_ms=2_000)}
+    coordinated = Coordinated(GroupSettings(own_consumer_times=own))
+    Consumer(coordinated, "a").join()
+    again = coordinated.loaded_again()
+    again.time.advance_ms(9_999)
+    assert "a" in again.group().members
+    again.time.advance_ms(1)
+    assert "a" not in again.group().members
 
 
 def test_who_does_not_give_up_in_time_is_fenced() -> None:
