@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: the keys of brokers, topics, clients and Spark, and the APIs that are served.
+"""Writes docs/reference/ from the code: the keys of brokers, topics, groups, clients and Spark, and the APIs served.
 
 `python tools/reference_pages.py` writes the pages anew; with `--check` it only says which are not as the code is.
 """
@@ -14,6 +14,7 @@ from ottla.base.config import ConfigKey
 from ottla.broker.config import BROKER_CONFIG, WITHOUT_EFFECT
 from ottla.broker.config_keys.update_modes import DYNAMIC_ONLY, INTERNAL, UpdateMode, update_mode
 from ottla.broker.config_store import NOT_WHILE_RUNNING
+from ottla.broker.group_configs import GROUP_CONFIG, broker_synonym
 from ottla.broker.handlers import handlers
 from ottla.client.config import ADMIN_CONFIG, COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from ottla.client.config_keys.elsewhere import HARMLESS_VALUES, OWNERS, REFUSED
@@ -69,6 +70,21 @@ tools. Where a topic does not set a key, the broker's key of the same meaning ho
                 (*_key_cells(key)[:4], ", ".join(f"`{name}`" for name in _stand_ins(key.name)), key.doc)
                 for key in TOPIC_CONFIG
             ),
+        ),
+    )
+
+
+def group_config() -> str:
+    return _page(
+        "A group's config",
+        """\
+Kafka 4's keys of groups that use the consumer protocol; those of share groups and streams are not there. They are set
+by `ottla configs set --group GROUP KEY=VALUE` or Kafka's own tools, and hold from a member's next heartbeat on. Where a
+group does not set a key, the broker's key of the same meaning holds. The broker's keys `group.consumer.min.…` and
+`group.consumer.max.…` are the limits.""",
+        _table(
+            ("key", "type", "default", "the broker's key", "what it is"),
+            ((*_key_cells(key)[:3], f"`{broker_synonym(key.name)}`", key.doc) for key in GROUP_CONFIG),
         ),
     )
 
@@ -158,6 +174,7 @@ reading are no harm where is written, and the other way round. [How to read](../
 PAGES: dict[str, Callable[[], str]] = {
     "broker-config.md": broker_config,
     "topic-config.md": topic_config,
+    "group-config.md": group_config,
     "client-config.md": client_config,
     "spark-options.md": spark_options,
     "apis.md": apis,

@@ -9,6 +9,7 @@ import pytest
 import reference_pages
 from ottla.broker.config import BROKER_CONFIG
 from ottla.broker.config_keys.update_modes import INTERNAL
+from ottla.broker.group_configs import GROUP_CONFIG
 from ottla.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from ottla.client.config_keys.elsewhere import OWNERS
 from ottla.log.topic_config import TOPIC_CONFIG
@@ -24,12 +25,14 @@ def test_every_key_has_a_row_and_says_what_it_is() -> None:
     broker, topic = reference_pages.broker_config(), reference_pages.topic_config()
     assert [key.name for key in BROKER_CONFIG if key.name not in INTERNAL and f"| `{key.name}` |" not in broker] == []
     assert [key.name for key in TOPIC_CONFIG if f"| `{key.name}` |" not in topic] == []
+    group = reference_pages.group_config()
+    assert [key.name for key in GROUP_CONFIG if f"| `{key.name}` |" not in group] == []
     client = reference_pages.client_config()
     clients = [key for schema in (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG) for key in schema]
     assert [name for name in (*OWNERS, *(key.name for key in clients)) if f"| `{name}` |" not in client] == []
     spark, options = reference_pages.spark_options(), (*READ_OPTIONS, *WRITE_OPTIONS)
     assert [key.name for key in options if f"| `{key.name}` |" not in spark] == []
-    keys = *BROKER_CONFIG, *TOPIC_CONFIG, *clients, *options
+    keys = *BROKER_CONFIG, *TOPIC_CONFIG, *GROUP_CONFIG, *clients, *options
     assert [key.name for key in keys if not key.doc.endswith(".")] == []
 
 
@@ -39,6 +42,7 @@ def test_a_page_that_is_missing_or_other_is_stale(tmp_path: Path, monkeypatch: p
     (tmp_path / "topic-config.md").write_text(reference_pages.topic_config())
     assert reference_pages.stale_pages() == [
         "broker-config.md",
+        "group-config.md",
         "client-config.md",
         "spark-options.md",
         "apis.md",
