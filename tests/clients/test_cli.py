@@ -151,6 +151,7 @@ def test_configs_of_a_group(ottla: Ottla) -> None:
     assert "INVALID_CONFIG" in ottla("configs", "set", *of_group, "consumer.session.timeout.ms=1", code=1)
     ottla("configs", "unset", *of_group, "consumer.session.timeout.ms")
     assert "Nothing is set for group g" in ottla("configs", "describe", *of_group)
+    assert "all brokers" not in ottla("configs", "describe", "--group", "", code=1)
     assert "one of them" in ottla("configs", "describe", *of_group, "--topic", "t", code=1)
 
 

@@ -96,7 +96,9 @@ class ConfigResource(NamedTuple):
         return cls(ResourceType.GROUP, group_id)
 
     def __str__(self) -> str:
-        return f"{self.kind.name.lower().replace('_', ' ')} {self.name}" if self.name else "all brokers"
+        if self.kind is ResourceType.BROKER and not self.name:
+            return "all brokers"
+        return f"{self.kind.name.lower().replace('_', ' ')} {self.name}"
 
 
 class ConfigSynonym(NamedTuple):
