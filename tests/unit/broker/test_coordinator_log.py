@@ -11,6 +11,7 @@ import pytest
 
 from brokers.small_broker import SmallBroker, small_broker
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
 from ottla.broker.coordinator_log import CoordinatorLog
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, encode_key_values, iter_key_values
@@ -71,6 +72,23 @@ def test_a_partition_that_is_led_elsewhere_or_offline_has_no_coordinator_here(br
             with pytest.raises(CoordinatorError) as caught:
                 ask(index)
             assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_what_was_led_before_is_not_written_to_when_it_is_gone_or_made_anew(broker: SmallBroker) -> None:
+    log = log_of(broker)
+    broker.topic(TOPIC)
+    assert log.append(0, batch(b"a", b"b")) == 2
+    broker.replicas.delete(TopicPartition(TOPIC, 0))
+    assert refusal(log) is ErrorCode.NOT_COORDINATOR
+    assert not log.is_committed(0, 1)
+    (partition,) = broker.topic(TOPIC)
+    assert not log.is_committed(0, 1)
+    assert log.append(0, batch(b"c")) == 1
+    assert log.is_committed(0, 1)
+    assert partition.log is not None
+    assert partition.log.next_offset == 1
+    partition.leader_id = 77
+    assert refusal(log) is ErrorCode.NOT_COORDINATOR
 
 
 def test_without_enough_replicas_nothing_is_appended(broker: SmallBroker) -> None:
