@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, Producer
 from ottla.coordinator.runtime import CoordinatorRuntime, Outcome, ShardContext, partition_for
-from ottla.records import encode_transaction_marker
+from ottla.records import BatchView, encode_transaction_marker
 from ottla.records.new_batch import NewBatch
 
 
@@ -164,6 +164,47 @@ async def test_what_is_gathered_is_all_appended_before_the_first_is_answered() -
         *[("appended", index) for index in range(3)],
         *[("done", 0), (ErrorCode.COORDINATOR_NOT_AVAILABLE, 1), ("done", 2)],
     ]
+
+
+class ManyWords(OneWord):
+    """So many that they begin a batch of their own; it may be that they cannot be replayed."""
+
+    count = 20
+    is_bad = False
+
+    def records(self, first: int) -> bytes:
+        return b"".join(super(ManyWords, self).records(first + number) for number in range(self.count))
+
+    def replay(self, first_offset: int) -> None:
+        if self.is_bad:
+            raise ValueError(f"cannot take what is at {first_offset}")
+
+
+@in_loop
+async def test_large_writes_have_batches_of_their_own_and_small_ones_join_them() -> None:
+    setting = led()
+    told: list[CoordinatorError | None] = []
+    for kind in (OneWord, OneWord, ManyWords, ManyWords, OneWord):
+        assert setting.runtime.write_gathered("k", kind(told.append))
+    setting.time.advance_ms(0)
+    assert told == [None] * 5
+    assert [BatchView(batch).record_count for batch in setting.log.batches[0]] == [2, 20, 21]
+
+
+@in_loop
+async def test_what_cannot_be_replayed_is_told_to_all_that_come_behind_it_and_loads_the_shard_again() -> None:
+    setting = led()
+    told: dict[str, CoordinatorError | None] = {}
+    for name, kind in {"before": ManyWords, "bad": ManyWords, "behind": ManyWords, "last": OneWord}.items():
+        write = kind(partial(told.__setitem__, name))
+        write.is_bad = name == "bad"  # type: ignore[attr-defined]  # of one that has none it is not asked
+        assert setting.runtime.write_gathered("k", write)
+    setting.time.advance_ms(0)
+    assert told.pop("before") is None
+    assert [error.code for error in told.values() if error is not None] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 3
+    assert [BatchView(batch).record_count for batch in setting.log.batches[0]] == [20, 20]
+    await asyncio.sleep(0)
+    assert setting.runtime.write_gathered("k", OneWord(lambda _: None))
 
 
 @in_loop
