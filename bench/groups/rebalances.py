@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -120,6 +120,9 @@ def formations(pid: int, **scene: Any) -> dict[str, float]:
 
 async def _rebalances(scene: Scene, deaths: bool) -> dict[str, float]:
     found: dict[str, float] = {}
+    for group in replace(scene, sizes=(1,)).groups():  # What this process does for the first time does not count.
+        await group.form()
+        await group.end()
     groups = scene.groups()
     for group in groups:
         _note(found, "form", group.size, await group.form())

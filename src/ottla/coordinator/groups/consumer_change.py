@@ -173,10 +173,15 @@ class GroupChange:
     def step(self, now: Standing, target: Partitions, owned: Partitions | None) -> Standing:
         """Where the member stands after this."""
         target_epoch = max(self.epoch, self._group.target_epoch)
-        after = reconcile(now, target_epoch, target, owned, self._is_free)
+        after = reconcile(now, target_epoch, target, owned, self._free_of)
         if after is not now:
             self.records.append(records_of.standing_record(self.group_id, self._member_id, after))
         return after
+
+    def _free_of(self, partitions: Partitions) -> Partitions:
+        if self._group.owners.keys().isdisjoint(partitions):  # when a group forms: thousands
+            return partitions
+        return frozenset(filter(self._is_free, partitions))
 
     def _is_free(self, partition: Partition) -> bool:
         owner = self._group.owners.get(partition)

@@ -232,8 +232,7 @@ class ConsumerGroup(Group):
         for partition in owned_before - owned:
             if self.owners.get(partition) == member_id:
                 del self.owners[partition]
-        for partition in owned - owned_before:
-            self.owners[partition] = member_id
+        self.owners.update(dict.fromkeys(owned - owned_before, member_id))
 
     def drop_member(self, member_id: str) -> None:
         if member_id in self.members:

@@ -7,7 +7,8 @@ Like Kafka 3.9 a group writes down what its topics look like (kind 4), which eve
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import repeat
+from functools import lru_cache
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from ottla.base.ids import Uuid
@@ -53,16 +54,23 @@ class ResolvedPattern(NamedTuple):
     timestamp_ms: int
 
 
-def by_topic(partitions: Partitions) -> dict[Uuid, list[int]]:
-    """In order, as people read it."""
+@lru_cache(32)
+def by_topic(partitions: Partitions) -> Mapping[Uuid, list[int]]:
+    """In order, as people read it. Not to be changed: what a member is to own is written and told in the same step."""
     topics: dict[Uuid, list[int]] = {}
-    for topic_id, index in sorted(partitions):
-        topics.setdefault(topic_id, []).append(index)
-    return topics
+    for topic_id, index in partitions:
+        if topic_id in topics:
+            topics[topic_id].append(index)
+        else:
+            topics[topic_id] = [index]
+    for indexes in topics.values():
+        indexes.sort()
+    return dict(sorted(topics.items()))
 
 
 def partitions_in(topics: Iterable[TargetTopicPartitions]) -> Partitions:
-    return frozenset((each.topic_id, index) for each in topics for index in each.partitions)
+    # In C: this is done for each member whenever a group loads or is assigned anew.
+    return frozenset(chain.from_iterable(zip(repeat(each.topic_id), each.partitions, strict=False) for each in topics))
 
 
 # --- the group ------------------------------------------------------------------------------------------------------
@@ -173,11 +181,13 @@ def standing_record(group_id: str, member_id: str, standing: Standing | None) ->
 
 
 def _current(partitions: Partitions, epochs: Mapping[Partition, int]) -> list[CurrentTopicPartitions]:
+    only = next(iter(epochs.values()), 0)
+    is_one = len(set(epochs.values())) == 1  # as long as a member was given all in one step
     return [
         CurrentTopicPartitions(
             topic_id=topic_id,
             partitions=indexes,
-            assignment_epochs=[epochs[topic_id, index] for index in indexes],
+            assignment_epochs=[only] * len(indexes) if is_one else [epochs[topic_id, index] for index in indexes],
         )
         for topic_id, indexes in by_topic(partitions).items()
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from ottla.base.error_codes import ErrorCode
@@ -100,6 +101,8 @@ def _whole_topic(
 def _partitions(
     group_id: str, name: str, topic: TopicOffsets | None, indexes: Iterable[int], unstable: OffsetStore | None
 ) -> list[OffsetFetchPartitionResponse]:
+    if topic is None and unstable is None:
+        return list(map(_nothing, indexes))
     values = topic.values if topic is not None else {}
     answers = []
     for index in indexes:
@@ -121,7 +124,9 @@ def _partitions(
     return answers
 
 
+@lru_cache(16_384)
 def _nothing(index: int, error: int = ErrorCode.NONE) -> OffsetFetchPartitionResponse:
+    """Always the same object: a new group is told it of each of its partitions. Not to be changed."""
     return OffsetFetchPartitionResponse(
         partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=error
     )

@@ -26,10 +26,10 @@ def reconcile(
     target_epoch: int,
     target: Partitions,
     owned: Partitions | None,
-    is_free: Callable[[Partition], bool],
+    free_of: Callable[[Partitions], Partitions],
 ) -> Standing:
     """The next step; the same object if there is none. `owned` is what the member says it owns, None if it says
-    nothing; `is_free` whether no other owns a partition."""
+    nothing; `free_of` gives those of some partitions that no other owns."""
     if now.state is MemberState.STABLE and now.epoch == target_epoch:
         return now
     if now.state is MemberState.UNREVOKED_PARTITIONS and _still_has(owned, now.revoking):
@@ -44,14 +44,15 @@ def reconcile(
     if revoking and _still_has(owned, revoking):
         epochs = _epochs_of(now.assigned, now.assignment_epochs)
         return Standing(now.epoch, now.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking, epochs)
-    wanted = target - kept
-    free = frozenset(filter(is_free, wanted))
+    wanted = target - kept if kept else target
+    free = free_of(wanted)
     state = MemberState.STABLE if len(free) == len(wanted) else MemberState.UNRELEASED_PARTITIONS
     previous_epoch = now.previous_epoch if now.epoch == target_epoch else now.epoch
     epochs = _epochs_of(kept, now.assignment_epochs)
+    assigned = kept | free if kept and free else kept or free
     if free:
         epochs = {**epochs, **dict.fromkeys(free, target_epoch)}
-    after = Standing(target_epoch, previous_epoch, state, kept | free if free else kept, assignment_epochs=epochs)
+    after = Standing(target_epoch, previous_epoch, state, assigned, assignment_epochs=epochs)
     return now if after == now else after
 
 
