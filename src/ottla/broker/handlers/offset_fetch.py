@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import RequestContext
+from ottla.broker.api import EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
@@ -16,5 +16,5 @@ if TYPE_CHECKING:
 @handles(OffsetFetchRequest)
 def offset_fetch(
     broker: Broker, request: OffsetFetchRequest, context: RequestContext
-) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
-    return broker.groups.fetch_offsets(request, context)
+) -> OffsetFetchResponse | EncodedResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    return broker.groups.fetch_plainly(request, context) or broker.groups.fetch_offsets(request, context)

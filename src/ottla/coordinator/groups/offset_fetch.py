@@ -23,7 +23,7 @@ from ottla.wire.messages.offset_fetch import (
 )
 
 SEVERAL_GROUPS_SINCE: Final = 8
-_TOPIC_IDS_SINCE: Final = 10
+TOPIC_IDS_SINCE: Final = 10
 _ERROR_OF_GROUP_SINCE: Final = 2
 _NO_OFFSET: Final = -1
 
@@ -73,12 +73,12 @@ def fetch_offsets(
     unstable = offsets if require_stable and offsets.has_transactions(asked.group_id) else None
     if asked.topics is None:
         topics = [_whole_topic(shard, topic, version, unstable) for topic in stored.values()]
-        found = [topic for topic in topics if version < _TOPIC_IDS_SINCE or topic.topic_id != ZERO_UUID]
+        found = [topic for topic in topics if version < TOPIC_IDS_SINCE or topic.topic_id != ZERO_UUID]
         return OffsetFetchGroupResponse(group_id=asked.group_id, topics=found)
     answers = []
     for topic in asked.topics:
         name = topic.name
-        if version >= _TOPIC_IDS_SINCE:
+        if version >= TOPIC_IDS_SINCE:
             known = shard.topics.topic_name(topic.topic_id)
             if known is None:
                 partitions = [_nothing(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes]
@@ -94,7 +94,7 @@ def _whole_topic(
     shard: GroupShard, topic: TopicOffsets, version: int, unstable: OffsetStore | None
 ) -> OffsetFetchGroupTopicResponse:
     partitions = _partitions(topic.group_id, topic.topic, topic, topic.values, unstable)
-    topic_id = shard.topics.topic_id(topic.topic) if version >= _TOPIC_IDS_SINCE else None
+    topic_id = shard.topics.topic_id(topic.topic) if version >= TOPIC_IDS_SINCE else None
     return OffsetFetchGroupTopicResponse(name=topic.topic, topic_id=topic_id or ZERO_UUID, partitions=partitions)
 
 

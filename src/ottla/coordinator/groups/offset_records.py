@@ -36,6 +36,7 @@ PLAIN_VALUE_SIZE: Final = _VALUE_START.size + _TIME.size
 """Of version 3, with empty metadata."""
 VALUE_ROW_AT: Final = len(_PLAIN_START)
 """Where such a value has offset and leader epoch."""
+VALUE_ROW_END: Final = _VALUE_START.size - len(_NO_METADATA)
 VALUE_TIME_AT: Final = _VALUE_START.size
 _TIMED_START = Struct(">hqh")
 """Of version 1: version, offset, length of the metadata."""
@@ -87,6 +88,11 @@ def encode_value(
 def plain_value(offset_and_epoch: bytes, committed_ms: int) -> bytes:
     """One without metadata, as `encode_value` makes it, of an offset and a leader epoch that are bytes already."""
     return _PLAIN_START + offset_and_epoch + _plain_end(committed_ms)
+
+
+def is_plain_value(value: bytes) -> bool:
+    """Whether it is of version 3 and without metadata: only those have its size."""
+    return len(value) == PLAIN_VALUE_SIZE and value.startswith(_PLAIN_START)
 
 
 @lru_cache(8)

@@ -22,6 +22,7 @@ from ottla.coordinator.groups.group import GroupSettings, TopicImage
 from ottla.coordinator.groups.offset_commit import commit_offsets, refused_commit
 from ottla.coordinator.groups.offsets import OffsetStore
 from ottla.coordinator.groups.plain_commit import OffsetShard, PlainCommit
+from ottla.coordinator.groups.plain_fetch import fetch_plainly, only_group
 from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
 from ottla.coordinator.seams import Caller, CoordinatorLog, Timers
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -100,6 +101,25 @@ class GroupCoordinator:
             return self.runtime.write_gathered(commit.form.group_id, commit)
         except CoordinatorError:
             return False
+
+    def fetch_plainly(self, request: OffsetFetchRequest, caller: Caller) -> bytes | None:
+        """The body of the response to what consumers mostly ask; None where `fetch_offsets` has more to say."""
+        version = caller.version
+        asked = only_group(request, version)
+        if asked is None:
+            return None
+
+        def fetch(shard: ServedShard) -> bytes | None:
+            return fetch_plainly(shard, shard.offsets, asked, version, require_stable=request.require_stable)
+
+        try:
+            answer = self.runtime.read_now(asked.group_id, fetch)
+        except CoordinatorError:
+            return None
+        if isinstance(answer, Coroutine):  # It must be waited for.
+            answer.close()
+            return None
+        return answer
 
     def fetch_offsets(
         self, request: OffsetFetchRequest, caller: Caller
