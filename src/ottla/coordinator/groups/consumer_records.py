@@ -6,7 +6,7 @@ Like Kafka 3.9 a group writes down what its topics look like (kind 4), which eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, repeat
 from typing import Final, NamedTuple
@@ -68,7 +68,7 @@ def by_topic(partitions: Partitions) -> Mapping[Uuid, list[int]]:
     return dict(sorted(topics.items()))
 
 
-def partitions_in(topics: Iterable[TargetTopicPartitions]) -> Partitions:
+def partitions_in(topics: Iterable[TargetTopicPartitions | CurrentTopicPartitions]) -> Partitions:
     # In C: this is done for each member whenever a group loads or is assigned anew.
     return frozenset(chain.from_iterable(zip(repeat(each.topic_id), each.partitions, strict=False) for each in topics))
 
@@ -194,27 +194,30 @@ def _current(partitions: Partitions, epochs: Mapping[Partition, int]) -> list[Cu
 
 
 def standing_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> Standing:
-    assigned = _epochs_in(value.assigned_partitions, value.member_epoch)
-    revoking = _epochs_in(value.partitions_pending_revocation, value.member_epoch)
+    assigned, epochs = _owned_in(value.assigned_partitions, value.member_epoch)
+    revoking, epochs_of_revoking = _owned_in(value.partitions_pending_revocation, value.member_epoch)
     return Standing(
         value.member_epoch,
         value.previous_member_epoch,
         _STATES.get(value.state, MemberState.UNKNOWN),
-        frozenset(assigned),
-        frozenset(revoking),
-        revoking | assigned if revoking else assigned,
+        assigned,
+        revoking,
+        epochs_of_revoking | epochs if revoking else epochs,
     )
 
 
-def _epochs_in(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> dict[Partition, int]:
-    """Kafka before 4.3 wrote none: then it is the member's, or the first of all for one that is away."""
-    epochs: dict[Partition, int] = {}
+def _owned_in(topics: Sequence[CurrentTopicPartitions], member_epoch: int) -> tuple[Partitions, dict[Partition, int]]:
+    """Partitions, and the epoch at which each was assigned. Kafka before 4.3 wrote none: then it is the member's, or
+    the first of all for one that is away."""
+    partitions = partitions_in(topics)
+    epochs: list[int] = []
     for each in topics:
-        written = each.assignment_epochs or ()
-        is_whole = len(written) == len(each.partitions)
-        partitions = zip(repeat(each.topic_id), each.partitions, strict=False)
-        epochs.update(zip(partitions, written if is_whole else repeat(max(member_epoch, 0)), strict=False))
-    return epochs
+        count, written = len(each.partitions), each.assignment_epochs or ()
+        epochs += written if len(written) == count else [max(member_epoch, 0)] * count
+    if len(set(epochs)) == 1:  # mostly; and a set's hashes need not be made again
+        return partitions, dict.fromkeys(partitions, epochs[0])
+    places = chain.from_iterable(zip(repeat(each.topic_id), each.partitions, strict=False) for each in topics)
+    return partitions, dict(zip(places, epochs, strict=True))
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:

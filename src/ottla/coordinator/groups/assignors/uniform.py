@@ -54,7 +54,7 @@ def _equal_shares(members: Mapping[str, MemberSpec], free: set[Partition]) -> di
             ordered = sorted(still)
             kept[member_id] = frozenset(ordered[:limit])
             free.update(ordered[limit:])
-    unclaimed = sorted(free, reverse=True)
+    unclaimed = sorted(free, reverse=True) if len(wanting) > 1 else list(free)  # One gets them all, in whatever order.
     extra -= min(extra, len(surplus))
     for member_id in wanting:
         room = share + (extra > 0) - len(kept[member_id])
