@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
 WORKERS ?= 2
 
-.PHONY: help setup bytecode demo test check format compat bench fuzz crash golden clean
+.PHONY: help setup bytecode demo test check format compat bench fuzz crash soak golden clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -43,7 +43,7 @@ demo: bytecode  ## it all at work: events of a shop through a broker and a pipel
 test: bytecode  ## the whole suite, Spark included, but for what needs artifacts of Kafka
 	@command -v java >/dev/null || { echo "Java is not installed, and Spark needs it: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends openjdk-17-jre-headless; }
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not compat"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not compat and not soak"
 
 check: setup  ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff check .
@@ -60,7 +60,7 @@ compat: bytecode  ## against Apache Kafka's and Spark's own artifacts, from Mave
 	$(BIN)/python tools/spark_artifacts.py
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m compat
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "compat and not soak"
 
 bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python bench/wire.py
@@ -83,6 +83,13 @@ fuzz: bytecode  ## a million mutated frames, and as many mutated batches (COUNT=
 KILLS ?= 600
 crash: bytecode  ## kill a process that appends or compacts hundreds of times (KILLS=…, OTTLA_SEED=…)
 	OTTLA_KILLS=$(KILLS) $(PYTEST) -n $(WORKERS) -rP tests/crash
+
+# One seed for the whole run, printed first, so that any failure can be run again. No single test may take an hour.
+soak: bytecode  ## long fault and damage runs, thousands of random cases (OTTLA_SEED=…)
+	@seed=$${OTTLA_SEED:-$$($(BIN)/python -c 'import random; print(random.randrange(1, 2**32))')}; \
+	  echo "OTTLA_SEED=$$seed"; \
+	  OTTLA_SEED=$$seed $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -rP -m soak \
+	    || { echo "make soak failed. Run it again with OTTLA_SEED=$$seed."; exit 1; }
 
 golden: bytecode  ## capture the golden bytes anew from real clients and brokers
 	$(BIN)/python tools/kafka_artifacts.py

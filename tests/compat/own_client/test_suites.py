@@ -52,7 +52,7 @@ def test_it_holds_beside_kafka(peer: str, suite: str, tmp_path: Path) -> None:
     without = [f"--deselect={test}" for test in IMPOSSIBLE[peer]]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     result = subprocess.run(
-        [*command, "-m", "not compat", f"--basetemp={tmp_path / 'run'}", *without, *SUITES[suite]],
+        [*command, "-m", "not compat and not soak", f"--basetemp={tmp_path / 'run'}", *without, *SUITES[suite]],
         cwd=ROOT,
         env={**settings, "OTTLA_TEST_PEER": peer},
         capture_output=True,
