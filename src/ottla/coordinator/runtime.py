@@ -28,7 +28,7 @@ from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue as KeyValue
 from ottla.coordinator.key_values import Producer, encode_key_values, iter_key_values
 from ottla.coordinator.seams import CoordinatorLog, Timer, Timers
-from ottla.records.new_batch import new_batch
+from ottla.records.new_batch import NewBatch, new_batch
 
 _logger = logging.getLogger(__name__)
 
@@ -229,12 +229,7 @@ class CoordinatorRuntime(Generic[S]):
         index, loaded = self._settled(key)
         outcome = operation(loaded.shard)
         if outcome.records:
-            try:
-                self._append(index, loaded, outcome.records, outcome.producer)
-            except CoordinatorError as error:
-                if outcome.on_failed is not None:
-                    outcome.on_failed(error)
-                raise
+            self._append_outcome(index, loaded, outcome)
         if outcome.on_appended is not None:
             outcome.on_appended()
         response = outcome.response
@@ -285,36 +280,43 @@ class CoordinatorRuntime(Generic[S]):
 
     def _append_writes(self, index: int, loaded: _Loaded[S], now_ms: int, settled: _Settled) -> None:
         """Appends what is gathered and adds to those that are settled; who must wait for other replicas is told by
-        whoever tells of them."""
+        whoever tells of them. Never raises: every write is told, whatever goes wrong."""
         writes, loaded.gathered = loaded.gathered, []
         for some in (writes,) if len(writes) == 1 else _in_batches(writes):
-            first = some[0]
-            records, count = first.records(0), first.count
-            if len(some) > 1:
-                parts = [records]
-                for write in some[1:]:
-                    parts.append(write.records(count))
-                    count += write.count
-                records = b"".join(parts)
             try:
-                end = self._log.append(index, new_batch(records, count, now_ms))
-            except CoordinatorError as error:
-                settled.append((some, error))
+                batch, count = _batch_of(some, now_ms)
+            except Exception:
+                _logger.exception("%s %d: %d writes could not be encoded", self.name, index, len(some))
+                settled.append((some, CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR)))
                 continue
-            loaded.written_offset = end
-            offset = end - count
+            is_appended = False
             try:
+                end = self._log.append(index, batch)
+                is_appended = True
+                loaded.written_offset = end
+                offset = end - count
                 for write in some:
                     write.replay(offset)
                     offset += write.count
-            except Exception:
+            except Exception as error:
+                if isinstance(error, CoordinatorError) and not is_appended:
+                    settled.append((some, error))
+                    continue
                 rest = writes[writes.index(some[0]) :]
                 settled.append((rest, self._load_again(index, loaded)))
                 return
+            self._settle(index, end, some, settled)
+
+    def _settle(self, index: int, end: int, writes: Sequence[GatheredWrite[S]], settled: _Settled) -> None:
+        """Of writes that are appended and replayed: they are told now, or when they are committed."""
+        try:
             if self._log.is_committed(index, end):
-                settled.append((some, None))
+                settled.append((writes, None))
             else:
-                self._log.when_committed(index, end, partial(_tell_of_commit, some))
+                self._log.when_committed(index, end, partial(_tell_of_commit, writes))
+        except Exception:
+            _logger.exception("%s %d: the commit of offset %d could not be awaited", self.name, index, end)
+            settled.append((writes, CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR)))
 
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
         """Runs a read. What it sees is told when it is committed."""
@@ -330,31 +332,58 @@ class CoordinatorRuntime(Generic[S]):
         return self._respond(index, loaded, response)
 
     async def read_all(self, operation: Callable[[S], R]) -> list[R]:
-        """Runs a read on every shard that is loaded here."""
-        answers = []
+        """Runs a read on every shard that is loaded here, on all in the same turn of the loop: by the time one answer
+        is committed, another shard may have been unloaded. One that goes elsewhere meanwhile is left out."""
+        waiting = []
         for index, loaded in list(self._shards.items()):
             if loaded.state is _State.ACTIVE:
                 self._append_gathered(index, loaded)
-                answers.append(await self._respond(index, loaded, operation(loaded.shard)))
+            # Appending may have had it loaded again.
+            if self._shards.get(index) is loaded and loaded.state is _State.ACTIVE:
+                waiting.append((index, loaded.written_offset, operation(loaded.shard)))
+        answers = []
+        for index, written_offset, answer in waiting:
+            try:
+                await self._committed(index, written_offset)
+            except CoordinatorError as error:
+                if error.code is not ErrorCode.NOT_COORDINATOR:
+                    raise
+            else:
+                answers.append(answer)
         return answers
+
+    def _append_outcome(self, index: int, loaded: _Loaded[S], outcome: Outcome[Any]) -> None:
+        try:
+            self._append(index, loaded, outcome.records, outcome.producer)
+        except Exception as error:
+            if outcome.on_failed is not None:
+                unknown = CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR)
+                outcome.on_failed(error if isinstance(error, CoordinatorError) else unknown)
+            raise
 
     def _append(self, index: int, loaded: _Loaded[S], records: Sequence[KeyValue], producer: Producer | None) -> None:
         now_ms = self._clock.now_ms()
-        end = self._log.append(index, encode_key_values(records, now_ms, producer))
-        loaded.written_offset = end
-        offset = end - len(records)
+        batch = encode_key_values(records, now_ms, producer)
         replay = loaded.shard.replay
         producer_id = -1 if producer is None else producer.producer_id
+        is_appended = False
         try:
+            end = self._log.append(index, batch)
+            is_appended = True
+            loaded.written_offset = end
+            offset = end - len(records)
             for key, value in records:
                 replay(key, value, offset, producer_id, now_ms)
                 offset += 1
         except Exception as error:
+            if isinstance(error, CoordinatorError) and not is_appended:
+                raise
             raise self._load_again(index, loaded) from error
 
     def _load_again(self, index: int, loaded: _Loaded[S]) -> CoordinatorError:
-        """What is in the log counts. Whoever is loaded from it has all of the change, or is seen to be broken."""
-        _logger.exception("%s %d could not take what it wrote; it is loaded again", self.name, index)
+        """What is in the log counts, and after an unforeseen error nobody knows whether a change is. Whoever is loaded
+        from the log has all of it or nothing, or is seen to be broken."""
+        _logger.exception("%s %d: a write failed unexpectedly; the shard is loaded again", self.name, index)
         self.unload(index)
         self.lead(index, loaded.leader_epoch)
         return CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -382,7 +411,7 @@ class CoordinatorRuntime(Generic[S]):
         try:
             outcome = operation()
             if outcome.records:
-                self._append(index, loaded, outcome.records, outcome.producer)
+                self._append_outcome(index, loaded, outcome)
             if outcome.on_appended is not None:
                 outcome.on_appended()
         except CoordinatorError as error:
@@ -456,7 +485,10 @@ class CoordinatorRuntime(Generic[S]):
             gathered, loaded.gathered = loaded.gathered, []
             _tell([(gathered, CoordinatorError(ErrorCode.NOT_COORDINATOR))])
             loaded.context.cancel_all()
-            loaded.shard.unload()
+            try:
+                loaded.shard.unload()
+            except Exception:
+                _logger.exception("%s %d: not everybody could be told that the shard goes", self.name, index)
 
     def close(self) -> None:
         for index in list(self._shards):
@@ -475,10 +507,27 @@ def _in_batches(writes: Sequence[GatheredWrite[S]]) -> Iterator[Sequence[Gathere
     yield some
 
 
+def _batch_of(writes: Sequence[GatheredWrite[S]], now_ms: int) -> tuple[NewBatch, int]:
+    """One batch of the records of all, and how many those are."""
+    first = writes[0]
+    records, count = first.records(0), first.count
+    if len(writes) > 1:
+        parts = [records]
+        for write in writes[1:]:
+            parts.append(write.records(count))
+            count += write.count
+        records = b"".join(parts)
+    return new_batch(records, count, now_ms), count
+
+
 def _tell(settled: _Settled) -> None:
+    """One that raises does not keep the others from being told."""
     for writes, error in settled:
         for write in writes:
-            write.tell(error)
+            try:
+                write.tell(error)
+            except Exception:
+                _logger.exception("a write could not be told its outcome")
 
 
 def _tell_of_commit(writes: Sequence[GatheredWrite[Any]], error: ErrorCode) -> None:

@@ -207,6 +207,92 @@ async def test_what_cannot_be_replayed_is_told_to_all_that_come_behind_it_and_lo
     assert setting.runtime.write_gathered("k", OneWord(lambda _: None))
 
 
+class BrokenLog(LogOfOrder):
+    """Raises what the seam does not allow, for some partitions, before or after it has appended."""
+
+    before: frozenset[int] = frozenset()
+    after: frozenset[int] = frozenset()
+
+    def append(self, index: int, batch: NewBatch) -> int:
+        if index in self.before:
+            raise ValueError("a bug")
+        end = super().append(index, batch)
+        if index in self.after:
+            raise ValueError("a bug")
+        return end
+
+
+@in_loop
+async def test_an_unforeseen_error_of_one_partition_leaves_no_gathered_write_unanswered() -> None:
+    log = BrokenLog(4)
+    setting = Setting(log)
+    keys = {partition_for(str(number), 4): str(number) for number in range(40)}
+    for index in keys:
+        setting.runtime.lead(index, 0)
+    log.before, log.after = frozenset({0}), frozenset({2})
+    told: dict[int, object] = {}
+
+    def tell(index: int, error: CoordinatorError | None) -> None:
+        told[index] = error and error.code
+        if index == 1:
+            raise ValueError("a bug in the one that is told")
+
+    for index, key in sorted(keys.items()):
+        assert setting.runtime.write_gathered(key, OneWord(partial(tell, index)))
+    setting.time.advance_ms(0)
+    unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+    assert told == {0: unknown, 1: None, 2: unknown, 3: None}
+    await turns()
+    log.before = log.after = frozenset()
+    for index, key in keys.items():
+        assert setting.runtime.write_gathered(key, OneWord(partial(tell, index)))
+    setting.time.advance_ms(0)
+    assert set(told.values()) == {None}
+
+
+class Unencodable(ManyWords):
+    def records(self, first: int) -> bytes:
+        raise ValueError(f"cannot be written behind {first}")
+
+
+@in_loop
+async def test_a_gathered_write_that_cannot_be_encoded_fails_alone() -> None:
+    setting = led()
+    told: dict[str, CoordinatorError | None] = {}
+    for name, kind in {"before": ManyWords, "bad": Unencodable, "behind": ManyWords}.items():
+        assert setting.runtime.write_gathered("k", kind(partial(told.__setitem__, name)))
+    setting.time.advance_ms(0)
+    error = told.pop("bad")
+    assert error is not None
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert told == {"before": None, "behind": None}
+
+
+@in_loop
+async def test_after_an_unforeseen_error_the_shard_has_what_the_log_has() -> None:
+    log = BrokenLog(1)
+    setting = Setting(log)
+    setting.runtime.lead(0, 0)
+    log.after = frozenset({0})
+    failed: list[ErrorCode] = []
+    outcome = Outcome("done", [KeyValue(b"a", b"v")], on_failed=lambda error: failed.append(error.code))
+    with pytest.raises(CoordinatorError):
+        setting.runtime.write_now("k", lambda _: outcome)
+    assert failed == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    await turns()
+    assert setting.shard.keys() == [b"a"]
+
+
+@in_loop
+async def test_a_change_of_the_shard_s_own_that_cannot_be_written_is_told_to_those_who_wait_for_it() -> None:
+    setting = led()
+    setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    failed: list[ErrorCode] = []
+    outcome = Outcome(None, [KeyValue(b"a", b"v")], on_failed=lambda error: failed.append(error.code))
+    setting.shard.context.write(lambda: outcome)
+    assert failed == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
 @in_loop
 async def test_a_write_that_raises_appends_nothing() -> None:
     setting = led()
@@ -327,6 +413,49 @@ async def test_what_a_read_sees_is_told_when_it_is_committed_and_not_what_came_l
     for write in writes:
         assert isinstance(write, Coroutine)
         await write
+
+
+@in_loop
+async def test_a_read_of_all_shards_asks_none_that_was_unloaded_meanwhile() -> None:
+    setting = Setting(FakeLog(2))
+    keys = {partition_for(str(number), 2): str(number) for number in range(20)}
+    for index in keys:
+        setting.runtime.lead(index, 0)
+    setting.log.hold_commits()
+    writes = [
+        setting.runtime.write_now(key, lambda _, key=key: Outcome("done", [KeyValue(key.encode(), b"v")]))  # type: ignore[misc]
+        for _, key in sorted(keys.items())
+    ]
+    asked: list[Words] = []
+
+    def ask(shard: Words) -> list[bytes]:
+        assert shard in setting.runtime.active_shards()
+        asked.append(shard)
+        return shard.keys()
+
+    reading = asyncio.ensure_future(setting.runtime.read_all(ask))
+    await turns()
+    assert len(asked) == 2
+    setting.runtime.unload(1)
+    setting.log.commit()
+    assert await reading == [[keys[0].encode()], [keys[1].encode()]]
+    for write in writes:
+        assert isinstance(write, Coroutine)
+        await write
+
+
+@in_loop
+async def test_a_read_of_all_shards_leaves_out_one_that_went_elsewhere() -> None:
+    setting = led()
+    setting.log.hold_commits()
+    write = setting.write(b"a")
+    reading = asyncio.ensure_future(setting.runtime.read_all(lambda shard: shard.keys()))
+    await turns()
+    setting.log.fail_commits(ErrorCode.NOT_COORDINATOR)
+    assert await reading == []
+    assert isinstance(write, Coroutine)
+    setting.log.commit()
+    await write
 
 
 @in_loop

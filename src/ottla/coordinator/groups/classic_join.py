@@ -58,9 +58,17 @@ class ClassicJoin:
             if not isinstance(group, ClassicGroup):
                 raise TypeError(f"the record of classic group {request.group_id} made a {type(group).__name__}")
             joined = self._join(group, request, caller, answer)
-            return Outcome(None, joined.records, joined.on_appended)
+            return Outcome(None, joined.records, joined.on_appended, on_failed=joined.on_failed)
 
-        return Outcome(answer, [*records, made.record()], lambda: self._shard.context.write(join))
+        def join_or_refuse() -> Outcome[None]:
+            try:
+                return join()
+            except Exception:
+                if not answer.done():  # Nobody else would answer it: the group's record is written already.
+                    answer.set_result(refused(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))
+                raise
+
+        return Outcome(answer, [*records, made.record()], lambda: self._shard.context.write(join_or_refuse))
 
     def _join(self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, answer: Answer) -> Joined:
         member_id = request.member_id

@@ -2,11 +2,15 @@
 
 A heartbeat only moves the time at which the session ends; the timer looks at that, and goes on waiting. It is never due
 after that time.
+
+Whoever is given up goes by records, and those may be refused: every timer looks again a second later, until the member
+is gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ottla.coordinator.groups.consumer_group import ConsumerGroup
 from ottla.coordinator.groups.consumer_member import ConsumerMember, MemberState, Standing
@@ -15,6 +19,8 @@ from ottla.coordinator.runtime import Outcome
 
 Fence = Callable[[ConsumerGroup, ConsumerMember, str], Outcome[None]]
 """Takes a member out of its group, for a reason that is logged."""
+_RETRY_S: Final = 1.0
+"""How long after a fence that could not be written it is tried again: a member must not live for ever."""
 
 
 class ConsumerTimers:
@@ -46,8 +52,7 @@ class ConsumerTimers:
         if remaining_s > 0:
             self._watch_session(group_id, member_id, remaining_s)
             return Outcome(None)
-        # Another look if the fence cannot be written: a member must not live for ever.
-        self._watch_session(group_id, member_id, 1)
+        self._watch_session(group_id, member_id, _RETRY_S)
         return self._give_up(group_id, member_id, "its session has ended")
 
     # --- rebalances ---
@@ -65,6 +70,7 @@ class ConsumerTimers:
             member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
             if member is None or member.standing.epoch != epoch:
                 return Outcome(None)
+            self._context.schedule(name, _RETRY_S, due)
             return self._give_up(group_id, member_id, f"it did not give up partitions within {timeout_ms} ms")
 
         self._context.schedule(name, timeout_ms / 1000, due)
@@ -73,14 +79,13 @@ class ConsumerTimers:
         """A member of the classic protocol was told to join again; the first time counts."""
         name = _name("join", group_id, member_id)
         if not self._context.is_scheduled(name):
-            reason = f"it did not join within {timeout_ms} ms"
-            self._context.schedule(name, timeout_ms / 1000, lambda: self._give_up(group_id, member_id, reason))
+            self._give_up_after(name, group_id, member_id, timeout_ms, f"it did not join within {timeout_ms} ms")
 
     def expect_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         """A member of the classic protocol has joined, and is to ask for its assignment."""
         self._context.cancel(_name("join", group_id, member_id))
-        name, reason = _name("sync", group_id, member_id), f"it did not ask for its assignment within {timeout_ms} ms"
-        self._context.schedule(name, timeout_ms / 1000, lambda: self._give_up(group_id, member_id, reason))
+        reason = f"it did not ask for its assignment within {timeout_ms} ms"
+        self._give_up_after(_name("sync", group_id, member_id), group_id, member_id, timeout_ms, reason)
 
     def synced(self, group_id: str, member_id: str) -> None:
         self._context.cancel(_name("sync", group_id, member_id))
@@ -99,6 +104,15 @@ class ConsumerTimers:
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.session_ends_s.pop(member_id, None)
+
+    def _give_up_after(self, name: str, group_id: str, member_id: str, timeout_ms: int, reason: str) -> None:
+        def due() -> Outcome[None]:
+            group = self._groups.get(group_id)
+            if isinstance(group, ConsumerGroup) and member_id in group.members:
+                self._context.schedule(name, _RETRY_S, due)
+            return self._give_up(group_id, member_id, reason)
+
+        self._context.schedule(name, timeout_ms / 1000, due)
 
     def _give_up(self, group_id: str, member_id: str, reason: str) -> Outcome[None]:
         group = self._groups.get(group_id)

@@ -260,6 +260,43 @@ def test_who_does_not_give_up_in_time_is_fenced() -> None:
     assert waits.indexes == [0, 1, 2, 3]
 
 
+def test_a_fence_that_cannot_be_written_is_tried_again() -> None:
+    coordinated = Coordinated()
+    holds_on, waits = Consumer(coordinated, "a", rebalance_timeout_ms=20_000), Consumer(coordinated, "b")
+    holds_on.join()
+    everything = set(holds_on.owned)
+    waits.join()
+    holds_on.idle_beat()
+    for _ in range(19):
+        coordinated.time.advance_ms(1_000)
+        coordinated.heartbeat(member_id="a", member_epoch=1, topic_partitions=told(everything))
+        waits.beat()
+    coordinated.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    coordinated.time.advance_ms(1_000)
+    assert "a" in coordinated.group().members
+    coordinated.log.refuse_appends = None
+    coordinated.time.advance_ms(1_000)
+    assert list(coordinated.group().members) == ["b"]
+    settle(waits)
+    assert waits.indexes == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["expect_join", "expect_sync"])
+def test_who_neither_joins_nor_syncs_is_given_up_again_until_that_is_written(kind: str) -> None:
+    coordinated = Coordinated()
+    Consumer(coordinated, "a").join()
+    timers = coordinated.coordinator.runtime.active_shards()[0].consumer.timers
+    getattr(timers, kind)("g", "a", 5_000)
+    coordinated.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    coordinated.time.advance_ms(5_000)
+    assert "a" in coordinated.group().members
+    coordinated.log.refuse_appends = None
+    coordinated.time.advance_ms(999)
+    assert "a" in coordinated.group().members
+    coordinated.time.advance_ms(1)
+    assert "a" not in coordinated.group().members
+
+
 def test_who_gives_up_in_time_is_not_fenced_later() -> None:
     coordinated = Coordinated()
     first, second = Consumer(coordinated, "a", rebalance_timeout_ms=20_000), Consumer(coordinated, "b")
