@@ -139,7 +139,11 @@ class Upkeep:
                 _logger.error("%s", error)
 
     async def _remove(self) -> None:
-        self._directories.remove_due()
+        for directory, remove in self._directories.remove_later():
+            try:
+                await asyncio.to_thread(remove)
+            except OSError as error:
+                _logger.error("%s: %s", directory.path, self._directories.failed(directory, error))
 
     # --- compaction ---------------------------------------------------------------------------------------------------
 

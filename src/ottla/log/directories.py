@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,14 +24,17 @@ from ottla.base.clock import Clock
 from ottla.base.disk import Disk, Lock
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log import names
-from ottla.log.checkpoints import CleanShutdownFile, MetaProperties, OffsetCheckpoint
+from ottla.log.checkpoints import CleanShutdownFile, MetaProperties
 from ottla.log.config import LogConfig
-from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileError, LogDirectoryError
+from ottla.log.directory_checkpoints import DirectoryCheckpoints
+from ottla.log.discarded_logs import DiscardedLogs, marked_folder
+from ottla.log.errors import DirectoryLockedError, FileError, LogDirectoryError
 from ottla.log.loader import LoadOptions, load
 from ottla.log.new_logs import NewLogs
 from ottla.log.partition_log import PartitionLog
-from ottla.log.replica_move import ReplicaMove, abandon, relocate
+from ottla.log.replica_move import ReplicaMove, relocate
 from ottla.log.retention import apply_retention
+from ottla.log.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
@@ -60,13 +62,12 @@ class LogDirectory:
     """One of the directories. `failure` says why it is offline."""
 
     path: Path
+    checkpoints: DirectoryCheckpoints
     lock: Lock | None = None
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     failure: str | None = None
-    writing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while its checkpoints are written."""
-    written: int = 0
-    """Which checkpoint was written last."""
+    removable: list[Segment] = field(default_factory=list)
+    """Segments of its logs that are closed and whose files are to be removed."""
 
 
 class LogDirectories:
@@ -78,13 +79,11 @@ class LogDirectories:
         self.disk = disk
         self.clock = clock
         self.options = options
-        self.directories = [LogDirectory(path) for path in paths]
+        self.directories = [LogDirectory(path, DirectoryCheckpoints(disk, path)) for path in paths]
         self.on_failure: Callable[[LogDirectory], None] = lambda _: None
         self.moves: dict[TopicPartition, ReplicaMove] = {}
         """Replicas on their way to another directory. One that is no longer here was given up."""
-        self._removable: list[tuple[int, Path, PartitionLog | None]] = []
-        """When to remove which folder; a log that is to be closed first, for whoever may still be reading it."""
-        self._checkpoint_count = 0
+        self._discarded = DiscardedLogs(disk)
 
     # --- open and close ---------------------------------------------------------------------------------------------
 
@@ -136,16 +135,16 @@ class LogDirectories:
         marker = CleanShutdownFile(self.disk, path)
         clean = marker.exists()
         marker.remove()  # before anything is written: a crash from here on is unclean
-        recovery_points = self._read_offsets(directory, names.RECOVERY_POINTS)
-        start_offsets = self._read_offsets(directory, names.LOG_START_OFFSETS)
-        high_watermarks = self._read_offsets(directory, names.HIGH_WATERMARKS)
-        cleaned_offsets = self._read_offsets(directory, names.CLEANER_OFFSETS)
+        recovery_points = directory.checkpoints.read(names.RECOVERY_POINTS)
+        start_offsets = directory.checkpoints.read(names.LOG_START_OFFSETS)
+        high_watermarks = directory.checkpoints.read(names.HIGH_WATERMARKS)
+        cleaned_offsets = directory.checkpoints.read(names.CLEANER_OFFSETS)
         found = []
         for name in self.disk.list(path):
             folder = path / name
             if names.DELETED_FOLDER.fullmatch(name) or names.FUTURE_FOLDER.fullmatch(name):
                 if self.disk.is_directory(folder):
-                    self._removable.append((self.clock.now_ms(), folder, None))
+                    self._discarded.find(folder, self.clock.now_ms())
             elif (partition := names.parse_partition_folder(name)) is not None:
                 found.append((partition, folder))
 
@@ -188,16 +187,9 @@ class LogDirectories:
                     "%s lies in %s and in %s, where a move was not ended; the one in %s goes",
                     *(partition, other.path, directory.path, worse.path),
                 )
+                unique = Uuid(self.clock.now_ms().to_bytes(16, "big"))
                 with self._guarded(worse):
-                    self._discard(worse, partition, Uuid(self.clock.now_ms().to_bytes(16, "big")))
-
-    def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint that cannot be read costs time, not records: it is said, and done without."""
-        try:
-            return OffsetCheckpoint(self.disk, directory.path / name).read()
-        except CorruptCheckpointError as error:
-            _logger.warning("%s", error)
-            return {}
+                    self._discard(worse, [partition], unique)()
 
     def close(self) -> None:
         """Flushes and closes everything, and leaves the mark of a clean stop."""
@@ -208,9 +200,7 @@ class LogDirectories:
                     log.close()
                 self._checkpoint(directory)
                 CleanShutdownFile(self.disk, directory.path).write()
-        for _, _, discarded in self._removable:
-            if discarded is not None:
-                abandon(discarded)
+        self._discarded.close()
         self._release_locks()
 
     # --- what there is ----------------------------------------------------------------------------------------------
@@ -252,6 +242,8 @@ class LogDirectories:
             raise LogDirectoryError(offline.path, f"{partition} may lie here, and the directory is offline")
         directory = min(self.online(), key=lambda each: len(each.logs))
         with self._making(directory):
+            if directory.checkpoints.names_former(partition):
+                self._checkpoint(directory)
             folder = directory.path / str(partition)
             options = LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
             log = load(self.disk, self.clock, folder, partition, config, options)
@@ -270,8 +262,13 @@ class LogDirectories:
             path = min(counts, key=counts.__getitem__)
             counts[path] += 1
             places.append((path, partition))
+        former = {
+            directory.path: directory.checkpoints.snapshot(directory.logs)
+            for directory in self.online()
+            if any(path == directory.path and directory.checkpoints.names_former(name) for path, name in places)
+        }
         options = LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
-        return NewLogs(self.disk, self.clock, config, topic_id, options, places)
+        return NewLogs(self.disk, self.clock, config, topic_id, options, places, former)
 
     def adopt(self, new: NewLogs) -> list[PartitionLog]:
         """Takes in the logs that were made; a directory in which that failed goes offline."""
@@ -283,49 +280,40 @@ class LogDirectories:
         return [log for _, log in new.made]
 
     def delete_many(self, partitions: Sequence[TopicPartition], unique: Uuid) -> list[tuple[LogDirectory, Task]]:
-        """Takes partitions out, as `delete` does; what is left to be synced is returned, for a thread. Before that is
-        done, no partition of such a name may be made: it would be taken for flushed as far as the old one was."""
-        touched = []
+        """Takes partitions out and closes their files. The returned tasks, one for each directory, rename the folders;
+        they are removed later, by `remove_later`. No partition of such a name may be made before the tasks are done. A
+        move of one ends. Nothing is written: there is no room on a full disk before the folders are gone."""
+        tasks = []
         for directory in self.online():
             here = [partition for partition in partitions if partition in directory.logs]
             if here:
-                with self._guarded(directory):
-                    for partition in here:
-                        self.moves.pop(partition, None)
-                        directory.logs[partition].close()
-                        self._set_aside(directory, partition, unique)
-                    touched.append(directory)
-        return [(directory, self._settle_task(directory)) for directory in touched]
-
-    def _settle_task(self, directory: LogDirectory) -> Task:
-        checkpoint = self._checkpoint_task(directory)
-
-        def settle() -> None:
-            self.disk.sync_directory(directory.path)
-            checkpoint()
-
-        return settle
+                for partition in here:
+                    self.moves.pop(partition, None)
+                    directory.logs[partition].abandon()
+                tasks.append((directory, self._discard(directory, here, unique)))
+        return tasks
 
     def delete(self, partition: TopicPartition, unique: Uuid) -> None:
-        """Takes the partition out: its folder is renamed now and removed later, by `remove_due`. A move of it ends."""
+        """The same for one partition, at once."""
         self.moves.pop(partition, None)
-        directory = self.directory_of(partition)
-        if directory is None or directory.failure is not None:
-            return
-        with self.guard(directory):
-            directory.logs[partition].close()
-            self._discard(directory, partition, unique)
+        for directory, rename in self.delete_many([partition], unique):
+            with self._making(directory):
+                rename()
 
-    def _discard(self, directory: LogDirectory, partition: TopicPartition, unique: Uuid) -> None:
-        self._set_aside(directory, partition, unique)
-        self._settle_task(directory)()
+    def _discard(self, directory: LogDirectory, partitions: Sequence[TopicPartition], unique: Uuid) -> Task:
+        """The partitions are no longer known; the task renames their folders."""
+        now_ms = self.clock.now_ms()
+        discarded = []
+        for partition in partitions:
+            log = directory.logs.pop(partition)
+            directory.checkpoints.forget(partition)
+            discarded.append(self._discarded.discard(log, unique, now_ms))
 
-    def _set_aside(self, directory: LogDirectory, partition: TopicPartition, unique: Uuid) -> None:
-        log = directory.logs.pop(partition)
-        folder = directory.path / _marked_folder(partition, unique, "delete")
-        self.disk.replace(log.directory, folder)
-        relocate(log, folder)
-        self._removable.append((self.clock.now_ms() + log.config.file_delete_delay_ms, folder, log))
+        def rename() -> None:
+            self._discarded.rename(discarded)
+            self.disk.sync_directory(directory.path)
+
+        return rename
 
     # --- replicas move ----------------------------------------------------------------------------------------------
 
@@ -338,7 +326,7 @@ class LogDirectories:
         if log is None or offline is not None:
             path = target.path if offline is None else offline.path
             raise LogDirectoryError(path, f"{partition} cannot be moved: a log directory is offline")
-        move = self.moves[partition] = ReplicaMove(log, target.path / _marked_folder(partition, unique, "future"))
+        move = self.moves[partition] = ReplicaMove(log, target.path / marked_folder(partition, unique, "future"))
         return move
 
     def is_moving(self, move: ReplicaMove) -> bool:
@@ -368,7 +356,7 @@ class LogDirectories:
             relocate(copy, folder)
         del self.moves[partition]
         with self._guarded(source):
-            self._discard(source, partition, unique)
+            self._discard(source, [partition], unique)()
         target.logs[partition] = copy
         return copy
 
@@ -379,7 +367,7 @@ class LogDirectories:
         target = self._target_of(move)
         if target.failure is None:
             with self._guarded(target):
-                abandon(move.copy_log)
+                move.copy_log.abandon()
                 self.disk.remove_directory(move.copy_log.directory)
 
     # --- what a follower does ---------------------------------------------------------------------------------------
@@ -422,32 +410,10 @@ class LogDirectories:
     def _checkpoint(self, directory: LogDirectory, coming: PartitionLog | None = None) -> None:
         self._checkpoint_task(directory, coming)()
 
-    def _checkpoint_task(self, directory: LogDirectory, coming: PartitionLog | None = None) -> Callable[[], None]:
+    def _checkpoint_task(self, directory: LogDirectory, coming: PartitionLog | None = None) -> Task:
         """`coming` is a log that is about to get its place in the directory."""
         logs = directory.logs if coming is None else {**directory.logs, coming.partition: coming}
-        starts = {
-            partition: log.log_start_offset
-            for partition, log in logs.items()
-            if log.log_start_offset > log.segments[0].base_offset  # else the first segment's name says it
-        }
-        ends = {partition: log.recovery_point for partition, log in logs.items()}
-        marks = {partition: log.high_watermark for partition, log in logs.items()}
-        self._checkpoint_count += 1
-        number = self._checkpoint_count
-
-        def write() -> None:
-            with directory.writing:
-                if directory.written > number:
-                    return
-                directory.written = number
-                for name, offsets in (
-                    (names.RECOVERY_POINTS, ends),
-                    (names.LOG_START_OFFSETS, starts),
-                    (names.HIGH_WATERMARKS, marks),
-                ):
-                    OffsetCheckpoint(self.disk, directory.path / name).write(offsets)
-
-        return write
+        return directory.checkpoints.snapshot(logs)
 
     def flush_due(self) -> None:
         """Flushes the logs whose `flush.ms` have passed."""
@@ -467,19 +433,32 @@ class LogDirectories:
                     log.producers.remove_expired(self.clock.now_ms())
         return deleted
 
-    def remove_due(self) -> None:
-        """Removes the files of what was deleted long enough ago."""
+    def remove_later(self) -> list[tuple[LogDirectory, Task]]:
+        """Closes the files of what was deleted long enough ago. The returned tasks, one a directory, remove them;
+        unlinking large files takes long, so they are for a thread. A task raises `OSError`; what it left is tried again
+        by the next one."""
         now_ms = self.clock.now_ms()
-        for directory in self.online():
+        return [(directory, self._removal(directory, now_ms)) for directory in self.online()]
+
+    def _removal(self, directory: LogDirectory, now_ms: int) -> Task:
+        segments = directory.removable
+        for log in directory.logs.values():
+            segments += log.take_removable()
+        due = self._discarded.due(directory.path, now_ms)
+
+        def remove() -> None:
+            while segments:
+                segments[-1].delete()
+                segments.pop()
+            self._discarded.remove(due)
+
+        return remove
+
+    def remove_due(self) -> None:
+        """The same, at once."""
+        for directory, remove in self.remove_later():
             with self._guarded(directory):
-                for log in directory.logs.values():
-                    log.remove_due()
-                for due_ms, folder, discarded in self._removable:
-                    if due_ms <= now_ms and folder.parent == directory.path:
-                        if discarded is not None:
-                            abandon(discarded)
-                        self.disk.remove_directory(folder)
-        self._removable = [each for each in self._removable if each[0] > now_ms]
+                remove()
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
@@ -527,12 +506,6 @@ class LogDirectories:
         if not self.online():
             last = self.directories[-1]
             raise LogDirectoryError(last.path, f"no log directory is left; the last failure was: {last.failure}")
-
-
-def _marked_folder(partition: TopicPartition, unique: Uuid, mark: str) -> str:
-    """A long topic name is cut, so that the folder's has at most 255 bytes."""
-    ending = f"-{partition.partition}.{unique.hex()}-{mark}"
-    return partition.topic[: 255 - len(ending)] + ending
 
 
 def _age(log: PartitionLog) -> tuple[int, int]:

@@ -7,9 +7,10 @@ directories.adopt(new)                                    owner: they are there
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from ottla.base.clock import Clock
@@ -25,7 +26,8 @@ _FEW: Final = 4
 
 
 class NewLogs:
-    """See the module. `place` says in which log directory each partition will lie."""
+    """See the module. `place` says in which log directory each partition will lie; `before` what must be done in a
+    directory before its first log is made."""
 
     def __init__(
         self,
@@ -35,6 +37,7 @@ class NewLogs:
         topic_id: Uuid,
         options: LoadOptions,
         place: Sequence[tuple[Path, TopicPartition]],
+        before: Mapping[Path, Callable[[], None]] = MappingProxyType({}),
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -42,12 +45,18 @@ class NewLogs:
         self._topic_id = topic_id
         self._options = options
         self._place = place
+        self._before = before
         self.made: list[tuple[Path, PartitionLog]] = []
         self.failures: dict[Path, OSError] = {}
         """By log directory; none of its logs counts as made."""
 
     def make(self) -> None:
         """Any thread may call it, once."""
+        for path, prepare in self._before.items():
+            try:
+                prepare()
+            except OSError as error:
+                self.failures[path] = error
         made = [(path, log) for path, partition in self._place if (log := self._make_one(path, partition)) is not None]
         # In the threads only what waits: the rest would be slower in many than in one.
         if len(made) <= _FEW:

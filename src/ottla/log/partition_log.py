@@ -477,12 +477,21 @@ class PartitionLog:
 
     def remove_due(self) -> int:
         """Removes the files of segments deleted `file.delete.delay.ms` ago; how many."""
-        now_ms = self.clock.now_ms()
-        due = [segment for due_ms, segment in self._removable if due_ms <= now_ms]
+        due = self.take_removable()
         for segment in due:
             segment.delete()
-        self._removable = [pair for pair in self._removable if pair[0] > now_ms]
         return len(due)
+
+    def take_removable(self) -> list[Segment]:
+        """The segments deleted `file.delete.delay.ms` ago, closed. Any thread may remove their files."""
+        if not self._removable:
+            return []
+        now_ms = self.clock.now_ms()
+        due = [segment for due_ms, segment in self._removable if due_ms <= now_ms]
+        self._removable = [pair for pair in self._removable if pair[0] > now_ms]
+        for segment in due:
+            segment.abandon()
+        return due
 
     # --- keep -------------------------------------------------------------------------------------------------------
 
@@ -527,7 +536,14 @@ class PartitionLog:
         for segment in self._segments:
             segment.close()
         for _, segment in self._removable:
-            segment.close()
+            segment.abandon()
+
+    def abandon(self) -> None:
+        """Closes the files of a log that goes away, without writing."""
+        for segment in self._segments:
+            segment.abandon()
+        for _, segment in self._removable:
+            segment.abandon()
 
 
 def rebuild_producers(log: PartitionLog, end_offset: int) -> None:

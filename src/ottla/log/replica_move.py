@@ -115,12 +115,6 @@ class ReplicaMove:
         return MoveError(self.source.directory, f"it cannot be read for a move: {error}")
 
 
-def abandon(log: PartitionLog) -> None:
-    """Lets go of the files of a log that goes away, without writing."""
-    for segment in log.segments:
-        segment.abandon()
-
-
 def relocate(log: PartitionLog, folder: Path) -> None:
     """The folder of an open log was renamed."""
     log.directory = folder

@@ -143,6 +143,89 @@ def test_what_a_deleted_replica_left_is_removed_after_a_restart(broker: Broker) 
     assert not any("topic" in name for path in broker.paths for name in broker.disk.list(path))
 
 
+def test_deleting_many_replicas_writes_and_syncs_nothing_but_their_names() -> None:
+    """The owner's part touches no disk at all, and no file needs room that a full disk does not have."""
+    disk = SimulatedDisk()
+    broker = Broker(disk, Path("/data"), 1)
+    directories = broker.start()
+    for number in range(5):
+        log = directories.create(partition(number), CONFIG)
+        fill(log, 30)
+        log.append_as_leader(batch(1, producer_id=4, producer_epoch=0, sequence=0), 0)
+    seen: list[Operation] = []
+    disk.before = lambda operation, _: seen.append(operation)
+    ((directory, rename),) = directories.delete_many([partition(number) for number in range(4)], SOME_ID)
+    assert seen == []
+    assert list(directory.logs) == [partition(4)]
+    rename()
+    assert seen == [Operation.REPLACE] * 4 + [Operation.SYNC_DIRECTORY]
+    disk.before = None
+    broker.kill(directories)
+    assert [log.partition for log in broker.start().logs()] == [partition(4)]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_new_replica_does_not_inherit_the_recovery_point_of_a_deleted_one(many: bool) -> None:
+    disk = SimulatedDisk()
+    broker = Broker(disk, Path("/data"), 1)
+    directories = broker.start()
+    old = directories.create(partition(0), CONFIG)
+    fill(old, 40)
+    old.flush()
+    old.set_high_watermark(40)
+    directories.checkpoint()
+    directories.delete(partition(0), SOME_ID)
+    if many:
+        new = directories.place([partition(0)], CONFIG, SOME_ID)
+        new.make()
+        directories.adopt(new)
+    log = directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+    fill(log, 3)
+    broker.kill(directories)
+    checkpoint = OffsetCheckpoint(disk, broker.paths[0] / names.RECOVERY_POINTS)
+    assert checkpoint.read().get(partition(0), 0) == 0
+    (reopened,) = broker.start().logs()
+    assert (reopened.next_offset, reopened.high_watermark) == (3, 0)
+
+
+def test_what_could_not_be_removed_is_tried_again() -> None:
+    disk, broker = simulated(1)
+    directories = broker.start()
+    config = LogConfig(segment_bytes=1000, retention_bytes=500)
+    kept = directories.create(partition(0), config)
+    fill(kept, 40)
+    kept.set_high_watermark(40)
+    assert directories.apply_retention() == 2
+    fill(directories.create(partition(1), config), 5)
+    directories.delete(partition(1), SOME_ID)
+    broker.clock.advance_ms(config.file_delete_delay_ms)
+    fault = disk.fail(errno.ENOSPC, when=Operation.REMOVE, skipped=3, times=None)
+    ((_, remove),) = directories.remove_later()
+    with pytest.raises(OSError, match="No space left"):
+        remove()
+    assert fault.strikes
+    disk.heal()
+    directories.remove_due()
+    left = [str(path) for path in disk.contents()]
+    assert not any(path.endswith(".deleted") or "-delete" in path for path in left)
+
+
+def test_a_log_that_is_let_go_keeps_no_file_open(tmp_path: Path) -> None:
+    """Neither those of its segments nor those of deleted segments that wait for their removal."""
+    broker = Broker(LocalDisk(), tmp_path, 1)
+    directories = broker.start()
+    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    config = LogConfig(segment_bytes=1000, retention_bytes=500)
+    log = directories.create(partition(0), config)
+    fill(log, 60)
+    log.set_high_watermark(60)
+    assert directories.apply_retention() > 3
+    assert len(os.listdir("/dev/fd")) > before + 4  # noqa: PTH208
+    directories.delete(partition(0), SOME_ID)
+    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
+    directories.close()
+
+
 def test_the_longest_topic_name_can_be_deleted(broker: Broker) -> None:
     directories = broker.start()
     longest = partition(12, "t" * 249)

@@ -358,7 +358,7 @@ def test_a_disk_that_fails_at_any_step_of_the_end(place: str) -> None:
         log.flush()
         disk._locked.clear()
         assert offsets_of(opened(disk)) == list(range(82))
-    assert failures > 3
+    assert failures > 1
 
 
 @pytest.mark.parametrize("survival", [Survival.SEEDED, Survival.NOTHING])
