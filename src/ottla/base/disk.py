@@ -3,15 +3,31 @@
 The promises are those of a POSIX file system, no more: what was written is visible at once to every reader, but only
 `sync` makes a file's bytes survive a power cut, and only `sync_directory` makes a creation, a rename or a removal
 survive. `replace` is atomic. Failures are `OSError` with an errno and the path.
+
+A full disk is the one failure that passes: what needs room is refused, everything else goes on (`is_full`). A sync that
+fails is never of that kind, whatever its errno (`SyncFailedError`).
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 Buffer = bytes | bytearray | memoryview
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class SyncFailedError(OSError):
+    """`sync` or `sync_directory` failed. The system may drop what it could not write and report success the next time:
+    what was to be made safe counts as lost, also after a later sync that succeeds."""
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an operation was refused only because the disk is full: nothing was lost, and there may be room again."""
+    return error.errno in _FULL and not isinstance(error, SyncFailedError)
 
 
 @runtime_checkable
@@ -41,7 +57,10 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None: ...
-    def sync(self) -> None: ...
+    def sync(self) -> None:
+        """`SyncFailedError` if the system fails to write."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -96,7 +115,10 @@ class Disk(Protocol):
         """With all that is in it; no error if it is gone."""
         ...
 
-    def sync_directory(self, path: Path) -> None: ...
+    def sync_directory(self, path: Path) -> None:
+        """`SyncFailedError` if the system fails to write."""
+        ...
+
     def lock(self, path: Path) -> Lock:
         """`BlockingIOError` if another process holds it."""
         ...

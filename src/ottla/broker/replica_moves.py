@@ -11,10 +11,11 @@ import errno
 import logging
 from typing import Final
 
+from ottla.base.disk import is_full
 from ottla.base.ids import TopicPartition, random_uuid
 from ottla.log.directories import LogDirectories, LogDirectory
 from ottla.log.errors import LogDirectoryError, LogError
-from ottla.log.replica_move import ReplicaMove
+from ottla.log.replica_move import MoveError, ReplicaMove
 from ottla.records.errors import RecordError
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
@@ -25,7 +26,8 @@ _SMALL_BYTES: Final = 64 * 1024
 """What may be left to copy on the loop."""
 _ROUNDS: Final = 10
 """Of copying and syncing, each of which leaves less than the one before, unless a producer is quicker than the disk."""
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_GONE: Final = (errno.ENOENT, errno.EBADF)
+"""Retention may remove what is being copied."""
 
 
 class ReplicaMoves:
@@ -75,6 +77,12 @@ class ReplicaMoves:
             if isinstance(error, OSError):
                 target = next(each for each in self._directories.directories if each.path == target_path)
                 self._failed(target, error)
+            if (
+                isinstance(error, MoveError)
+                and isinstance(cause := error.__cause__, OSError)
+                and cause.errno not in _GONE
+            ):
+                self._directories.log_failed(move.source, cause)
             unexpected = None if isinstance(error, (OSError, LogError, RecordError)) else error
             _logger.error("%s stays where it is, and not in %s: %s", name, target_path, error, exc_info=unexpected)
             self._directories.give_up_move(move)
@@ -100,12 +108,11 @@ class ReplicaMoves:
         log = self._directories.finish_move(move, random_uuid())
         partition = self._replicas.partitions.get(move.partition)
         if partition is not None:
-            partition.log = log
-            partition.advance_high_watermark()
+            partition.move_to(log)
 
     def _failed(self, target: LogDirectory, error: OSError) -> LogDirectoryError:
         """A full disk takes no more replicas, and goes on serving those it has."""
-        if error.errno not in _FULL:
+        if not is_full(error):
             self._directories.take_offline(target, str(error))
         return LogDirectoryError(target.path, f"no replica can be moved here: {error}")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.base.clock import Clock
-from ottla.base.disk import Disk, Lock
+from ottla.base.disk import Disk, Lock, is_full
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log import names
 from ottla.log.checkpoints import CleanShutdownFile, MetaProperties
@@ -38,7 +38,8 @@ from ottla.log.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_CLOSED: Final = (errno.ENOENT, errno.EBADF)
+"""What an operation on a log fails with whose files were renamed, removed or closed meanwhile."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 Task = Callable[[], None]
@@ -348,7 +349,7 @@ class LogDirectories:
         if source is None or not self.is_moving(move):
             raise ValueError(f"{partition}: its move to {target.path} was given up")
         move.catch_up()
-        with self.guard(target):
+        with self._making(target):
             self._checkpoint(target, copy)
             folder = target.path / str(partition)
             self.disk.replace(copy.directory, folder)
@@ -491,10 +492,19 @@ class LogDirectories:
     def failed(self, directory: LogDirectory, error: OSError) -> str:
         """For what adds something and leaves the rest as it was (an append, a checkpoint, a log): takes the directory
         offline, unless its disk is only full, and there may be space again. What to tell of it."""
-        if error.errno in _FULL:
+        if is_full(error):
             return f"the disk is full: {error}"
         self.take_offline(directory, str(error))
         return f"the directory is offline: {error}"
+
+    def log_failed(self, log: PartitionLog, error: OSError) -> str:
+        """The same for an operation on a log: blames the directory that the log itself lies in, which need not be the
+        one that has its partition now. A log that was moved or deleted meanwhile may find its files gone."""
+        path = log.directory.parent
+        directory = next(each for each in self.directories if each.path == path)
+        if directory.logs.get(log.partition) is not log and error.errno in _CLOSED:
+            return f"{log.partition} was moved or deleted: {error}"
+        return self.failed(directory, error)
 
     def take_offline(self, directory: LogDirectory, reason: str) -> None:
         """No file of it is touched again. Its replicas are known, and not served."""

@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ottla.base.disk import Buffer, File, Lock
+from ottla.base.disk import Buffer, File, Lock, SyncFailedError
 
 _PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")
 _SMALL_BYTES: Final = 4096
@@ -160,8 +160,11 @@ class LocalFile:
         self._size = size
 
     def sync(self) -> None:
-        with _naming(self._path):
-            _sync(self.fileno())
+        descriptor = self.fileno()
+        try:
+            _sync(descriptor)
+        except OSError as error:
+            raise SyncFailedError(error.errno, error.strerror, str(self._path)) from error
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -305,8 +308,7 @@ class LocalDisk:
         try:
             os.fsync(descriptor)
         except OSError as error:
-            error.filename = str(path)
-            raise
+            raise SyncFailedError(error.errno, error.strerror, str(path)) from error
         finally:
             os.close(descriptor)
 

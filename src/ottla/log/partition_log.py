@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ottla.base.clock import Clock
-from ottla.base.disk import Buffer, Disk
+from ottla.base.disk import Buffer, Disk, SyncFailedError
 from ottla.base.file_slice import FileSlice
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
@@ -102,6 +102,8 @@ class PartitionLog:
         self._bound_position: tuple[Segment, int, int, int] | None = None
         self._flushing = threading.Lock()
         """Held to move the recovery point, which flushes in other threads do."""
+        self._failed_sync: SyncFailedError | None = None
+        """What it should have made safe may be lost: no later flush succeeds."""
         self._no_roll_below: tuple[Segment, LogConfig, int, int, int] | None = None
         """As far as the segment is known not to be full, nor too old, under that config: size, offset, timestamp."""
         self._shortenings = 0
@@ -496,12 +498,16 @@ class PartitionLog:
     # --- keep -------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Makes everything appended so far survive a power cut. Any thread may call it."""
+        """Makes everything appended so far survive a power cut. Any thread may call it. After a sync that failed every
+        call does: the system may have dropped the data and report success the next time."""
         while not self._flush_once():
             pass
 
     def _flush_once(self) -> bool:
         """Whether it counts: not if the log was shortened meanwhile, for then other records may have these offsets."""
+        failed = self._failed_sync
+        if failed is not None:
+            raise SyncFailedError(failed.errno, failed.strerror, failed.filename) from failed
         shortenings, end, segments = self._shortenings, self.next_offset, list(self._segments)
         # Also the segment that ends at the recovery point: its indexes were completed when it was closed.
         first = max(bisect_left(segments, self.recovery_point, key=_base_offset) - 1, 0)
@@ -509,10 +515,12 @@ class PartitionLog:
             self.epochs.flush()
             for segment in segments[first:]:
                 segment.flush()
-        except OSError:
-            if shortenings == self._shortenings:
-                raise
-            return False  # the file was removed
+        except OSError as error:
+            if shortenings != self._shortenings:
+                return False  # the file was removed
+            if isinstance(error, SyncFailedError):
+                self._failed_sync = error
+            raise
         with self._flushing:
             if shortenings != self._shortenings:
                 return False

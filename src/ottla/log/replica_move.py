@@ -103,7 +103,10 @@ class ReplicaMove:
         found = self._read(start, 1)
         if found is None:
             return start
-        return int.from_bytes(found.file.read_at(found.position, _BASE_OFFSET_BYTES), "big")
+        try:
+            return int.from_bytes(found.file.read_at(found.position, _BASE_OFFSET_BYTES), "big")
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def _read(self, offset: int, size: int) -> FileSlice | None:
         try:

@@ -26,7 +26,8 @@ from ottla.replication.errors import ReplicationError
 
 _NONE: Final = ErrorCode.NONE
 
-WaitForDisk = Callable[[PartitionLog, int, Callable[[BaseException | None], None]], None]
+OnSynced = Callable[[PartitionLog, BaseException | None], None]
+WaitForDisk = Callable[[PartitionLog, int, OnSynced], None]
 """Calls back, on the loop, when everything below the offset is on the disk, or with what went wrong."""
 OnDiskFailure = Callable[[PartitionLog, OSError], str]
 """Takes the log's directory offline where that is due; what to tell the client."""
@@ -111,6 +112,13 @@ class Partition:
     def go_offline(self) -> None:
         """Its log directory failed, or its topic is gone: whoever waits is told."""
         self.log = None
+        self._wake()
+
+    def move_to(self, log: PartitionLog) -> None:
+        """The log was moved to another directory: everyone who waits goes on with the new one. It was synced, so more
+        may be committed than before, and the callbacks of the old one will not see a change."""
+        self.log = log
+        self.advance_high_watermark()
         self._wake()
 
     def _wake(self) -> None:
@@ -204,9 +212,9 @@ class Partition:
             self._fetches.changed(self)
         return end
 
-    def _synced(self, error: BaseException | None) -> None:
-        log = self.log
-        if isinstance(error, OSError) and log is not None:
+    def _synced(self, log: PartitionLog, error: BaseException | None) -> None:
+        """`log` is the one that was synced; the partition may have another by now."""
+        if isinstance(error, OSError):
             self._on_disk_failure(log, error)
         elif error is None and self.advance_high_watermark():
             self._wake()

@@ -6,12 +6,11 @@ Owned by the loop, which appends and reads. What can block for long (fsync) runs
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
-from typing import Final
 
+from ottla.base.disk import is_full
 from ottla.base.ids import TopicPartition, Uuid, random_uuid
 from ottla.log.config import LogConfig
 from ottla.log.directories import LogDirectories, LogDirectory
@@ -19,10 +18,9 @@ from ottla.log.errors import LogError
 from ottla.log.group_commit import GroupCommit
 from ottla.log.partition_log import PartitionLog
 from ottla.replication.delayed import Purgatory
-from ottla.replication.partition import Partition
+from ottla.replication.partition import OnSynced, Partition
 
 _logger = logging.getLogger(__name__)
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Replicas:
@@ -65,7 +63,7 @@ class Replicas:
             log = self.directories.create(name, config, topic_id=topic_id, is_new=is_new)
             self._adopt(log)
         except LogError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
+            if isinstance(error.__cause__, OSError) and is_full(error.__cause__):
                 self._tell_full(str(self.directories.directories[0].path), error.__cause__)
             else:
                 _logger.error("%s is offline: %s", name, error)
@@ -130,30 +128,29 @@ class Replicas:
     def flush_soon(self, log: PartitionLog) -> None:
         """In the thread of the group commit; nobody waits for it but the recovery point."""
         if log.config.flush_messages > 1:  # else every append waits for its own
-            self._wait_for_disk(log, log.next_offset, lambda error: self._flushed(log, error))
+            self._wait_for_disk(log, log.next_offset, self._flushed)
 
     def _flushed(self, log: PartitionLog, error: BaseException | None) -> None:
         if isinstance(error, OSError):
             self._disk_failed(log, error)
 
-    def _wait_for_disk(self, log: PartitionLog, offset: int, callback: Callable[[BaseException | None], None]) -> None:
+    def _wait_for_disk(self, log: PartitionLog, offset: int, callback: OnSynced) -> None:
         def on_loop(error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, OSError):
+                _logger.error("%s could not be flushed", log.partition, exc_info=error)
             if not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(callback, error)
+                self._loop.call_soon_threadsafe(callback, log, error)
 
         self._commit.wait_for(log, offset).add_done_callback(lambda done: on_loop(done.exception()))
 
     def _disk_failed(self, log: PartitionLog, error: OSError) -> str:
         """A full disk refuses what would be appended, and goes on serving what is there; any other failure takes the
-        directory offline."""
-        directory = self.directories.directory_of(log.partition)
+        directory offline that the log lies in."""
         path = str(log.directory.parent)
-        if error.errno in _FULL:
+        if is_full(error):
             self._tell_full(path, error)
             return f"the disk of {path} is full"
-        if directory is not None:
-            self.directories.take_offline(directory, str(error))
-        return f"the log directory {path} is offline: {error}"
+        return f"{path}: {self.directories.log_failed(log, error)}"
 
     def _tell_full(self, path: str, error: OSError) -> None:
         """Once in a while: everybody who appends runs into it."""

@@ -33,7 +33,7 @@ from random import Random
 from typing import TypeVar
 
 from ottla.base.clock import Clock
-from ottla.base.disk import Buffer, File, Lock
+from ottla.base.disk import Buffer, File, Lock, SyncFailedError
 from ottla.testing.disk_faults import LOOKS, CrashedError, Fault, Operation, Predicate, disk_error
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.platter import FileNode, FolderNode, Node, Survival
@@ -94,7 +94,10 @@ class SimulatedFile:
     def sync(self) -> None:
         with self._disk.guard:
             self._check()
-            self._disk._sync(self._path, self._node)
+            try:
+                self._disk._sync(self._path, self._node)
+            except OSError as error:
+                raise SyncFailedError(error.errno, error.strerror, error.filename) from error
 
     def close(self) -> None:
         self._closed = True
@@ -343,7 +346,9 @@ class SimulatedDisk:
 
     def sync_directory(self, path: Path) -> None:
         with self.guard:
-            self._begin(Operation.SYNC_DIRECTORY, path)
+            error = self._strike(Operation.SYNC_DIRECTORY, path)
+            if error is not None:
+                raise SyncFailedError(error.errno, error.strerror, error.filename) from error
             self._folder(path).sync()
 
     def lock(self, path: Path) -> Lock:

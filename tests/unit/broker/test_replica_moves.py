@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from logs.batches import batch
 from logs.checker import check, records_in
+from ottla.base.file_slice import FileSlice
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.replica_moves import ReplicaMoves, moving_to
 from ottla.log.config import LogConfig
@@ -19,7 +21,8 @@ from ottla.log.errors import LogDirectoryError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import ReplicaMove
-from ottla.replication.partition import Partition
+from ottla.replication.delayed import DelayedOperation
+from ottla.replication.partition import OnSynced, Partition
 from ottla.replication.replicas import Replicas
 from ottla.testing.manual_clock import ManualClock
 
@@ -33,7 +36,8 @@ class Place:
 
     def __init__(self, root: Path, config: LogConfig) -> None:
         paths = [root / "first", root / "second", root / "third"]
-        self.directories = LogDirectories(LocalDisk(), ManualClock(), paths, DirectoryOptions(1))
+        self.clock = ManualClock()
+        self.directories = LogDirectories(LocalDisk(), self.clock, paths, DirectoryOptions(1))
         self.directories.open(lambda _: config)
         self.replicas = Replicas(1, self.directories, asyncio.get_running_loop())
         self.partition = self.replicas.host(NAME, TOPIC_ID, config, is_new=True)
@@ -128,6 +132,99 @@ def test_records_that_wait_for_the_disk_are_acknowledged(tmp_path: Path) -> None
             assert made.directories.online() == made.directories.directories
 
     asyncio.run(run())
+
+
+class Watch(DelayedOperation[Partition]):
+    """Notes the high watermark whenever it is woken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def is_ready(self, key: Partition) -> bool:
+        self.seen.append(key.high_watermark)
+        return False
+
+    def complete(self) -> None:
+        pass
+
+
+def test_a_move_wakes_those_who_wait_for_records_that_it_made_safe(tmp_path: Path) -> None:
+    """The sync of the old log may end after the move, when the high watermark has risen without it."""
+
+    async def run() -> None:
+        async with place(tmp_path, LogConfig(flush_messages=1)) as made:
+            made.partition._wait_for_disk = lambda *_: None
+            made.append(3)
+            watch = Watch()
+            made.replicas.produces.wait(watch, [made.partition], 60.0)
+            made.moves.start(made.partition, made.second)
+            await made.until_moved()
+            await asyncio.sleep(0)
+            assert watch.seen == [3]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("code", "offline"), [(errno.EIO, ["first"]), (errno.ENOENT, []), (errno.EBADF, []), (errno.ENOSPC, [])]
+)
+def test_an_error_of_the_old_log_is_blamed_on_the_directory_it_lay_in(
+    tmp_path: Path, code: int, offline: list[str]
+) -> None:
+    async def run() -> None:
+        async with place(tmp_path, LogConfig(flush_messages=1)) as made:
+            held: list[tuple[PartitionLog, OnSynced]] = []
+            made.partition._wait_for_disk = lambda log, _, callback: held.append((log, callback))
+            made.append()
+            made.moves.start(made.partition, made.second)
+            await made.until_moved()
+            ((old, callback),) = held
+            callback(old, OSError(code, "it failed"))
+            assert [each.path.name for each in made.directories.directories if each.failure] == offline
+            assert offsets(made.partition) == [0]
+
+    asyncio.run(run())
+
+
+def test_a_source_that_cannot_be_read_is_blamed_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bytes:
+        raise OSError(errno.EIO, "it failed")
+
+    async def run() -> None:
+        async with place(tmp_path) as made:
+            made.append(2, LARGE)
+            monkeypatch.setattr(FileSlice, "read", fail)
+            made.moves.start(made.partition, made.second)
+            await made.until_moved()
+            assert [each.path.name for each in made.directories.directories if each.failure] == ["first"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are looked up in /proc")
+def test_a_move_closes_segments_that_wait_for_their_removal(tmp_path: Path) -> None:
+    async def run() -> None:
+        config = LogConfig(segment_bytes=1000, retention_bytes=500)
+        async with place(tmp_path, config) as made:
+            made.append(60)
+            assert made.directories.apply_retention() > 3
+            made.moves.start(made.partition, made.second)
+            await made.until_moved()
+            made.clock.advance_ms(config.file_delete_delay_ms)
+            made.directories.remove_due()
+            assert made.folders(made.first) == []
+            assert [name for name in open_files() if str(made.first.path) in name] == [str(made.first.path / ".lock")]
+
+    asyncio.run(run())
+
+
+def open_files() -> list[str]:
+    names = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one that the listing itself needed
+            names.append(str(descriptor.readlink()))
+    return names
 
 
 def test_where_it_is_nothing_is_done(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from logs.batches import batch
 from logs.checker import check
 from logs.home import ROOT, Home
+from ottla.base.disk import SyncFailedError
 from ottla.base.ids import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.group_commit import GroupCommit
@@ -135,6 +136,30 @@ def test_a_failure_is_told_to_all_who_wait_and_to_nobody_else(
             answer.result(PATIENCE_S)
     assert log.recovery_point == 0
     commit.wait_for(other, append(other)).result(PATIENCE_S)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_after_a_sync_that_failed_nothing_counts_as_safe(
+    commit: GroupCommit, disk: SlowDisk, log: PartitionLog, code: int
+) -> None:
+    """The system may have dropped what it could not write: the next sync succeeds without it."""
+    disk.fail(code, when=lambda operation, path: operation is Operation.SYNC and path.suffix == ".log")
+    with pytest.raises(SyncFailedError):
+        commit.wait_for(log, append(log)).result(PATIENCE_S)
+    with pytest.raises(SyncFailedError, match=r"\.log") as again:
+        commit.wait_for(log, append(log)).result(PATIENCE_S)
+    assert again.value.errno == code
+    assert log.recovery_point == 0
+
+
+def test_a_flush_that_found_no_room_is_repeated(commit: GroupCommit, disk: SlowDisk, log: PartitionLog) -> None:
+    """What is written beside the records (epochs, indexes) is whole or not there: nothing was lost."""
+    end = append(log)
+    disk.fail(errno.ENOSPC)
+    with pytest.raises(OSError, match="leader-epoch-checkpoint"):
+        commit.wait_for(log, end).result(PATIENCE_S)
+    commit.wait_for(log, append(log)).result(PATIENCE_S)
+    assert log.recovery_point == 2
 
 
 def test_nobody_waits_for_ever_whatever_goes_wrong(commit: GroupCommit, disk: SlowDisk, log: PartitionLog) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ottla.base.clock import SystemClock
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, random_uuid
+from ottla.log import local_disk
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.errors import OffsetOutOfRangeError
@@ -166,6 +167,38 @@ def test_a_full_disk_refuses_appends_and_goes_on_serving(tmp_path: Path, monkeyp
         assert partition.read(0, 1000).slice is not None
         partition.append(batch(), all_replicas=True)
         assert partition.high_watermark == 2
+
+    with_replicas(tmp_path, work)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_failed_sync_takes_the_directory_offline_and_acknowledges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Also with a full disk: the next sync would succeed without the records that this one lost."""
+
+    async def work(replicas: Replicas) -> None:
+        partition = leader(replicas, LogConfig(flush_messages=1))
+        partition.append(batch(), all_replicas=True)
+        await until(lambda: partition.high_watermark == 1)
+        failed: list[int] = []
+        sync = local_disk._sync
+
+        def fail_once(descriptor: int) -> None:
+            if not failed:
+                failed.append(descriptor)
+                raise OSError(code, "it failed")
+            sync(descriptor)
+
+        monkeypatch.setattr(local_disk, "_sync", fail_once)
+        log = partition.log
+        assert log is not None
+        partition.append(batch(), all_replicas=True)
+        partition.append(batch(), all_replicas=True)
+        await until(lambda: partition.log is None)
+        assert (log.high_watermark, log.next_offset) == (1, 3)
+        assert partition.check_leader() is ErrorCode.KAFKA_STORAGE_ERROR
+        assert replicas.directories.online() == []
 
     with_replicas(tmp_path, work)
 
