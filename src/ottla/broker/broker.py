@@ -45,6 +45,7 @@ from ottla.net.server import Server
 from ottla.replication.replicas import Replicas
 from ottla.zookeeper import paths
 from ottla.zookeeper.local_tree import LocalTree
+from ottla.zookeeper.tree_file import TreeFileError
 
 if TYPE_CHECKING:
     from ottla.broker.metrics import MetricsServer
@@ -97,6 +98,8 @@ class Broker:
         self._upkeep: Upkeep
         self._metrics: MetricsServer | None = None
         self._telling: set[asyncio.Task[None]] = set()
+        self.has_failed = asyncio.Event()
+        """Every log directory is offline: nothing can be served any more. Whoever runs the broker stops it."""
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -150,6 +153,7 @@ class Broker:
             [name for name, partition in self.replicas.partitions.items() if partition.log is None]
         )
         self.replicas.on_failed = self._replicas_failed
+        self.directories.check_any_left()
         self._upkeep = Upkeep(self.directories, self.replicas, self.configs)
         self._upkeep.start()
         metrics_port = self._start_metrics()
@@ -275,6 +279,10 @@ class Broker:
         self.configs.forget_topic(topic.name)
 
     def _replicas_failed(self, names: list[TopicPartition]) -> None:
+        if not self.directories.online():
+            paths = ", ".join(str(directory.path) for directory in self.directories.directories)
+            _logger.critical("stopping the broker because all its log directories have failed: %s", paths)
+            self.has_failed.set()
         task = asyncio.get_running_loop().create_task(self.controller.replicas_failed(names), name="replicas failed")
         self._telling.add(task)
         task.add_done_callback(self._told)
@@ -306,27 +314,51 @@ class Broker:
     # --- stop ---------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Answers what waits, closes connections, flushes, and leaves the mark of a clean stop."""
+        """Answers what waits, closes connections, flushes, and leaves the mark of a clean stop. A step that fails is
+        logged; the logs are closed whatever happens before."""
         self._server.stop_accepting()
         self.groups.close()
         self.replicas.fetches.close()
         self.replicas.produces.close()
-        await self._drain()
-        await self.dispatcher.close()
-        await self.controller.close()
+        for what, end in (
+            ("sending answers", self._drain),
+            ("handling requests", self.dispatcher.close),
+            ("changing topics", self.controller.close),
+            ("listening", self._close_server),
+            ("upkeep of logs", self._upkeep.stop),
+            ("handing out producer ids", self.producer_ids.close),
+            ("moving replicas", self.replica_moves.close),
+            ("telling the controller", self._end_telling),
+            ("waiting for the disk", self._close_replicas),
+            ("closing logs", self._close_logs),
+            ("leaving the cluster", self._deregister),
+        ):
+            try:
+                await end()
+            except Exception:
+                _logger.exception("a step of the broker's stop failed: %s", what)
+        await self.coordination.close()
+
+    async def _close_server(self) -> None:
         self._server.close()
-        await self._upkeep.stop()
-        await self.producer_ids.close()
-        await self.replica_moves.close()
+
+    async def _close_replicas(self) -> None:
         if self._metrics is not None:
             self._metrics.close()
         self.replicas.close()
+
+    async def _close_logs(self) -> None:
         await asyncio.to_thread(self.directories.close)
+
+    async def _end_telling(self) -> None:
+        if self._telling:
+            await asyncio.wait(self._telling)
+
+    async def _deregister(self) -> None:
         try:
             await self.coordination.delete(paths.broker(self.broker_id))
-        except CoordinationError as error:
+        except (CoordinationError, TreeFileError) as error:
             _logger.warning("the broker's node could not be removed: %s", error)
-        await self.coordination.close()
 
     async def _drain(self) -> None:
         """Lets answers leave that are on their way; a client that does not read them is not waited for."""

@@ -39,13 +39,20 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) ->
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     on_ready(broker.ready)
-    await stop.wait()
+    await _first(stop, broker.has_failed)
     _logger.info("stopping")
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.remove_signal_handler(number)  # a second one ends it at once
     await broker.stop()
     _logger.info("stopped")
-    return 0
+    return 1 if broker.has_failed.is_set() else 0
+
+
+async def _first(*events: asyncio.Event) -> None:
+    tasks = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -13,6 +13,7 @@ def explain(error: Exception) -> str:
     from ottla.log.errors import LogError
     from ottla.net.client_connection import BrokerConnectionError, BrokerUnreachableError
     from ottla.records.errors import RecordError
+    from ottla.zookeeper.tree_file import TreeFileError
 
     match error:
         case CommandError() | ConfigError():
@@ -22,7 +23,7 @@ def explain(error: Exception) -> str:
             return f"{_sentence(str(error))} {hint}"
         case UnknownTopicError():
             return f"{_sentence(str(error))} `ottla topics list` shows those there are."
-        case ClientError() | BrokerConnectionError() | LogError() | RecordError():
+        case ClientError() | BrokerConnectionError() | LogError() | RecordError() | TreeFileError():
             return _sentence(str(error))
         case OSError() if error.strerror:
             where = f"{error.filename}: " if error.filename else ""

@@ -28,13 +28,14 @@ from ottla.log.checkpoints import CleanShutdownFile, MetaProperties
 from ottla.log.config import LogConfig
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.discarded_logs import DiscardedLogs, marked_folder
-from ottla.log.errors import DirectoryLockedError, FileError, LogDirectoryError
+from ottla.log.errors import DirectoryLockedError, FileError, LogDirectoryError, LogError
 from ottla.log.loader import LoadOptions, load
 from ottla.log.new_logs import NewLogs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import ReplicaMove, relocate
 from ottla.log.retention import apply_retention
 from ottla.log.segment import Segment
+from ottla.records.errors import RecordError
 
 _logger = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class LogDirectories:
                 with self._guarded(directory):
                     self._load(directory, config_of)
             self._settle_duplicates()
-            self._check_any_left()
+            self.check_any_left()
         except BaseException:
             self._release_locks()
             raise
@@ -193,16 +194,32 @@ class LogDirectories:
                     self._discard(worse, [partition], unique)()
 
     def close(self) -> None:
-        """Flushes and closes everything, and leaves the mark of a clean stop."""
+        """Flushes and closes everything, and leaves the mark of a clean stop in every directory where that succeeded.
+        What goes wrong in one directory, whatever it is, is logged and changes nothing for the others."""
         for directory in self.online():
-            with self._guarded(directory):
-                for log in directory.logs.values():
-                    log.flush()
-                    log.close()
-                self._checkpoint(directory)
-                CleanShutdownFile(self.disk, directory.path).write()
+            try:
+                self._close(directory)
+            except OSError as error:
+                _logger.error("%s: %s; the next start checks its logs", directory.path, self.failed(directory, error))
+            except Exception:
+                _logger.exception("%s was not closed cleanly; the next start checks its logs", directory.path)
+            for log in directory.logs.values():
+                log.abandon()  # if they are still open
         self._discarded.close()
         self._release_locks()
+
+    def _close(self, directory: LogDirectory) -> None:
+        is_clean = True
+        for log in directory.logs.values():
+            try:
+                log.flush()
+                log.close()
+            except (LogError, RecordError) as error:
+                _logger.error("%s was not closed cleanly; the next start checks it: %s", log.partition, error)
+                is_clean = False
+        self._checkpoint(directory)
+        if is_clean:
+            CleanShutdownFile(self.disk, directory.path).write()
 
     # --- what there is ----------------------------------------------------------------------------------------------
 
@@ -237,7 +254,7 @@ class LogDirectories:
                 with self.guard(existing):
                     log.metadata.assign(topic_id)  # refuses another topic of that name
             return log
-        self._check_any_left()
+        self.check_any_left()
         offline = next((each for each in self.directories if each.failure is not None), None)
         if offline is not None and not is_new:
             raise LogDirectoryError(offline.path, f"{partition} may lie here, and the directory is offline")
@@ -256,7 +273,7 @@ class LogDirectories:
 
     def place(self, partitions: Sequence[TopicPartition], config: LogConfig, topic_id: Uuid) -> NewLogs:
         """Decides where new partitions will lie, each where the fewest replicas are; to be made in a thread."""
-        self._check_any_left()
+        self.check_any_left()
         counts = {directory.path: len(directory.logs) for directory in self.online()}
         places = []
         for partition in partitions:
@@ -512,7 +529,8 @@ class LogDirectories:
             directory.failure = reason
             self.on_failure(directory)
 
-    def _check_any_left(self) -> None:
+    def check_any_left(self) -> None:
+        """Raises the last failure if every directory is offline."""
         if not self.online():
             last = self.directories[-1]
             raise LogDirectoryError(last.path, f"no log directory is left; the last failure was: {last.failure}")

@@ -160,19 +160,25 @@ class Replicas:
             _logger.error("%s: the disk is full (%s); appends are refused until there is space", path, error)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
-        _logger.error(
-            "log directory %s is offline with its %d replicas: %s; repair it and restart the broker",
-            directory.path,
-            len(directory.logs),
-            directory.failure,
-        )
+        _log_failure(directory)
         failed = [name for name in directory.logs if name in self.partitions]
         for name in failed:
             self.partitions[name].go_offline()
         self.on_failed(failed)
 
     def close(self) -> None:
-        """Whoever waits is answered; the logs stay open."""
+        """Whoever waits is answered; the logs stay open. A directory that fails from now on, while the logs are closed
+        in another thread, is only logged."""
+        self.directories.on_failure = _log_failure
         self.fetches.close()
         self.produces.close()
         self._commit.close()
+
+
+def _log_failure(directory: LogDirectory) -> None:
+    _logger.error(
+        "log directory %s is offline with its %d replicas: %s; repair it and restart the broker",
+        directory.path,
+        len(directory.logs),
+        directory.failure,
+    )

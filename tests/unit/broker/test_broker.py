@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from ottla.base.clock import SystemClock
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
+from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk
+from ottla.log.partition_log import PartitionLog
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.zookeeper import paths
 from ottla.zookeeper.tree_file import TreeFileError
@@ -155,5 +158,59 @@ def test_partitions_of_a_failed_directory_have_no_leader_until_the_next_start(tm
                     await asyncio.sleep(0.01)
         async with broker_in_loop(tmp_path) as broker:
             assert await leader_told(broker) == 1
+
+    asyncio.run(work())
+
+
+def test_a_directory_that_fails_during_the_stop_leaves_the_others_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    places = [tmp_path / name for name in ("a", "b", "c")]
+    flush = PartitionLog.flush
+
+    def fail_in_first(log: PartitionLog) -> None:
+        if log.directory.parent == places[0]:
+            raise OSError(errno.EIO, "it failed")
+        flush(log)
+
+    async def work() -> None:
+        async with broker_in_loop(tmp_path, log_dirs=",".join(map(str, places))) as broker:
+            await Client(broker).create_topic("orders", partitions=3)
+            monkeypatch.setattr(PartitionLog, "flush", fail_in_first)
+
+    asyncio.run(work())
+    assert [CleanShutdownFile(LocalDisk(), place).exists() for place in places] == [False, True, True]
+    assert f"log directory {places[0]} is offline" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_a_step_of_the_stop_that_fails_does_not_keep_the_logs_from_being_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> None:
+        raise RuntimeError("it failed")
+
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            await Client(broker).create_topic("orders")
+            monkeypatch.setattr(broker.producer_ids, "close", fail)
+            directory = broker.directories.directories[0].path
+        assert CleanShutdownFile(LocalDisk(), directory).exists()
+        assert "handing out producer ids" in caplog.text
+
+    asyncio.run(work())
+
+
+def test_a_broker_that_lost_all_its_directories_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    places = [tmp_path / name for name in ("a", "b")]
+
+    async def work() -> None:
+        async with broker_in_loop(tmp_path, log_dirs=",".join(map(str, places))) as broker:
+            first, second = broker.directories.directories
+            broker.directories.take_offline(first, "it failed")
+            assert not broker.has_failed.is_set()
+            broker.directories.take_offline(second, "it failed, too")
+            assert broker.has_failed.is_set()
+            assert f"all its log directories have failed: {places[0]}, {places[1]}" in caplog.text
 
     asyncio.run(work())
