@@ -79,6 +79,7 @@ class Client:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         outcomes = await self.broker.controller.create_topics([NewTopic(name, partitions, 1, configs=settings)])
         assert not any(isinstance(outcome, Exception) for outcome in outcomes), outcomes
+        await self.broker.replicas.expected.settled()  # tests look at logs and folders
 
 
 @asynccontextmanager

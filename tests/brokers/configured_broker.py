@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,9 +49,13 @@ class ConfiguredBroker:
         self.configs.note_topic(topic.name, topic.configs)
         self.metadata.put_topic(topic)
 
-    async def remove_topic(self, topic: TopicState) -> None:
-        self.metadata.remove_topic(topic)
-        self.configs.forget_topic(topic.name)
+    def forget_topics(self, topics: Sequence[TopicState]) -> None:
+        for topic in topics:
+            self.metadata.remove_topic(topic)
+            self.configs.forget_topic(topic.name)
+
+    async def delete_replicas(self, topics: Sequence[TopicState]) -> None:
+        pass
 
 
 @asynccontextmanager

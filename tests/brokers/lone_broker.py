@@ -31,6 +31,7 @@ class CountingTree:
         self.tree = tree
         self.calls: list[str] = []
         self.failure: Exception | None = None
+        self.failure_of_deletes: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
         self.calls.append(name)
@@ -46,11 +47,13 @@ class CountingTree:
             raise self.failure
         await self.tree.transact(operations)
 
-    async def delete_tree(self, path: str) -> None:
-        self.calls.append("delete_tree")
+    async def delete_trees(self, paths: Sequence[str]) -> None:
+        self.calls.append("delete_trees")
         if self.failure is not None:
             raise self.failure
-        await self.tree.delete_tree(path)
+        if self.failure_of_deletes is not None:
+            raise self.failure_of_deletes
+        await self.tree.delete_trees(paths)
 
 
 class LoneBroker:
@@ -66,15 +69,21 @@ class LoneBroker:
         self.metadata.put_broker(BrokerEndpoint(BROKER_ID, "here", 9092, "a rack"))
         self.applied: list[tuple[TopicState, frozenset[int]]] = []
         self.removed: list[TopicState] = []
+        self.may_delete = asyncio.Event()
+        self.may_delete.set()
         self.controller = Controller(self.coordination, self, BROKER_ID, self.config.given)
 
     async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
         self.applied.append((topic, new_partitions))
         self.metadata.put_topic(topic)
 
-    async def remove_topic(self, topic: TopicState) -> None:
-        self.removed.append(topic)
-        self.metadata.remove_topic(topic)
+    def forget_topics(self, topics: Sequence[TopicState]) -> None:
+        for topic in topics:
+            self.metadata.remove_topic(topic)
+
+    async def delete_replicas(self, topics: Sequence[TopicState]) -> None:
+        await self.may_delete.wait()
+        self.removed += topics
 
     async def create(self, name: str, partition_count: int = 1, configs: Mapping[str, str] | None = None) -> TopicState:
         return await self.controller.create_topic(NewTopic(name, partition_count, 1, configs=configs or {}))
@@ -82,6 +91,7 @@ class LoneBroker:
     async def load(self) -> list[TopicState]:
         """As the broker does when it starts."""
         topics = await self.controller.load()
+        await self.controller.finish_deletions()
         for topic in topics:
             self.metadata.put_topic(topic)
         return topics

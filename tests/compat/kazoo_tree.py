@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TypeVar
 
 from kazoo import exceptions
@@ -89,12 +90,12 @@ class KazooTree:
         check_operation(Delete(path, version))
         await _calling(path, lambda: self.client.delete(path, version))
 
-    async def delete_tree(self, path: str) -> None:
-        check_operation(Delete(path))
-        try:
-            await asyncio.to_thread(lambda: self.client.delete(path, recursive=True))
-        except exceptions.NoNodeError:
-            return
+    async def delete_trees(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            check_operation(Delete(path))
+        for path in paths:
+            with suppress(exceptions.NoNodeError):
+                await asyncio.to_thread(partial(self.client.delete, path, recursive=True))
 
     async def transact(self, operations: Sequence[Operation]) -> None:
         request = self.client.transaction()

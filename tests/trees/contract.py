@@ -251,12 +251,12 @@ async def all_operations_are_done_or_none(tree: Coordination) -> None:
 async def a_whole_tree_can_be_deleted(tree: Coordination) -> None:
     for path in ("/t/a/b/c", "/t/a/d", "/t/a0", "/t/a.b/x", "/t/ab", "/t/A", "/ta", "/t/é/é"):
         await tree.create(path, parents=True)
-    await tree.delete_tree("/t/a")
+    await tree.delete_trees(["/t/a"])
     assert await tree.children("/t") == ["A", "a.b", "a0", "ab", "é"]
     assert await tree.children("/t/a.b") == ["x"]
     assert await tree.get_many(["/t/a", "/t/a/b", "/t/a/b/c", "/t/a/d"]) == [None] * 4
-    await tree.delete_tree("/t/a")
-    await tree.delete_tree("/t")
+    await tree.delete_trees(["/t/a"])
+    await tree.delete_trees(["/t"])
     assert await tree.children("/") == ["ta"]
     await tree.create("/t")
     assert await tree.children("/t") == []

@@ -115,8 +115,9 @@ class Coordination(Protocol):
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
 
-    async def delete_tree(self, path: str) -> None:
-        """The node and everything below it, children first; nothing if it is not there."""
+    async def delete_trees(self, paths: Sequence[str]) -> None:
+        """Nodes and everything below them, children first, as far as they are there; none may be below another. A
+        failure may leave some of them."""
         ...
 
     async def transact(self, operations: Sequence[Operation]) -> None:

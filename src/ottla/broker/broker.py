@@ -1,7 +1,7 @@
 """The composition root: a broker is made of the other rooms here, and nowhere else.
 
     frames ─▶ Dispatcher ─▶ handlers ─┬─▶ Replicas ─▶ Partition ─▶ PartitionLog
-                                      ├─▶ Controller ─▶ coordination tree, and back: apply_topic, remove_topic
+                                      ├─▶ Controller ─▶ coordination tree, and back: apply_topic, forget_topics
                                       ├─▶ GroupCoordinator ─▶ Replicas (its topic), and told by apply_topic
                                       ├─▶ ConfigStore
                                       └─▶ MetadataCache
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -36,12 +37,13 @@ from ottla.broker.replica_moves import ReplicaMoves
 from ottla.broker.request_stats import RequestStats
 from ottla.broker.upkeep import Upkeep
 from ottla.controller.controller import Controller
-from ottla.controller.state import TopicState
+from ottla.controller.state import PartitionState, TopicState
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.groups.service import GroupCoordinator
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.net.limits import Limits
 from ottla.net.server import Server
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.zookeeper import paths
 from ottla.zookeeper.local_tree import LocalTree
@@ -137,6 +139,8 @@ class Broker:
             self._server.close()
             raise
         self.replicas = Replicas(self.broker_id, self.directories, loop)
+        self.replicas.on_hosted = self._hosted
+        await self._finish_deletions()
         self._server.on_handled = self.replicas.fetches.look_now
         self.request_stats.purgatories["fetch"] = lambda: len(self.replicas.fetches)
         self.request_stats.purgatories["produce"] = lambda: len(self.replicas.produces)
@@ -232,6 +236,14 @@ class Broker:
         )
         return self._metrics.port
 
+    async def _finish_deletions(self) -> None:
+        """A crash may have come between a topic's deletion and that of its logs."""
+        deleted = frozenset(self.controller.deleted)
+        await self.replicas.delete_many(
+            [log.partition for log in self.directories.logs() if log.partition.topic in deleted]
+        )
+        await self.controller.finish_deletions()
+
     def _warn_of_strays(self) -> None:
         strays = [
             str(log.partition) for log in self.directories.logs() if log.partition not in self.replicas.partitions
@@ -245,38 +257,60 @@ class Broker:
     async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
         self.configs.note_topic(topic.name, topic.configs)
         config = self.configs.log_config(topic.name)
-        mine = [index for index in new_partitions if self.broker_id in topic.partitions[index].replicas]
-        names = [TopicPartition(topic.name, index) for index in sorted(mine)]
-        await self.replicas.make_logs(names, topic.topic_id, config)
+        mine = [index for index in sorted(new_partitions) if self.broker_id in topic.partitions[index].replicas]
+        self.replicas.expect([TopicPartition(topic.name, index) for index in mine], topic.topic_id, config)
         for index, state in enumerate(topic.partitions):
-            if self.broker_id not in state.replicas:
+            if self.broker_id not in state.replicas or index in new_partitions:
                 continue
             name = TopicPartition(topic.name, index)
-            partition = self.replicas.host(name, topic.topic_id, config, is_new=index in new_partitions)
+            if name in self.replicas.expected:
+                continue  # it gets its role when its log is made
+            partition = self.replicas.host(name, topic.topic_id, config, is_new=False)
             if partition.must_flush and partition.log is not None:
                 await asyncio.to_thread(partition.log.flush)
-            if state.leader == self.broker_id:
-                partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
-                if topic.name == OFFSETS_TOPIC and partition.log is not None:
-                    self.groups.lead(index, state.leader_epoch)
-            else:
-                partition.follow(state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
-                if topic.name == OFFSETS_TOPIC:
-                    self.groups.resign(index)
+            self._give_role(partition, state)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)
         self.metadata.put_topic(topic)
+        if mine and topic.name == OFFSETS_TOPIC:
+            await self.replicas.expected.settled()  # whoever looks for a coordinator is to find it at work
         self._group_topics.changed()
 
-    async def remove_topic(self, topic: TopicState) -> None:
-        self.metadata.remove_topic(topic)
-        self._group_topics.changed()
-        if topic.name == OFFSETS_TOPIC:
-            self.groups.close()
+    def _give_role(self, partition: Partition, state: PartitionState) -> None:
+        index, is_of_groups = partition.name.partition, partition.name.topic == OFFSETS_TOPIC
+        if state.leader == self.broker_id:
+            partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            if is_of_groups and partition.log is not None:
+                self.groups.lead(index, state.leader_epoch)
         else:
-            self.groups.topic_deleted(topic.name)
-        await self.replicas.delete_many([TopicPartition(topic.name, index) for index in range(len(topic.partitions))])
-        self.configs.forget_topic(topic.name)
+            partition.follow(state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            if is_of_groups:
+                self.groups.resign(index)
+
+    def _hosted(self, partition: Partition) -> None:
+        """A new partition has its log: it gets the role and the config that its topic has by now."""
+        name, index = partition.name
+        topic = self.metadata.topic(name)
+        if topic is None or topic.topic_id != partition.topic_id:
+            return  # its deletion follows
+        if partition.log is None:
+            self._replicas_failed([partition.name])
+        else:
+            partition.log.update_config(self.configs.log_config(name))
+        self._give_role(partition, topic.partitions[index])
+
+    def forget_topics(self, topics: Sequence[TopicState]) -> None:
+        for topic in topics:
+            self.metadata.remove_topic(topic)
+            if topic.name == OFFSETS_TOPIC:
+                self.groups.close()
+            self.replicas.let_go(_partitions_of(topic))
+            self.configs.forget_topic(topic.name)
+        self.groups.topics_deleted([topic.name for topic in topics if topic.name != OFFSETS_TOPIC])
+        self._group_topics.changed()
+
+    async def delete_replicas(self, topics: Sequence[TopicState]) -> None:
+        await self.replicas.delete_many([name for topic in topics for name in _partitions_of(topic)])
 
     def _replicas_failed(self, names: list[TopicPartition]) -> None:
         if not self.directories.online():
@@ -300,7 +334,7 @@ class Broker:
             return
         config = self.configs.log_config(name)
         for index in range(len(topic.partitions)):
-            partition = self.replicas.get(name, index)
+            partition = self.replicas.partitions.get(TopicPartition(name, index))
             if partition is not None and partition.log is not None:
                 partition.log.update_config(config)
 
@@ -367,6 +401,10 @@ class Broker:
             if all(connection.is_idle for connection in self._server.connections.values()):
                 return
             await asyncio.sleep(0.01)
+
+
+def _partitions_of(topic: TopicState) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for index in range(len(topic.partitions))]
 
 
 def limits_of(config: BrokerConfig) -> Limits:

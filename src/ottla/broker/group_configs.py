@@ -95,7 +95,7 @@ class GroupConfigs:
             if settings:
                 await write_settings(self._coordination, path, settings)
             else:
-                await self._coordination.delete_tree(path)
+                await self._coordination.delete_trees([path])
             self._note(group_id, MappingProxyType(dict(settings)))
 
     def _note(self, group_id: str, settings: Settings) -> None:

@@ -26,23 +26,49 @@ class ChangeQueue:
         self.lock = asyncio.Lock()
         self._running: set[asyncio.Task[Any]] = set()
 
-    async def run(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def run(self, change: Callable[[], Coroutine[Any, Any, T]], name: str = "a change") -> T:
         """What the change returns. One whose asker is gone, and cancelled, is finished all the same: half of it may be
-        written already."""
+        written already. What the tree cannot do becomes a `ControllerError`."""
+        return await asyncio.shield(self._begin(change, name))
 
+    async def run_behind(
+        self, change: Callable[[asyncio.Future[T]], Coroutine[Any, Any, T]], name: str = "a change"
+    ) -> T:
+        """The same for a change that may set its answer before it ends: the asker does not wait for the rest, but the
+        next change does. What goes wrong in the rest is logged."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        task = self._begin(lambda: change(answer), name)
+        await asyncio.wait((answer, task), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            return await task
+        task.add_done_callback(lambda done: _log_failure(done, name))
+        return answer.result()
+
+    def _begin(self, change: Callable[[], Coroutine[Any, Any, T]], name: str) -> asyncio.Task[T]:
         async def in_turn() -> T:
             async with self.lock:
-                return await change()
+                try:
+                    return await change()
+                except (CoordinationError, TreeFileError) as error:
+                    _logger.error("%s failed: %s", name, error)
+                    reason = f"What the cluster agrees on could not be read or changed: {error}"
+                    raise ControllerError(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from error
 
         task = asyncio.ensure_future(in_turn())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        return await asyncio.shield(task)
+        return task
 
     async def drain(self) -> None:
         """Waits for those that were begun."""
         if self._running:
             await asyncio.wait(self._running)
+
+
+def _log_failure(task: asyncio.Task[Any], name: str) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, ControllerError):  # those are logged already
+        _logger.error("%s was answered but could not be finished", name, exc_info=error)
 
 
 class Changeable(Protocol):
@@ -55,15 +81,10 @@ C = TypeVar("C", bound=Changeable)
 def change(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
-    """A method that changes something, in its turn. What the tree cannot do becomes a `ControllerError`."""
+    """A method that changes something, in its turn."""
 
     @wraps(method)
     async def in_turn(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await self.changes.run(lambda: method(self, *args, **kwargs))
-        except (CoordinationError, TreeFileError) as error:
-            _logger.error("%s failed: %s", method.__name__, error)
-            reason = f"What the cluster agrees on could not be read or changed: {error}"
-            raise ControllerError(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from error
+        return await self.changes.run(lambda: method(self, *args, **kwargs), method.__name__)
 
     return in_turn

@@ -1,14 +1,15 @@
 """The controller of a cluster of one: makes topics, lets them grow, deletes them, and says who leads their partitions.
 
 The tree is the truth: a change is written there first, in one transaction, and then told to the broker. A crash
-between the two is harmless, because the next start reads the tree. Only a deletion takes several steps; a marker that
-is written before the first lets `load` finish it.
+between the two is harmless, because the next start reads the tree. Only a deletion takes several steps: it is answered
+after the first, which writes a marker, and `load` finishes one that a crash interrupted.
 
 Used from one event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,8 @@ class Controller:
         """By what collides."""
         self._offline: set[TopicPartition] = set()
         """Whose log directory failed, here."""
+        self.deleted: Sequence[str] = ()
+        """Topics whose deletion was not finished when the broker last ended."""
         self.changes = ChangeQueue()
 
     async def close(self) -> None:
@@ -92,18 +95,25 @@ class Controller:
         """All topics, with leaders where there can be any. Finishes what a crash interrupted: deletions, and partitions
         that were assigned and not elected. As in Kafka, a leader that comes back keeps its epoch.
 
-        The host is told nothing: it begins with what is returned, and deletes logs of topics that are not in it."""
+        The host is told nothing: it begins with what is returned, deletes the logs of topics in `deleted`, and calls
+        `finish_deletions`."""
         async with self.changes.lock:
             self.epoch = await self._nodes.begin_epoch()
-            for name in await self._nodes.marked_for_deletion():
-                _logger.info("finishing the deletion of topic %s", name)
-                await self._nodes.delete(name)
+            self.deleted = await self._nodes.marked_for_deletion()
+            if self.deleted:
+                _logger.info("Finishing the deletion of %d topics: %s", len(self.deleted), ", ".join(self.deleted))
+                await self._nodes.delete(self.deleted)
             found = await self._nodes.read_all()
             topics = [self._with_leaders(topic) for topic in found]
             await self._nodes.update((old, new) for old, new in zip(found, topics, strict=True) if new is not old)
             for topic in topics:
                 self._remember(topic)
             return topics
+
+    async def finish_deletions(self) -> None:
+        """The logs of the topics in `deleted` are gone."""
+        if self.deleted:
+            await self._nodes.unmark(self.deleted)
 
     def _with_leaders(self, topic: TopicState) -> TopicState:
         """Itself if nothing is to be done."""
@@ -208,14 +218,32 @@ class Controller:
         except ConfigError as error:
             raise ControllerError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
-    @change
+    async def delete_topics(self, names: Sequence[str]) -> list[ControllerError | None]:
+        """What came of each, None for a topic that is gone: when this returns, no client is told of it any more, and a
+        crash does not bring it back. Its replicas and nodes are deleted afterwards, before the next change."""
+        return await self.changes.run_behind(lambda answer: self._delete_topics(names, answer), "delete_topics")
+
     async def delete_topic(self, name: str) -> None:
-        """When it returns, nothing of the topic is left, or a marker that makes the next start finish the work."""
-        topic = self._known(name)
-        await self._nodes.mark_for_deletion(name)
-        self._forget(topic)
-        await self._host.remove_topic(topic)
-        await self._nodes.delete(name)
+        """The same for one; raises what is wrong."""
+        (error,) = await self.delete_topics([name])
+        if error is not None:
+            raise error
+
+    async def _delete_topics(
+        self, names: Sequence[str], answer: asyncio.Future[list[ControllerError | None]]
+    ) -> list[ControllerError | None]:
+        outcomes = [None if name in self._topics else _unknown(name) for name in names]
+        topics = [self._topics[name] for name in dict.fromkeys(names) if name in self._topics]
+        if topics:
+            gone = [topic.name for topic in topics]
+            await self._nodes.mark_for_deletion(gone)
+            self._forget(topics)
+            self._host.forget_topics(topics)
+            answer.set_result(outcomes)
+            await self._host.delete_replicas(topics)
+            await self._nodes.delete(gone)
+            await self._nodes.unmark(gone)
+        return outcomes
 
     @change
     async def update_topic_configs(self, name: str, configs: Mapping[str, str]) -> TopicState:
@@ -372,19 +400,19 @@ class Controller:
         self._topics[topic.name] = topic
         self._names[collision_key(topic.name)] = topic.name
 
-    def _forget(self, topic: TopicState) -> None:
-        del self._topics[topic.name]
-        key = collision_key(topic.name)
-        if self._names.get(key) == topic.name:
-            del self._names[key]
-        self._offline = {name for name in self._offline if name.topic != topic.name}
+    def _forget(self, topics: Iterable[TopicState]) -> None:
+        for topic in topics:
+            del self._topics[topic.name]
+            key = collision_key(topic.name)
+            if self._names.get(key) == topic.name:
+                del self._names[key]
+        self._offline = {name for name in self._offline if name.topic in self._topics}
 
     def _known(self, name: str) -> TopicState:
         try:
             return self._topics[name]
         except KeyError:
-            reason = f"There is no topic '{name}'."
-            raise ControllerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason) from None
+            raise _unknown(name) from None
 
     def _partition(self, name: TopicPartition) -> PartitionState:
         partitions = self._known(name.topic).partitions
@@ -392,6 +420,10 @@ class Controller:
             reason = f"Topic '{name.topic}' has no partition {name.partition}; it has {len(partitions)}."
             raise ControllerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
         return partitions[name.partition]
+
+
+def _unknown(name: str) -> ControllerError:
+    return ControllerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
 
 
 def _check_count(count: int, room: int) -> None:

@@ -6,7 +6,7 @@ broker they are handed as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -44,9 +44,13 @@ class ReplicaHost(Protocol):
 
     async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
         """The topic is as it is said, from now on; those partitions did not exist before. Everything a client is told
-        afterwards agrees with it."""
+        afterwards agrees with it, and every partition can be used, also if its files are made later."""
         ...
 
-    async def remove_topic(self, topic: TopicState) -> None:
-        """The topic is gone: its replicas are deleted, those who wait for it are told."""
+    def forget_topics(self, topics: Sequence[TopicState]) -> None:
+        """The topics are gone: clients are told so from now on, also those who wait for something of them."""
+        ...
+
+    async def delete_replicas(self, topics: Sequence[TopicState]) -> None:
+        """Deletes the replicas of topics that are forgotten. When it returns, their names can be used again."""
         ...

@@ -142,14 +142,17 @@ class TopicNodes:
         except NoNodeError:
             await self._tree.create(_config(name), encode_config(configs), parents=True)
 
-    async def mark_for_deletion(self, name: str) -> None:
-        await self._tree.create(paths.deleted_topic(name), parents=True)
+    async def mark_for_deletion(self, names: Sequence[str]) -> None:
+        """All of them, or none."""
+        await self._tree.transact([Create(paths.deleted_topic(name)) for name in names])
 
-    async def delete(self, name: str) -> None:
-        """All there is of a topic, its marker last."""
-        await self._tree.delete_tree(paths.topic(name))
-        await self._tree.delete_tree(_config(name))
-        await self._tree.delete_tree(paths.deleted_topic(name))
+    async def delete(self, names: Sequence[str]) -> None:
+        """All there is of topics, but for the markers."""
+        await self._tree.delete_trees([*map(paths.topic, names), *map(_config, names)])
+
+    async def unmark(self, names: Sequence[str]) -> None:
+        """The deletion of these topics is done, also on the disk."""
+        await self._tree.delete_trees([paths.deleted_topic(name) for name in names])
 
 
 def _config(name: str) -> str:

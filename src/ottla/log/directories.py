@@ -30,7 +30,7 @@ from ottla.log.directory_checkpoints import DirectoryCheckpoints
 from ottla.log.discarded_logs import DiscardedLogs, marked_folder
 from ottla.log.errors import DirectoryLockedError, FileError, LogDirectoryError, LogError
 from ottla.log.loader import LoadOptions, load
-from ottla.log.new_logs import NewLogs
+from ottla.log.new_logs import NewLog, NewLogs, make_log
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import ReplicaMove, relocate
 from ottla.log.retention import apply_retention
@@ -262,31 +262,35 @@ class LogDirectories:
         with self._making(directory):
             if directory.checkpoints.names_former(partition):
                 self._checkpoint(directory)
-            folder = directory.path / str(partition)
-            options = LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
-            log = load(self.disk, self.clock, folder, partition, config, options)
             if topic_id is not None:
-                log.metadata.assign(topic_id)
-            self.disk.sync_directory(directory.path)
+                new = NewLog(partition, config, topic_id)
+                log = make_log(self.disk, self.clock, directory.path, new, self._new_log_options())
+            else:
+                folder = directory.path / str(partition)
+                log = load(self.disk, self.clock, folder, partition, config, self._new_log_options())
             directory.logs[partition] = log
         return log
 
-    def place(self, partitions: Sequence[TopicPartition], config: LogConfig, topic_id: Uuid) -> NewLogs:
+    def _new_log_options(self) -> LoadOptions:
+        return LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
+
+    def place(self, new: Sequence[NewLog]) -> NewLogs:
         """Decides where new partitions will lie, each where the fewest replicas are; to be made in a thread."""
         self.check_any_left()
         counts = {directory.path: len(directory.logs) for directory in self.online()}
         places = []
-        for partition in partitions:
+        for each in new:
             path = min(counts, key=counts.__getitem__)
             counts[path] += 1
-            places.append((path, partition))
+            places.append((path, each))
         former = {
             directory.path: directory.checkpoints.snapshot(directory.logs)
             for directory in self.online()
-            if any(path == directory.path and directory.checkpoints.names_former(name) for path, name in places)
+            if any(
+                directory.checkpoints.names_former(each.partition) for path, each in places if path == directory.path
+            )
         }
-        options = LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
-        return NewLogs(self.disk, self.clock, config, topic_id, options, places, former)
+        return NewLogs(self.disk, self.clock, self._new_log_options(), places, former)
 
     def adopt(self, new: NewLogs) -> list[PartitionLog]:
         """Takes in the logs that were made; a directory in which that failed goes offline."""

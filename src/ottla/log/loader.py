@@ -92,8 +92,13 @@ class _Loader:
         self.config = config
         self.options = options
         self.epochs = LeaderEpochs(disk, directory, is_new=LEADER_EPOCHS not in listed)
-        has_metadata = PARTITION_METADATA in listed
-        self.metadata = (PartitionMetadata.load if has_metadata else PartitionMetadata)(disk, directory)
+        # Whoever flushed records has synced the folder before; only then is there a recovery point.
+        was_flushed = options.recovery_point > 0
+        self.metadata = (
+            PartitionMetadata.load(disk, directory, was_flushed=was_flushed)
+            if PARTITION_METADATA in listed
+            else PartitionMetadata(disk, directory, is_synced=was_flushed)
+        )
         self.listed: list[tuple[str, SegmentFile]] | None = _segment_files(listed)
         self.swapped: set[int] = set()
         self.segment_options = SegmentOptions(

@@ -1,54 +1,59 @@
-"""Logs of new partitions, many at once. Making and syncing their folders takes long, so it is done in threads:
+"""Logs of new partitions, many at once. Making their folders takes a while, so a thread does it:
 
-new = directories.place(partitions, config, topic_id)     owner: decides where each will lie
-new.make()                                                any thread
-directories.adopt(new)                                    owner: they are there
+new = directories.place([NewLog(partition, config, topic_id), ...])     owner: decides where each will lie
+new.make()                                                              any thread
+directories.adopt(new)                                                  owner: they are there
+
+Nothing is synced. The coordination tree knows the partitions: what a power cut takes away before the first flush of a
+log is made again at the next start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import NamedTuple
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.config import LogConfig
+from ottla.log.errors import LogError
 from ottla.log.loader import LoadOptions, load
 from ottla.log.partition_log import PartitionLog
 
-_THREADS: Final = 8
-"""They wait for syncs, which a file system does together when they come together."""
-_FEW: Final = 4
+
+class NewLog(NamedTuple):
+    """A log to be made."""
+
+    partition: TopicPartition
+    config: LogConfig
+    topic_id: Uuid
 
 
 class NewLogs:
-    """See the module. `place` says in which log directory each partition will lie; `before` what must be done in a
-    directory before its first log is made."""
+    """See the module. `places` says in which log directory each will lie; `before` what must be done in a directory
+    before its first log is made."""
 
     def __init__(
         self,
         disk: Disk,
         clock: Clock,
-        config: LogConfig,
-        topic_id: Uuid,
         options: LoadOptions,
-        place: Sequence[tuple[Path, TopicPartition]],
+        places: Sequence[tuple[Path, NewLog]],
         before: Mapping[Path, Callable[[], None]] = MappingProxyType({}),
     ) -> None:
         self._disk = disk
         self._clock = clock
-        self._config = config
-        self._topic_id = topic_id
         self._options = options
-        self._place = place
+        self._places = places
         self._before = before
         self.made: list[tuple[Path, PartitionLog]] = []
         self.failures: dict[Path, OSError] = {}
         """By log directory; none of its logs counts as made."""
+        self.refusals: dict[TopicPartition, LogError] = {}
+        """Of single logs, whose folders hold something else."""
 
     def make(self) -> None:
         """Any thread may call it, once."""
@@ -57,36 +62,23 @@ class NewLogs:
                 prepare()
             except OSError as error:
                 self.failures[path] = error
-        made = [(path, log) for path, partition in self._place if (log := self._make_one(path, partition)) is not None]
-        # In the threads only what waits: the rest would be slower in many than in one.
-        if len(made) <= _FEW:
-            for each in made:
-                self._name(*each)
-        else:
-            with ThreadPoolExecutor(_THREADS, "ottla-new-logs") as pool:
-                for _ in pool.map(self._name, *zip(*made, strict=True)):
-                    pass
-        for path in {path for path, _ in self._place}:
-            try:
-                self._disk.sync_directory(path)
-            except OSError as error:
-                self.failures.setdefault(path, error)
+        made = [(path, log) for path, new in self._places if (log := self._make_one(path, new)) is not None]
         self.made = [(path, log) for path, log in made if path not in self.failures]
 
-    def _make_one(self, path: Path, partition: TopicPartition) -> PartitionLog | None:
+    def _make_one(self, path: Path, new: NewLog) -> PartitionLog | None:
         if path in self.failures:
             return None
         try:
-            return load(self._disk, self._clock, path / str(partition), partition, self._config, self._options)
+            return make_log(self._disk, self._clock, path, new, self._options)
+        except LogError as error:
+            self.refusals[new.partition] = error
         except OSError as error:
-            self.failures.setdefault(path, error)
-            return None
+            self.failures[path] = error
+        return None
 
-    def _name(self, path: Path, log: PartitionLog) -> None:
-        """Writes down whose log it is, which syncs the folder too."""
-        if path in self.failures:
-            return
-        try:
-            log.metadata.assign(self._topic_id)
-        except OSError as error:
-            self.failures.setdefault(path, error)
+
+def make_log(disk: Disk, clock: Clock, path: Path, new: NewLog, options: LoadOptions) -> PartitionLog:
+    """One log in the log directory; nothing of it is synced."""
+    log = load(disk, clock, path / str(new.partition), new.partition, new.config, options)
+    log.metadata.assign(new.topic_id, sync=False)
+    return log

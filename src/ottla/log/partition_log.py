@@ -512,6 +512,8 @@ class PartitionLog:
         # Also the segment that ends at the recovery point: its indexes were completed when it was closed.
         first = max(bisect_left(segments, self.recovery_point, key=_base_offset) - 1, 0)
         try:
+            if end > self.recovery_point:
+                self.metadata.flush()
             self.epochs.flush()
             for segment in segments[first:]:
                 segment.flush()

@@ -1,11 +1,14 @@
 """`partition.metadata`: which topic a partition's folder belongs to, by id, so that a topic of the same name that was
 deleted and made anew is never taken for the old one.
 
-Belongs to the thread that owns the log. The file is written once, atomically, when the id becomes known.
+Belongs to the thread that owns the log, but for `flush`. The file is written once, when the id becomes known. It need
+not be synced then: a log without flushed records can be made again. The first flush of records syncs it, with the
+folder and the folder's own name, so flushed records are never found without them.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Final
@@ -19,6 +22,7 @@ from ottla.log.names import PARTITION_METADATA
 
 VERSION: Final = 0
 _MAX_INT32: Final = 2**31 - 1
+_logger = logging.getLogger(__name__)
 _FIELD = re.compile(r".*?:[ \t\x0b\f]+(\S+)[ \t\x0b\f]*")
 
 
@@ -31,11 +35,21 @@ class InconsistentTopicIdError(FileError):
 class PartitionMetadata:
     """The topic id of one partition's folder; None until it is assigned, as in a folder older than topic ids."""
 
-    __slots__ = ("_directory", "_disk", "topic_id", "version")
+    __slots__ = ("_directory", "_disk", "_is_synced", "topic_id", "version")
 
-    def __init__(self, disk: Disk, directory: Path, topic_id: Uuid | None = None, version: int = VERSION) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        topic_id: Uuid | None = None,
+        version: int = VERSION,
+        *,
+        is_synced: bool = False,
+    ) -> None:
         self._disk = disk
         self._directory = directory
+        self._is_synced = is_synced
+        """Whether the file, and the folder's name, are known to survive a power cut."""
         self.topic_id = topic_id
         self.version = version
 
@@ -44,18 +58,25 @@ class PartitionMetadata:
         return self._directory / PARTITION_METADATA
 
     @classmethod
-    def load(cls, disk: Disk, directory: Path) -> PartitionMetadata:
-        """What the folder's file says; without an id if there is no file."""
+    def load(cls, disk: Disk, directory: Path, *, was_flushed: bool = True) -> PartitionMetadata:
+        """What the folder's file says; without an id if there is no file. `was_flushed` says whether records of the log
+        were: if not, the file may be torn, and then it counts as absent."""
         path = directory / PARTITION_METADATA
         try:
             content = disk.read(path)
         except FileNotFoundError:
             return cls(disk, directory)
-        version, topic_id = _parse(path, content)
-        return cls(disk, directory, topic_id, version)
+        try:
+            version, topic_id = _parse(path, content)
+        except CorruptCheckpointError as error:
+            if was_flushed:
+                raise
+            _logger.warning("The file was not synced before a crash and is written again: %s", error)
+            return cls(disk, directory)
+        return cls(disk, directory, topic_id, version, is_synced=was_flushed)
 
-    def assign(self, topic_id: Uuid) -> None:
-        """Writes the id down, if it is not yet there."""
+    def assign(self, topic_id: Uuid, *, sync: bool = True) -> None:
+        """Writes the id down, if it is not yet there. Without `sync`, `flush` makes it survive a power cut."""
         if topic_id == ZERO_UUID:
             raise ValueError("the id of all zeros stands for no topic")
         if self.topic_id == topic_id:
@@ -66,8 +87,28 @@ class PartitionMetadata:
                 self.path,
                 f"the folder belongs to topic id {there}, not {asked}; the older topic's folder must go first",
             )
-        self._disk.write_atomically(self.path, f"version: {VERSION}\ntopic_id: {format_uuid(topic_id)}".encode("ascii"))
+        content = f"version: {VERSION}\ntopic_id: {format_uuid(topic_id)}".encode("ascii")
+        if sync:
+            self._disk.write_atomically(self.path, content)
+        else:
+            self._disk.write(self.path, content)
         self.topic_id = topic_id
+
+    def flush(self) -> None:
+        """Makes the file, the folder and the folder's name survive a power cut. Any thread may call it; costs nothing
+        once it was done."""
+        if self._is_synced:
+            return
+        directory = self._directory
+        if self.topic_id is not None:
+            file = self._disk.open(directory / PARTITION_METADATA)
+            try:
+                file.sync()
+            finally:
+                file.close()
+        self._disk.sync_directory(directory)
+        self._disk.sync_directory(directory.parent)
+        self._is_synced = True
 
     def move_to(self, directory: Path) -> None:
         """The folder was renamed."""

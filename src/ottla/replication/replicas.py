@@ -16,8 +16,10 @@ from ottla.log.config import LogConfig
 from ottla.log.directories import LogDirectories, LogDirectory
 from ottla.log.errors import LogError
 from ottla.log.group_commit import GroupCommit
+from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
 from ottla.replication.delayed import Purgatory
+from ottla.replication.new_partitions import NewPartitions
 from ottla.replication.partition import OnSynced, Partition
 
 _logger = logging.getLogger(__name__)
@@ -36,6 +38,9 @@ class Replicas:
         """Called before a log is deleted: whoever works on it ends that."""
         self.on_failed: Callable[[list[TopicPartition]], None] = lambda _: None
         """Called with the partitions whose log directory has just failed."""
+        self.on_hosted: Callable[[Partition], None] = lambda _: None
+        """Called with an expected partition once it is hosted: gives it its role."""
+        self.expected = NewPartitions(directories, self._host_expected, loop)
         self._loop = loop
         self._commit = GroupCommit()
         self._full: set[str] = set()
@@ -44,7 +49,11 @@ class Replicas:
             self._adopt(log)
 
     def get(self, topic: str, index: int) -> Partition | None:
-        return self.partitions.get((topic, index))  # type: ignore[call-overload,no-any-return]  # equal to its tuple
+        """The partition, if it is here. One that is expected is made first."""
+        partition: Partition | None = self.partitions.get((topic, index))  # type: ignore[call-overload]  # equal to its tuple
+        if partition is None and self.expected and self.expected.get_now(TopicPartition(topic, index)):
+            return self.partitions.get(TopicPartition(topic, index))
+        return partition
 
     # --- come and go ------------------------------------------------------------------------------------------------
 
@@ -83,19 +92,23 @@ class Replicas:
             partition.log = log
         return partition
 
-    async def make_logs(self, names: Sequence[TopicPartition], topic_id: Uuid, config: LogConfig) -> None:
-        """Makes the logs of new partitions before they are hosted, without holding up the loop."""
-        missing = [name for name in names if self.directories.directory_of(name) is None]
-        if not missing or not self.directories.online():
-            return
-        new = self.directories.place(missing, config, topic_id)
-        await asyncio.to_thread(new.make)
-        self.directories.adopt(new)
+    def expect(self, names: Sequence[TopicPartition], topic_id: Uuid, config: LogConfig) -> None:
+        """These partitions are new. They are hosted soon, or as soon as somebody asks for them."""
+        self.expected.expect([NewLog(name, config, topic_id) for name in names])
+
+    def _host_expected(self, new: NewLog) -> None:
+        self.on_hosted(self.host(new.partition, new.topic_id, new.config, is_new=True))
+
+    def let_go(self, names: Sequence[TopicPartition]) -> None:
+        """Nobody is served these partitions from now on; whoever waits for them is told. `delete_many` is to follow."""
+        self.expected.forget(names)
+        for name in names:
+            self._let_go(name)
 
     async def delete_many(self, names: Sequence[TopicPartition]) -> None:
         """The partitions leave this broker, with their records; a new one of such a name may come when this is done."""
-        for name in names:
-            self._let_go(name)
+        await self.expected.out_of_thread(names)
+        self.let_go(names)
         for directory, settle in self.directories.delete_many(names, random_uuid()):
             try:
                 await asyncio.to_thread(settle)
@@ -170,6 +183,7 @@ class Replicas:
         """Whoever waits is answered; the logs stay open. A directory that fails from now on, while the logs are closed
         in another thread, is only logged."""
         self.directories.on_failure = _log_failure
+        self.expected.close()
         self.fetches.close()
         self.produces.close()
         self._commit.close()

@@ -99,9 +99,11 @@ class LocalTree:
         check_operation(Delete(path, version))
         await self._write([path], lambda transaction: transaction.delete(path, version))
 
-    async def delete_tree(self, path: str) -> None:
-        check_operation(Delete(path))
-        await self._ask(lambda file: file.delete_tree(path, self._clock.now_ms()))
+    async def delete_trees(self, paths: Sequence[str]) -> None:
+        paths = tuple(paths)
+        for path in paths:
+            check_operation(Delete(path))
+        await self._ask(lambda file: file.delete_trees(paths, self._clock.now_ms()))
 
     async def transact(self, operations: Sequence[Operation]) -> None:
         operations = tuple(operations)

@@ -138,12 +138,19 @@ class TreeFile:
             self._store(transaction, zxid)
         return answer
 
-    def delete_tree(self, path: str, now_ms: int) -> None:
-        """A node and all below it; nothing if it is not there."""
-        if self.read(path) is not None:
-            below = (f"{path}/", f"{path}0")  # "0" follows "/": every path that begins with the first is between them
-            self.connection.execute("DELETE FROM node WHERE path > ? AND path < ?", below)
-            self.write([path], lambda transaction: transaction.detach(path), now_ms)
+    def delete_trees(self, paths: Collection[str], now_ms: int) -> None:
+        """Nodes and all below them, as far as they are there."""
+        found = self.read_many(paths)
+        # "0" follows "/": every path that begins with the first of the two is between them.
+        below = [(f"{path}/", f"{path}0") for path, node in found.items() if node.child_count]
+        self.connection.executemany("DELETE FROM node WHERE path > ? AND path < ?", below)
+
+        def detach_all(transaction: Transaction) -> None:
+            for path in found:
+                transaction.detach(path)
+
+        if found:
+            self.write(found, detach_all, now_ms)
 
     def _store(self, transaction: Transaction, zxid: int) -> None:
         rows = []

@@ -13,6 +13,7 @@ from ottla.base.clock import SystemClock
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
 from ottla.broker.config import BrokerConfig
+from ottla.controller.controller import NewTopic
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk
 from ottla.log.partition_log import PartitionLog
@@ -122,13 +123,56 @@ def test_logs_of_no_topic_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptu
     async def work() -> None:
         async with broker_in_loop(tmp_path) as broker:
             await Client(broker).create_topic("orders")
-            await broker.coordination.delete_tree(paths.topic("orders"))
+            await broker.coordination.delete_trees([paths.topic("orders")])
         async with broker_in_loop(tmp_path) as broker:
             assert broker.metadata.topic("orders") is None
             assert "1 logs belong to no topic" in caplog.text
         assert any(path.name == "orders-0" for path in (tmp_path / "data" / "logs").iterdir())
 
     asyncio.run(work())
+
+
+def test_the_logs_of_a_topic_go_whose_deletion_was_interrupted(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            await Client(broker).create_topic("orders", partitions=2)
+            await Client(broker).create_topic("others")
+            await broker.coordination.create(paths.deleted_topic("orders"))  # and here it crashed
+        async with broker_in_loop(tmp_path) as broker:
+            assert list(broker.metadata.topics) == ["others"]
+            assert [str(log.partition) for log in broker.directories.logs()] == ["others-0"]
+            assert await broker.coordination.children(paths.DELETE_TOPICS) == []
+        folders = {path.name for path in (tmp_path / "data" / "logs").iterdir() if path.is_dir()}
+        assert not {"orders-0", "orders-1"} & folders
+
+    asyncio.run(work())
+
+
+def test_partitions_without_folders_are_made_at_the_next_start(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            await broker.controller.create_topic(NewTopic("orders", 3, 1))
+            broker.replicas.expected.close()  # as if it had been killed here
+        assert not list((tmp_path / "data" / "logs").glob("orders-*"))
+        async with broker_in_loop(tmp_path) as broker:
+            assert len(list(broker.directories.logs())) == 3
+            partition = broker.replicas.get("orders", 2)
+            assert partition is not None
+            assert partition.is_leader
+            partition.append(bytearray(batch_of(b"a")), all_replicas=True)
+
+    asyncio.run(work())
+
+
+def test_a_new_partition_has_the_config_that_its_topic_has_by_then(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.broker.controller.create_topic(NewTopic("orders", 2, 1))
+        await client.broker.controller.update_topic_configs("orders", {"max.message.bytes": "77"})
+        await client.broker.replicas.expected.settled()
+        sizes = {log.config.max_message_bytes for log in client.broker.directories.logs()}
+        assert sizes == {77}
+
+    with_client(tmp_path, work)
 
 
 def test_a_change_of_config_reaches_the_logs_at_once(tmp_path: Path) -> None:

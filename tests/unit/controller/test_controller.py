@@ -293,6 +293,7 @@ async def test_nothing_is_left_of_a_deleted_topic(broker: LoneBroker) -> None:
     before = await broker.all_paths()
     topic = await broker.create("events", 3, {"retention.ms": "5"})
     await broker.controller.delete_topic("events")
+    await broker.controller.close()
     assert await broker.all_paths() == before
     assert broker.removed == [topic]
     assert list(broker.controller.topics) == ["other"]
@@ -314,18 +315,66 @@ async def test_a_deleted_name_is_free_again(broker: LoneBroker) -> None:
 async def test_an_interrupted_deletion_is_finished_by_the_next_start(broker: LoneBroker) -> None:
     before = await broker.all_paths()
     await broker.create("events", 2)
-    broker.tree.failure = CoordinationError("/brokers/topics/events", "no power")
-    with pytest.raises(ControllerError, match="no power"):
-        await broker.controller.delete_topic("events")
-    assert [topic.name for topic in broker.removed] == ["events"]
-    broker.tree.failure = None
+    broker.tree.failure_of_deletes = CoordinationError("/brokers/topics/events", "no power")
+    await broker.controller.delete_topic("events")
     with pytest.raises(ControllerError, match="still being deleted") as error:
         await broker.create("events")
+    assert [topic.name for topic in broker.removed] == ["events"]
     assert error.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
     later = await broker.restarted()
     assert later.controller.topics == {}
     assert await later.all_paths() == before
     await later.create("events")
+
+
+@on_tree
+async def test_a_deletion_is_answered_before_the_replicas_are_gone(broker: LoneBroker) -> None:
+    first = await broker.create("events")
+    broker.may_delete.clear()
+    await broker.controller.delete_topic("events")
+    assert (broker.removed, broker.metadata.topic("events"), list(broker.controller.topics)) == ([], None, [])
+    again = asyncio.ensure_future(broker.create("events"))  # waits for its turn, then finds the name free
+    await asyncio.sleep(0)
+    assert not again.done()
+    broker.may_delete.set()
+    assert (await again).topic_id != first.topic_id
+    assert broker.removed == [first]
+
+
+@on_tree
+async def test_a_deletion_that_was_answered_survives_a_crash(broker: LoneBroker) -> None:
+    await broker.create("events")
+    broker.may_delete.clear()
+    await broker.controller.delete_topic("events")
+    later = LoneBroker(CountingTree(broker.tree.tree), broker.config.given)
+    assert await later.controller.load() == []
+    assert later.controller.deleted == ["events"]
+    assert await later.data("/admin/delete_topics/events") == b""  # until the host has deleted the logs
+    await later.controller.finish_deletions()
+    assert await later.data("/admin/delete_topics/events") is None
+
+
+@on_tree
+async def test_many_topics_are_deleted_in_few_steps(broker: LoneBroker) -> None:
+    names = [f"t{number}" for number in range(50)]
+    await broker.controller.create_topics([NewTopic(name, 2, 1) for name in names])
+    broker.tree.calls.clear()
+    outcomes = await broker.controller.delete_topics([*names, "t7", "absent"])
+    assert outcomes[:51] == [None] * 51
+    assert refused(outcomes[51]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await broker.controller.close()
+    assert broker.tree.calls == ["transact", "delete_trees", "delete_trees"]
+    assert [topic.name for topic in broker.removed] == names
+
+
+@on_tree
+async def test_a_deletion_that_cannot_be_written_is_refused(broker: LoneBroker) -> None:
+    topic = await broker.create("events")
+    broker.tree.failure = CoordinationError("/admin/delete_topics/events", "no power")
+    with pytest.raises(ControllerError, match="no power"):
+        await broker.controller.delete_topic("events")
+    assert broker.controller.topics == {"events": topic}
+    assert broker.metadata.topic("events") == topic
 
 
 # --- start ----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories, LogDirectory
 from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileError, LogDirectoryError
 from ottla.log.local_disk import LocalDisk
+from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
 from ottla.log.partition_metadata import InconsistentTopicIdError
 from ottla.testing.manual_clock import ManualClock
@@ -176,7 +177,7 @@ def test_a_new_replica_does_not_inherit_the_recovery_point_of_a_deleted_one(many
     directories.checkpoint()
     directories.delete(partition(0), SOME_ID)
     if many:
-        new = directories.place([partition(0)], CONFIG, SOME_ID)
+        new = directories.place([NewLog(partition(0), CONFIG, SOME_ID)])
         new.make()
         directories.adopt(new)
     log = directories.create(partition(0), CONFIG, topic_id=SOME_ID)

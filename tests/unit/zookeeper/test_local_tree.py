@@ -119,7 +119,7 @@ def test_the_stat_is_zookeeper_s(place: Path) -> None:
             await tree.create(f"/a/{name}")
         await tree.delete("/a/b")
         await tree.create("/a/c/deep")
-        await tree.delete_tree("/a/c")
+        await tree.delete_trees(["/a/c"])
 
     with_tree(place, use)
     file = TreeFile.open(place)
@@ -225,7 +225,7 @@ def test_a_number_may_be_a_whole_name(place: Path) -> None:
     with_tree(place, use)
 
 
-@pytest.mark.parametrize("action", ["create", "delete", "delete_tree"])
+@pytest.mark.parametrize("action", ["create", "delete", "delete_trees"])
 def test_the_root_stays(place: Path, action: str) -> None:
     async def use(tree: LocalTree) -> None:
         with pytest.raises(ValueError, match="the root is always there"):
@@ -433,7 +433,7 @@ def test_any_writes_do_as_a_model_does(
             before = dict(model.nodes)
             if isinstance(step, str):
                 model.delete_tree(step)
-                await tree.delete_tree(step)
+                await tree.delete_trees([step])
                 continue
             if all(model.do(operation) for operation in step):
                 await tree.transact(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
@@ -23,26 +24,31 @@ if TYPE_CHECKING:
 @handles(DeleteTopicsRequest)
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     asked = request.topics or [DeletableTopic(name=name) for name in request.topic_names]
-    outcomes: dict[str, BrokerError | None] = {}
-    responses = []
-    for topic in asked:
-        name = topic.name
-        try:
-            name = _name_of(broker, topic, context.version)
-            if name not in outcomes:  # a topic that is named twice is deleted once, and both are told so
-                outcomes[name] = await _delete(broker, name)
-            error = outcomes[name]
-        except BrokerError as refusal:
-            error = refusal
-        responses.append(
-            DeletedTopic(
-                name=name,
-                topic_id=topic.topic_id,
-                error_code=error.code if error is not None else ErrorCode.NONE,
-                error_message=str(error) if error is not None else None,
-            )
-        )
-    return DeleteTopicsResponse(responses=responses)
+    found = [_name_or_refusal(broker, topic, context.version) for topic in asked]
+    # A topic that is named twice is deleted once, and both are told so.
+    outcomes = await _delete(broker, list(dict.fromkeys(each for each in found if isinstance(each, str))))
+    return DeleteTopicsResponse(
+        responses=[
+            _answer(topic, topic.name, each) if isinstance(each, BrokerError) else _answer(topic, each, outcomes[each])
+            for topic, each in zip(asked, found, strict=True)
+        ]
+    )
+
+
+def _answer(topic: DeletableTopic, name: str | None, error: BrokerError | None) -> DeletedTopic:
+    return DeletedTopic(
+        name=name,
+        topic_id=topic.topic_id,
+        error_code=error.code if error is not None else ErrorCode.NONE,
+        error_message=str(error) if error is not None else None,
+    )
+
+
+def _name_or_refusal(broker: Broker, topic: DeletableTopic, version: int) -> str | BrokerError:
+    try:
+        return _name_of(broker, topic, version)
+    except BrokerError as refusal:
+        return refusal
 
 
 def _name_of(broker: Broker, topic: DeletableTopic, version: int) -> str:
@@ -62,9 +68,13 @@ def _name_of(broker: Broker, topic: DeletableTopic, version: int) -> str:
     return name
 
 
-async def _delete(broker: Broker, name: str) -> BrokerError | None:
+async def _delete(broker: Broker, names: list[str]) -> dict[str, BrokerError | None]:
+    if not names:
+        return {}
+    outcomes: Sequence[ControllerError | None]
     try:
-        await broker.controller.delete_topic(name)
+        outcomes = await broker.controller.delete_topics(names)
     except ControllerError as error:
-        return BrokerError(error.code, error.reason)
-    return None
+        outcomes = [error] * len(names)
+    errors = [None if each is None else BrokerError(each.code, each.reason) for each in outcomes]
+    return dict(zip(names, errors, strict=True))

@@ -106,7 +106,7 @@ def _produce(broker: Broker, request: ProduceRequest, context: RequestContext) -
     acks = request.acks
     by_id = context.version >= TOPIC_IDS_SINCE
     is_allowed = -1 <= acks <= 1 and request.transactional_id is None
-    partitions = broker.replicas.partitions
+    find = broker.replicas.get
     waiting: Waiting = {}
     responses = []
     has_failed = False
@@ -115,13 +115,13 @@ def _produce(broker: Broker, request: ProduceRequest, context: RequestContext) -
         is_closed = name[:2] == "__" and is_internal(name) and context.client_id != _ADMIN_CLIENT
         answers = []
         for asked in topic.partition_data:
-            partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
+            partition = find(name, asked.index)
             error = _refusal(partition, asked.records, by_id=by_id, known=bool(name))
             if not is_allowed:
                 error = ErrorCode.INVALID_REQUIRED_ACKS if acks not in (-1, 0, 1) else ErrorCode.INVALID_TXN_STATE
             elif is_closed:
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
-            if error or partition is None:
+            if error or partition is None or asked.records is None:
                 answer = _refused(partition, asked.index, error, context.version)
             else:
                 try:

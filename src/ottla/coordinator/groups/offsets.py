@@ -146,17 +146,17 @@ class OffsetStore:
         for producer_id in self._transactions.get(group_id, ()):
             yield from (place for place in self._pending[producer_id] if place[0] == group_id)
 
-    def topic_deleted(self, topic: str) -> None:
-        """Nobody goes on where they were in a topic that is gone, or in another one that will have its name."""
+    def topics_deleted(self, deleted: frozenset[str]) -> None:
+        """Nobody goes on where they were in topics that are gone, or in others that will have their names."""
         records = [
             _tombstone(topics[topic].head, partition)
             for topics in self._by_group.values()
-            if topic in topics
+            for topic in topics.keys() & deleted
             for partition in topics[topic].values
         ]
         for group_id in self._transactions:
-            places = {place for place in self._pending_places(group_id) if place[1] == topic}
-            records += [_tombstone(head_of(group_id, topic), partition) for _, _, partition in places]
+            places = {place for place in self._pending_places(group_id) if place[1] in deleted}
+            records += [_tombstone(head_of(group_id, topic), partition) for _, topic, partition in places]
         self._write_in_pieces(records)
 
     # --- expiring ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ once where nothing need be waited for, and are plain functions therefore.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, TypeVar
 
 from ottla.base.clock import Clock
@@ -72,9 +72,9 @@ class GroupCoordinator:
         """It does not any more."""
         self.runtime.unload(index)
 
-    def topic_deleted(self, topic: str) -> None:
-        for shard in self.runtime.active_shards():
-            shard.offsets.topic_deleted(topic)
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        for shard in self.runtime.active_shards() if topics else ():
+            shard.offsets.topics_deleted(frozenset(topics))
 
     def close(self) -> None:
         """Whoever waits is answered."""

@@ -68,7 +68,7 @@ async def test_a_deleted_topic_takes_its_offsets_with_it() -> None:
     await groups.commit({("t", 0): 5, ("u", 1): 6})
     await groups.commit({("t", 2): 7}, group_id="other")
     await groups.commit_in_transaction(1, {("t", 3): 8})
-    groups.coordinator.topic_deleted("t")
+    groups.coordinator.topics_deleted(["t"])
     groups.end_transaction(1, committed=True)
     assert await groups.offsets() == {("u", 1): 6}
     assert await groups.offsets("other") == {}

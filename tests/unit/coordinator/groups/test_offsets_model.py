@@ -78,7 +78,7 @@ class OffsetsMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.commits % 4 == 0)  # seldom: little is left to go wrong afterwards
     @rule(topic=st.sampled_from(["t", "u"]))
     def delete_topic(self, topic: str) -> None:
-        self.groups.coordinator.topic_deleted(topic)
+        self.groups.coordinator.topics_deleted([topic])
         for group_id in self.stored:
             for index in range(2):
                 self.forget(group_id, (topic, index))

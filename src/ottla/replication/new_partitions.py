@@ -1,0 +1,130 @@
+"""Partitions that are announced but have no log yet. A topic's creation is answered once the coordination tree has it;
+the folders are made afterwards, in a thread, a few at a time. A partition that a request asks for meanwhile is made at
+once.
+
+    expect ─▶ waiting ─▶ in the thread ─▶ `host`
+                 └──────── get_now ────────▲
+
+Owned by the loop; the thread only makes logs, and never waits for the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Final
+
+from ottla.base.ids import TopicPartition
+from ottla.log.directories import LogDirectories
+from ottla.log.errors import LogError
+from ottla.log.new_logs import NewLog, NewLogs
+
+_AT_A_TIME: Final = 32
+"""Logs that the thread makes before they are hosted: a request for one of them waits for all."""
+_DELAY_S: Final = 0.005
+"""Before the first is made, so that the answer to whoever created the topic leaves first."""
+
+
+class NewPartitions:
+    """See the module. `host` is called on the loop for each partition, whether its log could be made or not."""
+
+    def __init__(self, directories: LogDirectories, host: Callable[[NewLog], None], loop: AbstractEventLoop) -> None:
+        self._directories = directories
+        self._host = host
+        self._loop = loop
+        self._waiting: dict[TopicPartition, NewLog] = {}
+        self._at_work: dict[TopicPartition, NewLog] = {}
+        """Those that are in the thread."""
+        self._logs: NewLogs | None = None
+        self._made: Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._at_work)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._waiting or name in self._at_work
+
+    def expect(self, new: Iterable[NewLog]) -> None:
+        """Announces partitions; they are made soon."""
+        self._waiting.update((each.partition, each) for each in new)
+        if self._task is None and self._waiting:
+            self._task = self._loop.create_task(self._make_all(), name="new partitions")
+            self._task.add_done_callback(self._ended)
+
+    def get_now(self, name: TopicPartition) -> bool:
+        """Whether the partition was announced; it is hosted when this returns."""
+        new = self._waiting.pop(name, None)
+        if new is not None:
+            self._host(new)
+            return True
+        if name not in self._at_work:
+            return False
+        self._finish()
+        return True
+
+    def forget(self, names: Iterable[TopicPartition]) -> None:
+        """These are not wanted any more. Those that are in the thread are hosted all the same."""
+        for name in names:
+            self._waiting.pop(name, None)
+
+    async def out_of_thread(self, names: Collection[TopicPartition]) -> None:
+        """Returns when none of these is in the thread."""
+        if self._made is not None and not self._at_work.keys().isdisjoint(names):
+            await asyncio.wait([asyncio.wrap_future(self._made)])
+            self._finish()
+
+    async def settled(self) -> None:
+        """Returns when everything that was announced before is hosted."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def close(self) -> None:
+        """What was not begun is left to the next start."""
+        self._waiting.clear()
+        self._finish()
+        if self._task is not None:
+            self._task.cancel()
+        if self._thread is not None:
+            self._thread.shutdown()
+
+    async def _make_all(self) -> None:
+        await asyncio.sleep(_DELAY_S)
+        while self._waiting:
+            self._begin()
+            if self._made is not None:
+                await asyncio.wait([asyncio.wrap_future(self._made)])
+            self._finish()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._loop.call_exception_handler({"message": "making logs of new partitions failed", "exception": error})
+
+    def _begin(self) -> None:
+        for name in list(islice(self._waiting, _AT_A_TIME)):
+            self._at_work[name] = self._waiting.pop(name)
+        missing = [new for name, new in self._at_work.items() if self._directories.directory_of(name) is None]
+        if not missing:
+            return
+        try:
+            self._logs = self._directories.place(missing)
+        except LogError:
+            return  # no directory is left: `host` tells of it
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "ottla-new-logs")
+        self._made = self._thread.submit(self._logs.make)
+
+    def _finish(self) -> None:
+        """Waits for the thread and hosts what it made; nothing if that was done already."""
+        made, logs, at_work = self._made, self._logs, self._at_work
+        self._made, self._logs, self._at_work = None, None, {}
+        if made is not None and logs is not None:
+            made.result()
+            self._directories.adopt(logs)
+        for new in at_work.values():
+            self._host(new)
