@@ -63,7 +63,8 @@ class FetchedPartition:
             or answer.log_start_offset != self.log_start_offset
         )
         # After an error the client hears of the partition again, even if nothing changes.
-        self.high_watermark = -1 if answer.error_code else answer.high_watermark
+        is_trouble = answer.error_code or answer.diverging_epoch is not None
+        self.high_watermark = -1 if is_trouble else answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         return news
 
@@ -132,7 +133,7 @@ class FetchSessions:
 
     def begin(self, *, by_id: bool, partition_count: int) -> FetchSession | None:
         """A new one; None if all places are taken by others that deserve them as much."""
-        if self.slots <= 0 or not partition_count:
+        if self.slots <= 0:
             return None
         now_s = self._clock.monotonic_s()
         if len(self._sessions) >= self.slots and not self._evict(now_s, partition_count):

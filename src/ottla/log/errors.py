@@ -23,6 +23,10 @@ class OffsetOutOfRangeError(LogError):
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class InvalidReadSizeError(LogError):
+    """Asked for a negative number of bytes. Kafka answers this with its code for unexpected errors, too."""
+
+
 class CorruptRecordsError(LogError):
     """Records whose bytes are broken: a CRC, a length, a magic."""
 

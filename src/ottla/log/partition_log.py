@@ -29,7 +29,12 @@ from ottla.base.file_slice import FileSlice
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
-from ottla.log.errors import OffsetOutOfRangeError, RecordListTooLargeError, UnexpectedOffsetError
+from ottla.log.errors import (
+    InvalidReadSizeError,
+    OffsetOutOfRangeError,
+    RecordListTooLargeError,
+    UnexpectedOffsetError,
+)
 from ottla.log.leader_epochs import LeaderEpochs
 from ottla.log.names import DELETED
 from ottla.log.partition_metadata import PartitionMetadata
@@ -322,8 +327,9 @@ class PartitionLog:
         min_one: bool = True,
         with_aborted: bool = False,
     ) -> LogRead:
-        """Batches from the one that holds the offset up to `bound` (the log's end, if none), about `max_bytes` of them;
-        with `min_one` at least one whole batch, however large."""
+        """Batches from the one that holds the offset up to `bound` (the log's end, if none), at most `max_bytes` of
+        them. The last batch may be cut off, the first never: one that does not fit is read whole with `min_one`, and
+        not at all without (KIP-74)."""
         end = self.next_offset
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(
@@ -331,18 +337,34 @@ class PartitionLog:
             )
         if bound is None or bound > end:
             bound = end
+        if max_bytes < 0 and offset < bound:
+            raise InvalidReadSizeError(f"{self.partition}: cannot read {max_bytes} bytes at offset {offset}")
         index = bisect_right(self._bases, offset) - 1
-        while offset < bound and index < len(self._segments):
+        may_find = max_bytes > 0 or min_one
+        while may_find and offset < bound and index < len(self._segments):
             segment = self._segments[index]
             position = self._position_of_bound(index, segment, bound)
             found = segment.read(offset, max_bytes, max_position=position, min_one=min_one)
-            if found is not None and found.slice.size:
+            if found is not None:
+                if not found.first_batch_is_whole:  # it is beyond the limit, or the bound is within it
+                    break
                 aborted = self._aborted(index, offset, found.slice, bound) if with_aborted else None
                 return LogRead(found.slice, aborted)
-            if found is not None:  # a first batch beyond the limit, or the bound within it
-                break
             index += 1  # compaction left nothing at or behind the offset in this segment
         return LogRead(None, [] if with_aborted else None)
+
+    def bytes_before(self, bound: int, offset: int) -> int | None:
+        """How many bytes a reader at the offset has before the bound, in the segment of both. None if the bound is in a
+        later segment than the reader: then nobody counts, the reader has fallen behind."""
+        last = max(bisect_left(self._bases, bound) - 1, 0)
+        for index in range(max(bisect_right(self._bases, offset) - 1, 0), last + 1):
+            segment = self._segments[index]
+            found = segment.position_of(offset)
+            if found is not None:
+                if index < last:
+                    return None
+                return max(self._position_of_bound(index, segment, bound) - found[0], 0)
+        return 0
 
     def _position_of_bound(self, index: int, segment: Segment, bound: int) -> int:
         """Where in the segment reading must stop: at the first batch that reaches to the bound or beyond."""

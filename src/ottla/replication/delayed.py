@@ -37,7 +37,8 @@ class DelayedOperation(ABC, Generic[K]):
 
     @abstractmethod
     def complete(self) -> None:
-        """Answers whoever waits. Must not raise."""
+        """Answers whoever waits, if need be with an error. What it raises is logged, and the others go on; but then
+        nobody is left to give its answer."""
 
 
 class Purgatory(Generic[K]):
@@ -96,8 +97,7 @@ class Purgatory(Generic[K]):
         for key in changed:
             for operation in list(self._waiting.get(key, ())):
                 if not operation.done and self._is_ready(operation, key):
-                    self._take_out(operation)
-                    operation.complete()
+                    self._finish(operation)
 
     def _is_ready(self, operation: DelayedOperation[K], key: K) -> bool:
         try:
@@ -110,8 +110,15 @@ class Purgatory(Generic[K]):
         if operation.done:
             return
         self.expired_count += 1
+        self._finish(operation)
+
+    def _finish(self, operation: DelayedOperation[K]) -> None:
+        """Whoever made the change is not to blame for what goes wrong here: it must get its own answer."""
         self._take_out(operation)
-        operation.complete()
+        try:
+            operation.complete()
+        except Exception:
+            _logger.exception("a delayed %s could not be completed", self.name)
 
     def _take_out(self, operation: DelayedOperation[K]) -> None:
         operation.done = True

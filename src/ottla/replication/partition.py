@@ -141,6 +141,16 @@ class Partition:
     def high_watermark(self) -> int:
         return -1 if self.log is None else self.log.high_watermark
 
+    def bound(self, *, committed_only: bool = False, to_log_end: bool = False) -> int:
+        """Where a reader has to stop: at the high watermark, or the last stable offset; a follower at the log's end. -1
+        while the log is offline."""
+        log = self.log
+        if log is None:
+            return -1
+        if to_log_end:
+            return log.next_offset
+        return log.last_stable_offset if committed_only else log.high_watermark
+
     def advance_high_watermark(self) -> bool:
         """To the lowest log end of the in-sync replicas, never back; whether it moved."""
         log = self.log
@@ -232,13 +242,33 @@ class Partition:
         log = self.log
         if log is None:
             raise self._offline()
-        bound = log.last_stable_offset if committed_only else log.high_watermark
-        if to_log_end:
-            bound = log.next_offset
+        bound = self.bound(committed_only=committed_only, to_log_end=to_log_end)
         try:
             return log.read(offset, max_bytes, bound=bound, min_one=min_one, with_aborted=committed_only)
         except OSError as error:
             raise self._failed(log, error) from error
+
+    def bytes_readable(self, offset: int, *, committed_only: bool = False, to_log_end: bool = False) -> int | None:
+        """How many bytes `read` could give from the offset on. None if there is no need to count: the offset is out of
+        range, or in an older segment than the last bytes."""
+        log = self.log
+        if log is None:
+            raise self._offline()
+        if not log.log_start_offset <= offset <= log.next_offset:
+            return None
+        bound = self.bound(committed_only=committed_only, to_log_end=to_log_end)
+        if offset >= bound:
+            return 0
+        try:
+            return log.bytes_before(bound, offset)
+        except OSError as error:
+            raise self._failed(log, error) from error
+
+    def read_failed(self, error: OSError) -> ReplicationError:
+        """For a reader that could not get at the bytes `read` found: takes the log directory offline where that is
+        due. What to tell the client."""
+        log = self.log
+        return self._offline() if log is None else self._failed(log, error)
 
     def delete_records(self, offset: int) -> int:
         """Nobody reads what is before the offset (-1: the high watermark) again; the lowest offset of all replicas."""

@@ -187,11 +187,16 @@ class LogModel(RuleBasedStateMachine):
         found = self.log.read(offset, max_bytes, bound=bound, min_one=min_one).slice
         expected = [entry for entry in self.entries if entry.end > offset and entry.end <= bound]
         if found is None:
-            assert not (expected and min_one and offset < bound)
+            if expected and offset < bound:
+                first = self.log.read(offset, 0, bound=bound).slice
+                assert first is not None
+                assert not min_one
+                assert first.size > max_bytes
             return
         assert offset < bound
         whole = list(iter_batches(found.read(), partial_tail=True))
-        assert whole or not min_one
+        assert whole
+        assert min_one or found.size <= max_bytes
         assert len(whole) == 1 or found.size <= max_bytes
         read = [tuple(decode_batch(view)) for view in whole]
         for records, entry in zip(read, expected, strict=False):

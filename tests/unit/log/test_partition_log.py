@@ -14,6 +14,7 @@ from ottla.log.config import LogConfig
 from ottla.log.errors import (
     CorruptRecordsError,
     InvalidProducerEpochError,
+    InvalidReadSizeError,
     InvalidRecordsError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
@@ -22,6 +23,7 @@ from ottla.log.errors import (
     UnexpectedOffsetError,
 )
 from ottla.log.partition_log import PartitionLog
+from ottla.log.segment import Segment
 from ottla.records import BatchView, Compression, TimestampType, iter_batches
 from ottla.records.layout import ATTRIBUTES_AT
 from ottla.records.new_batch import NewBatch
@@ -441,13 +443,58 @@ def test_a_read_returns_at_least_one_batch_if_asked_to(filled: PartitionLog) -> 
     size = len(batch([b"50"]))
     assert read_values(filled, 50, max_bytes=1) == [50]
     assert read_values(filled, 50, max_bytes=0) == [50]
-    small = filled.read(50, size - 1, min_one=False).slice
-    assert small is not None
-    assert small.size == size - 1
-    assert filled.read(50, 0, min_one=False).slice is None
     exact = filled.read(50, size * 2, min_one=False).slice
     assert exact is not None
     assert values_of(records_of(exact.read())) == [b"50", b"51"]
+
+
+@pytest.mark.parametrize("bound", [None, 60])
+def test_a_first_batch_that_does_not_fit_is_not_read_in_part(filled: PartitionLog, bound: int | None) -> None:
+    size = len(batch([b"50"]))
+    for max_bytes in (0, 1, size - 1):
+        assert filled.read(50, max_bytes, bound=bound, min_one=False).slice is None
+    for max_bytes in (size, size + 1, 2 * size - 1):
+        found = filled.read(50, max_bytes, bound=bound, min_one=False).slice
+        assert found is not None
+        assert found.size == max_bytes, "the last batch may be cut off"
+
+
+def test_no_byte_is_read_of_a_log_when_there_is_no_room_for_any(
+    filled: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Segment, "read", None)
+    assert filled.read(50, 0, min_one=False, with_aborted=True) == (None, [])
+
+
+def test_a_negative_size_is_refused_where_there_is_something_to_read(filled: PartitionLog) -> None:
+    for min_one in (True, False):
+        with pytest.raises(InvalidReadSizeError, match="-1 bytes at offset 50"):
+            filled.read(50, -1, min_one=min_one)
+        assert filled.read(100, -1, min_one=min_one).slice is None
+
+
+def test_bytes_are_counted_within_a_segment(filled: PartitionLog) -> None:
+    last = bases(filled)[-1]
+    size = len(batch([b"50"]))
+    assert filled.bytes_before(100, last) == filled.active.size == (100 - last) * size
+    assert filled.bytes_before(100, 99) == size
+    assert filled.bytes_before(last + 2, last) == 2 * size
+    assert filled.bytes_before(last + 1, last + 1) == 0
+    # Up to the end of a segment and not beyond it; then nobody counts.
+    assert filled.bytes_before(last, last - 1) == size
+    assert filled.bytes_before(last + 1, last - 1) is None
+    assert filled.bytes_before(100, 0) is None
+
+
+def test_a_segment_without_records_behind_the_offset_is_not_one_to_catch_up_with(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 20)
+    first, *_ = log.segments
+    end = log.segments[1].base_offset
+    assert log.bytes_before(20, end - 1) is None
+    first.truncate_to(end - 1)  # as compaction may leave it: without its last record
+    assert log.bytes_before(20, end - 1) == log.active.size
+    assert log.bytes_before(end, end - 1) == 0
 
 
 def test_a_read_outside_the_log_is_out_of_range(home: Home) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from ottla.replication.delayed import DelayedOperation, Purgatory
 
 WAIT_S = 20.0
@@ -134,6 +136,45 @@ def test_one_that_fails_to_look_is_completed_and_the_others_are_looked_at() -> N
         assert (failing.completed, fine.completed) == (1, 1)
 
     asyncio.run(work())
+
+
+class Breaking(Countdown):
+    """Cannot be completed."""
+
+    def complete(self) -> None:
+        super().complete()
+        raise RuntimeError("broken")
+
+
+def test_one_that_cannot_be_completed_takes_no_wake_up_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        before, breaking, behind, elsewhere = Countdown(1), Breaking(1), Countdown(1), Countdown(1)
+        for operation in (before, breaking, behind):
+            purgatory.wait(operation, ["a"], WAIT_S)
+        purgatory.wait(elsewhere, ["b"], WAIT_S)
+        purgatory.changed("a")
+        purgatory.changed("b")
+        purgatory.look_now()
+        assert [each.completed for each in (before, breaking, behind, elsewhere)] == [1, 1, 1, 1]
+        assert len(purgatory) == 0
+
+    asyncio.run(work())
+    assert caplog.text.count("a delayed test could not be completed") == 1
+    caplog.clear()
+
+
+def test_closing_goes_on_behind_one_that_cannot_be_completed(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        operations = [Breaking(1), Countdown(1)]
+        for operation in operations:
+            purgatory.wait(operation, ["a"], WAIT_S)
+        purgatory.close()
+        assert [each.completed for each in operations] == [1, 1]
+
+    asyncio.run(work())
+    caplog.clear()
 
 
 def test_closing_ends_everything_that_waits_once() -> None:

@@ -6,6 +6,7 @@ they leave in one write with the header before them.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
@@ -38,12 +39,15 @@ from ottla.wire.messages.fetch import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+_logger = logging.getLogger(__name__)
+
 TOPIC_IDS_SINCE: Final = 13
 _LEADER_TOLD_SINCE: Final = 12
 READ_COMMITTED: Final = 1
 COPY_BELOW_BYTES: Final = 32 * 1024
 """Slices smaller than this are read and sent with what is before them: a `sendfile` costs a call and a packet more."""
 _MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 @handles(FetchRequest, versions="4-18")
@@ -73,10 +77,14 @@ def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> Fet
             session = None
     reading = Reading(broker, request, context.version, session, asked, is_incremental=is_incremental)
     answers, size, is_final = reading.read()
-    if is_final or size >= request.min_bytes or request.max_wait_ms <= 0:
+    # Not more than may be given: nobody would ever have that much.
+    min_bytes = min(request.min_bytes, reading.max_bytes)
+    if is_final or size >= min_bytes or request.max_wait_ms <= 0:
         return reading.response(answers)
-    delayed = DelayedFetch(reading, request.min_bytes)
-    broker.replicas.fetches.wait(delayed, delayed.sizes, request.max_wait_ms / 1000)
+    delayed = DelayedFetch(reading, min_bytes)
+    if delayed.has_enough():
+        return reading.response(answers)
+    broker.replicas.fetches.wait(delayed, delayed.partitions, request.max_wait_ms / 1000)
     return delayed.deferred
 
 
@@ -100,6 +108,7 @@ class Reading:
         "broker",
         "committed_only",
         "is_incremental",
+        "max_bytes",
         "partitions",
         "request",
         "session",
@@ -124,29 +133,35 @@ class Reading:
         self.is_incremental = is_incremental and session is not None
         # A copy: the session may go on, with other partitions, while this waits.
         self.partitions = dict(session.partitions) if session is not None else asked
+        self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self.committed_only = request.isolation_level == READ_COMMITTED
         replica = request.replica_state.replica_id if request.replica_state is not None else request.replica_id
         self.to_log_end = replica >= 0
 
     def read(self) -> tuple[list[tuple[Key, FetchedPartition, FetchPartitionResponse]], int, bool]:
         """Every partition's answer, the bytes in them, and whether there is nothing to wait for: an error, a log that
-        parted ways, or no partition at all."""
-        left = min(self.request.max_bytes, self.broker.fetch_max_bytes)
-        is_final = not self.partitions
+        parted ways, or no partition that could be read.
+
+        Limits are kept as in Kafka (KIP-74): only the first partition that has records may exceed them, by one batch.
+        """
+        left = self.max_bytes
+        is_final, is_any_known = False, False
         size = 0
         answers = []
         for key, fetched in self.partitions.items():
             answer = self.read_one(fetched, min(fetched.max_bytes, left), min_one=not size)
             answers.append((key, fetched, answer))
-            if answer.error_code or answer.diverging_epoch is not None:
-                is_final = True
-                if answer.error_code:
-                    self.broker.request_stats.api(FetchRequest.api_key).count_error(answer.error_code)
-            elif answer.records:
-                found = len(answer.records)
-                size += found
-                left = max(left - found, 0)
-        return answers, size, is_final
+            found = len(answer.records) if answer.records else 0
+            size += found
+            left = max(left - found, 0)
+            if answer.error_code:
+                self.broker.request_stats.api(FetchRequest.api_key).count_error(answer.error_code)
+            # One that is unknown does not keep the others from waiting: a client that also asks for a deleted topic
+            # would come again and again.
+            if answer.error_code not in _UNKNOWN:
+                is_any_known = True
+                is_final = is_final or bool(answer.error_code) or answer.diverging_epoch is not None
+        return answers, size, is_final or not is_any_known
 
     def partition_of(self, fetched: FetchedPartition) -> Partition | None:
         if not fetched.topic:  # the topic may have come since
@@ -156,9 +171,11 @@ class Reading:
     def read_one(self, fetched: FetchedPartition, max_bytes: int, *, min_one: bool) -> FetchPartitionResponse:
         partition = self.partition_of(fetched)
         if partition is None:
-            return self._missing(fetched)
-        if fetched.topic_id not in (partition.topic_id, ZERO_UUID):
-            return self._missing(fetched)
+            return _refused(
+                fetched, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if fetched.topic else ErrorCode.UNKNOWN_TOPIC_ID
+            )
+        if fetched.topic_id not in (partition.topic_id, ZERO_UUID):  # deleted since, and made again
+            return _refused(fetched, ErrorCode.INCONSISTENT_TOPIC_ID)
         error = partition.check_leader(fetched.current_leader_epoch)
         if error:
             answer = _refused(fetched, error)
@@ -181,6 +198,9 @@ class Reading:
             )
         except (LogError, ReplicationError) as failure:
             return _refused(fetched, failure.code)
+        except Exception:  # the other partitions can still be read
+            _logger.exception("Fetch: reading %s at offset %d failed", partition.name, fetched.fetch_offset)
+            return _refused(fetched, ErrorCode.UNKNOWN_SERVER_ERROR)
         log = partition.log
         assert log is not None  # the leader was checked
         piece = found.slice
@@ -199,26 +219,21 @@ class Reading:
             ]
         return answer
 
-    def _missing(self, fetched: FetchedPartition) -> FetchPartitionResponse:
-        if self.version >= TOPIC_IDS_SINCE and self.broker.metadata.name_of(fetched.topic_id) is None:
-            return _refused(fetched, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _refused(fetched, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
     def response(self, answers: list[tuple[Key, FetchedPartition, FetchPartitionResponse]]) -> FetchResponse:
         """What the client is told: everything, or in a session what is new to it."""
         topics: dict[object, FetchTopicResponse] = {}
         session = self.session
         with_records = []
         for key, fetched, answer in answers:
+            if answer.records and len(answer.records) < COPY_BELOW_BYTES:
+                answer = self._copied(fetched, answer)
             if session is not None:
                 is_news = fetched.is_news(answer)
-                if answer.records:
-                    with_records.append(key)
-                if self.is_incremental and not is_news:
-                    continue
-            records = answer.records
-            if records and len(records) < COPY_BELOW_BYTES:
-                answer.records = records.read()  # type: ignore[union-attr]  # a slice of a file
+                if self.is_incremental:
+                    if not is_news:
+                        continue
+                    if answer.records:
+                        with_records.append(key)
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = FetchTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id)
@@ -228,6 +243,26 @@ class Reading:
             session.move_to_end(with_records)
             session_id = session.session_id
         return FetchResponse(session_id=session_id, responses=list(topics.values()))
+
+    def _copied(self, fetched: FetchedPartition, answer: FetchPartitionResponse) -> FetchPartitionResponse:
+        """The answer with its bytes in place of where they lie."""
+        try:
+            answer.records = answer.records.read()  # type: ignore[union-attr]  # a slice of a file
+        except OSError as error:
+            partition = self.partition_of(fetched)
+            code = ErrorCode.KAFKA_STORAGE_ERROR if partition is None else partition.read_failed(error).code
+            self.broker.request_stats.api(FetchRequest.api_key).count_error(code)
+            return _refused(fetched, code)
+        return answer
+
+    def failure(self, error: ErrorCode) -> FetchResponse:
+        """The answer to a request that failed as a whole. Old versions have no place for that but in each partition. A
+        client ends its session then."""
+        topics: dict[object, FetchTopicResponse] = {}
+        for key, fetched in self.partitions.items():
+            topic = topics.setdefault(key[0], FetchTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id))
+            topic.partitions.append(_refused(fetched, error))
+        return FetchResponse(error_code=error, responses=list(topics.values()))
 
 
 def _refused(fetched: FetchedPartition, error: ErrorCode) -> FetchPartitionResponse:
@@ -253,39 +288,54 @@ def _parted(partition: Partition, fetched: FetchedPartition) -> FetchPartitionRe
 
 
 class DelayedFetch(DelayedOperation[Partition]):
-    """Waits for so many bytes, for an error, or for its time to be over."""
+    """Waits for so many bytes, for an error, or for its time to be over.
 
-    __slots__ = ("_fetched", "_min_bytes", "_reading", "_total", "deferred", "sizes")
+    Bytes are counted as in Kafka: those that were there before count as well, of each partition no more than its own
+    limit; and a reader in an older segment than the newest bytes does not wait at all.
+    """
+
+    __slots__ = ("_min_bytes", "_reading", "_sizes", "_total", "deferred", "partitions")
 
     def __init__(self, reading: Reading, min_bytes: int) -> None:
         super().__init__()
         self.deferred = Deferred()
         self._reading = reading
         self._min_bytes = min_bytes
-        self._fetched: dict[Partition, FetchedPartition] = {}
-        self.sizes: dict[Partition, int] = {}
-        """Bytes that were there when a partition was looked at last."""
+        self.partitions: dict[Partition, FetchedPartition] = {}
         for fetched in reading.partitions.values():
             partition = reading.partition_of(fetched)
             if partition is not None:
-                self._fetched[partition] = fetched
-                self.sizes[partition] = 0
+                self.partitions[partition] = fetched
+        self._sizes: dict[Partition, int] = {}
+        """Bytes that were there when a partition was looked at last."""
         self._total = 0
 
+    def has_enough(self) -> bool:
+        """Looks at all partitions before it waits for changes. With `min_bytes` of 1 there is no need: the request's
+        own read found nothing."""
+        return self._min_bytes > 1 and any(map(self.is_ready, self.partitions))
+
     def is_ready(self, key: Partition) -> bool:
-        fetched = self._fetched[key]
+        fetched, reading = self.partitions[key], self._reading
         if key.check_leader(fetched.current_leader_epoch):
             return True
-        if self._min_bytes <= 1 and not self._reading.committed_only:
-            return key.high_watermark > fetched.fetch_offset
-        answer = self._reading.read_one(fetched, fetched.max_bytes, min_one=True)
-        if answer.error_code:
+        offset = fetched.fetch_offset
+        if self._min_bytes <= 1:
+            bound = key.bound(committed_only=reading.committed_only, to_log_end=reading.to_log_end)
+            return bound > offset or offset > key.bound(to_log_end=True)
+        size = key.bytes_readable(offset, committed_only=reading.committed_only, to_log_end=reading.to_log_end)
+        if size is None:
             return True
-        size = len(answer.records or b"")
-        self._total += size - self.sizes[key]
-        self.sizes[key] = size
+        size = min(size, fetched.max_bytes)
+        self._total += size - self._sizes.get(key, 0)
+        self._sizes[key] = size
         return self._total >= self._min_bytes
 
     def complete(self) -> None:
-        answers, _, _ = self._reading.read()
-        self.deferred.answer(self._reading.response(answers))
+        try:
+            answers, _, _ = self._reading.read()
+            response = self._reading.response(answers)
+        except Exception:
+            _logger.exception("a fetch that waited for records could not read them")
+            response = self._reading.failure(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.deferred.answer(response)

@@ -118,15 +118,22 @@ def _place(partition: Partition, log: PartitionLog, timestamp: int, end: int) ->
     if timestamp == _LATEST:
         return -1, end, partition.leader_epoch
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
-        first = log.epochs.earliest_entry
-        epoch = first.epoch if first is not None and first.start_offset <= log.log_start_offset else -1
-        return -1, log.log_start_offset, epoch
+        return -1, log.log_start_offset, _earliest_epoch(partition, log)
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
         return _UNKNOWN
     found = log.offset_of_max_timestamp() if timestamp == _MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if found is None or found.offset >= end:
         return _UNKNOWN
     return found.timestamp_ms, found.offset, -1 if found.leader_epoch is None else found.leader_epoch
+
+
+def _earliest_epoch(partition: Partition, log: PartitionLog) -> int:
+    """The epoch of the first record. In an empty log that is the leader's: its epoch begins there, though that is
+    written down only with its first record."""
+    if partition.is_leader and log.log_start_offset == log.next_offset:
+        return partition.leader_epoch
+    first = log.epochs.earliest_entry
+    return first.epoch if first is not None and first.start_offset <= log.log_start_offset else -1
 
 
 def _offsets_before(log: PartitionLog, timestamp: int, max_count: int) -> list[int]:

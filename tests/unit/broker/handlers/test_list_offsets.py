@@ -73,7 +73,8 @@ def log_of(broker: SmallBroker, config: LogConfig | None = None, leader_epoch: i
 
 def test_the_ends_of_an_empty_log(broker: SmallBroker) -> None:
     log_of(broker, leader_epoch=7)
-    assert place(ask(broker, EARLIEST)) == (-1, 0, -1)
+    assert place(ask(broker, EARLIEST)) == (-1, 0, 7)
+    assert place(ask(broker, EARLIEST_LOCAL)) == (-1, 0, 7)
     assert place(ask(broker, LATEST)) == (-1, 0, 7)
     assert place(ask(broker, MAX_TIMESTAMP)) == (-1, -1, -1)
     assert place(ask(broker, NOW_MS)) == (-1, -1, -1)
@@ -87,6 +88,17 @@ def test_the_ends_and_epochs_of_a_log_that_begins_late(broker: SmallBroker) -> N
     assert place(ask(broker, EARLIEST)) == (-1, 5, 3)
     assert place(ask(broker, EARLIEST_LOCAL)) == (-1, 5, 3)
     assert place(ask(broker, LATEST)) == (-1, 8, 3)
+
+
+def test_the_epoch_of_a_log_whose_records_were_all_deleted_is_the_leaders(broker: SmallBroker) -> None:
+    (partition,) = broker.topic(leader_epoch=3)
+    partition.append(batch(2), all_replicas=True)
+    partition.delete_records(2)
+    assert place(ask(broker, EARLIEST)) == (-1, 2, 3)
+    partition.lead(leader_epoch=5, isr=partition.isr, replicas=partition.replicas)
+    assert place(ask(broker, EARLIEST)) == (-1, 2, 5)
+    partition.append(batch(1), all_replicas=True)
+    assert place(ask(broker, EARLIEST)) == (-1, 2, 5)
 
 
 def test_versions_before_epochs_carry_none(broker: SmallBroker) -> None:
