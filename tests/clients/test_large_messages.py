@@ -63,6 +63,20 @@ def test_a_message_larger_than_a_fetch_is_read_all_the_same(client: Client, topi
     assert client.consume(topic, 3, settings=settings) == as_seen(records)
 
 
+def test_messages_larger_than_a_fetch_are_read_from_every_partition(client: Client, topic: str) -> None:
+    """Clients give up on a partition that begins with a part of a batch: the broker sends none of it then."""
+    records = [Record(b"%d" % n + b"x" * 150_000, timestamp_ms=START_MS, partition=n % 3) for n in range(9)]
+    with client.admin() as admin:
+        admin.create_topic(topic, partitions=3)
+    with client.producer(GENEROUS) as producer:
+        for record in records:  # a batch each
+            producer.send(topic, [record])
+    found = client.consume(topic, 9, range(3), ConsumerSettings(max_partition_bytes=40_000))
+    assert sorted((each.partition, each.offset, each.value) for each in found) == sorted(
+        (record.partition, n // 3, record.value) for n, record in enumerate(records)
+    )
+
+
 def test_what_compresses_below_the_limit_is_taken(client: Client, topic: str) -> None:
     large = _of_size(5_000_000)
     client.produce(topic, [large], ProducerSettings(codec="gzip", max_bytes=20_000_000))
