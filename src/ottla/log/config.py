@@ -39,9 +39,7 @@ class LogConfig:
     """A topic's config, as its log reads it."""
 
     takes_as_sent: bool = field(init=False, default=True)
-    """Whether a sound batch is kept as it came: nothing in it has to be looked at or changed but its header."""
-    takes_coordinators_as_sent: bool = field(init=False, default=True)
-    """The same for what a coordinator writes, whose records have keys."""
+    """Whether a sound batch is kept as it came, with nothing to change but its offset and epoch."""
     compacts: bool = False
     deletes: bool = True
     compression: Compression | None = None
@@ -70,13 +68,8 @@ class LogConfig:
     unclean_leader_election: bool = False
 
     def __post_init__(self) -> None:
-        as_sent = (
-            self.compression is None
-            and self.timestamp_type is TimestampType.CREATE_TIME
-            and self.timestamp_before_max_ms == _MAX_LONG
-        )
-        object.__setattr__(self, "takes_as_sent", as_sent and not self.compacts)
-        object.__setattr__(self, "takes_coordinators_as_sent", as_sent)
+        as_sent = self.compression is None and self.timestamp_type is TimestampType.CREATE_TIME
+        object.__setattr__(self, "takes_as_sent", as_sent)
 
     @classmethod
     def from_properties(cls, topic: Mapping[str, str], broker: Mapping[str, str] | None = None) -> LogConfig:

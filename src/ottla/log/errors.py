@@ -5,8 +5,9 @@ Those about a client's records say what is wrong with them; those about files na
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ottla.base.error_codes import ErrorCode
 
@@ -28,19 +29,31 @@ class InvalidReadSizeError(LogError):
 
 
 class CorruptRecordsError(LogError):
-    """Records whose bytes are broken: a CRC, a length, a magic."""
+    """Bytes that were broken on their way: a CRC, a length, a magic. Clients send them again."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
+class RecordFault(NamedTuple):
+    """What is wrong with one record of a batch (KIP-467)."""
+
+    record_index: int
+    reason: str
+
+
 class InvalidRecordsError(LogError):
-    """Records that are well-formed but not allowed here. `batch_index` and `record_index` tell which, where known."""
+    """Records that are not allowed here, or are not what their batch says under a CRC that is right: sending them again
+    cannot help. `faults` tells which records, where it is about some of them."""
 
     code = ErrorCode.INVALID_RECORD
 
-    def __init__(self, reason: str, *, record_index: int | None = None) -> None:
+    def __init__(self, reason: str, *, faults: Sequence[RecordFault] = ()) -> None:
         super().__init__(reason)
-        self.record_index = record_index
+        self.faults = faults
+
+
+class LargeBatchError(LogError):
+    """A batch that takes too long to validate where it is: `validation.prepare` does it in a thread."""
 
 
 class RecordTooLargeError(LogError):
@@ -55,8 +68,8 @@ class RecordListTooLargeError(LogError):
     code = ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-class InvalidTimestampError(LogError):
-    """A timestamp further from now than the topic allows."""
+class InvalidTimestampError(InvalidRecordsError):
+    """Timestamps further from now than the topic allows."""
 
     code = ErrorCode.INVALID_TIMESTAMP
 

@@ -41,7 +41,7 @@ from ottla.log.partition_metadata import PartitionMetadata
 from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions
 from ottla.log.transaction_index import AbortedTransaction
-from ottla.log.validation import AppendInfo, analyse, validate_and_assign
+from ottla.log.validation import AppendInfo, PreparedBatches, analyse, assign, prepare, validate_and_assign
 from ottla.records.layout import MAX_INT32
 from ottla.records.new_batch import NewBatch
 
@@ -156,21 +156,33 @@ class PartitionLog:
     # --- append -----------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, data: Buffer, leader_epoch: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
+        self,
+        data: Buffer | PreparedBatches,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        bounded: bool = False,
     ) -> AppendInfo:
         """Checks batches, gives them their offsets and the leader's epoch, and writes them. A producer's duplicate is
-        not written again: its first append is answered."""
+        not written again: its first append is answered. With `bounded`, what takes long to check is left untouched and
+        raises `LargeBatchError`: then it comes again, prepared."""
         if not len(data):
             return AppendInfo((), 0)
         now_ms = self.clock.now_ms()
-        data, info = validate_and_assign(
-            data,
-            next_offset=self.next_offset,
-            now_ms=now_ms,
-            config=self.config,
-            leader_epoch=leader_epoch,
-            origin=origin,
-        )
+        if isinstance(data, PreparedBatches):
+            if data.config is not self.config:  # changed meanwhile
+                data = prepare(data.data, now_ms=now_ms, config=self.config, origin=origin)
+            data, info = assign(data, next_offset=self.next_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+        else:
+            data, info = validate_and_assign(
+                data,
+                next_offset=self.next_offset,
+                now_ms=now_ms,
+                config=self.config,
+                leader_epoch=leader_epoch,
+                origin=origin,
+                bounded=bounded,
+            )
         duplicate = self.producers.check(info.headers, data, origin)
         if duplicate is not None:
             return info.of_duplicate(duplicate, self.log_start_offset)
@@ -184,7 +196,7 @@ class PartitionLog:
         segment = self._segments[-1]
         if (
             batch.is_transactional
-            or not config.takes_coordinators_as_sent
+            or not config.takes_as_sent
             or size > config.max_message_bytes
             or leader_epoch != self.epochs.latest_epoch
             or not self._is_room_known(segment, size, end - 1, batch.timestamp_ms)

@@ -1,13 +1,16 @@
-"""Batches before they are appended: checked, and made the log's own.
+"""Batches before they are appended: validated, and made the log's own.
 
-All of it is per batch, from headers. Records are looked at only where a topic's config cannot be kept otherwise: keys
-on a compacted topic, a bound on how old a record may be. A batch is patched where it lies; it is copied only when its
-codec or its format must change.
+Headers are checked here; of a producer's batch, the records as well (`record_validation`). Coordinators and followers
+are trusted with theirs. A batch is patched where it lies; it is copied only when its codec or its format must change.
+
+`validate_and_assign` does it all at once. Where the caller asks for it (`bounded`), a batch that takes long raises
+`LargeBatchError` instead, untouched: `prepare`, which any thread may call, then does all but giving it its offsets.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
@@ -20,11 +23,12 @@ from ottla.log.errors import (
     CorruptRecordsError,
     InvalidRecordsError,
     InvalidTimestampError,
+    LargeBatchError,
     RecordTooLargeError,
 )
 from ottla.log.producer_state import DuplicateBatch
+from ottla.log.record_validation import decompressed, is_large, keeps_rules, validate_records
 from ottla.records import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     BatchHeader,
     BatchView,
     Compression,
@@ -33,12 +37,10 @@ from ottla.records import (
     TruncatedBatchError,
     compress,
     convert_to_v2,
-    decode_batch,
-    decompress,
-    iter_batches,
     read_header,
 )
 from ottla.records.batch import HEADER
+from ottla.records.errors import OffsetDeltaError, RecordCountError, UnknownCompressionError
 from ottla.records.layout import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
@@ -52,10 +54,9 @@ from ottla.records.layout import (
     MINIMUM_RECORD_SIZE,
     TIMESTAMP_TYPE_BIT,
 )
-from ottla.records.varint import read_varint, read_varlong
+from ottla.records.record_walk import walk
 
 NO_TIMESTAMP: Final = -1
-_NO_LIMIT_MS: Final = 2**63 - 1
 _LAST_CODEC: Final = max(Compression)
 _NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 # Looking a member up in its enumeration costs as much as a comparison.
@@ -121,6 +122,14 @@ class ValidatedBatches(NamedTuple):
     info: AppendInfo
 
 
+class PreparedBatches(NamedTuple):
+    """Batches that were validated under a config, and only need their offsets. The buffer is theirs, and writable."""
+
+    data: Buffer
+    headers: tuple[BatchHeader, ...]
+    config: LogConfig
+
+
 def analyse(data: Buffer, origin: AppendOrigin) -> AppendInfo:
     """The headers of the batches, whose bytes are sound: lengths, magic, CRC. A follower's last may be cut off."""
     headers, valid_bytes = _sound_headers(data, origin)
@@ -148,9 +157,11 @@ def _sound_headers(data: Buffer, origin: AppendOrigin) -> tuple[tuple[BatchHeade
             position = end
     except TruncatedBatchError as error:
         if origin is not AppendOrigin.REPLICATION:
-            raise CorruptRecordsError(str(error)) from error
+            raise InvalidRecordsError(str(error)) from error
     except RecordError as error:
-        raise CorruptRecordsError(str(error)) from error
+        # Under a right CRC it is what the producer sent, and sending it again cannot help.
+        is_lie = origin is _CLIENT and isinstance(error, (RecordCountError, OffsetDeltaError, UnknownCompressionError))
+        raise (InvalidRecordsError if is_lie else CorruptRecordsError)(str(error)) from error
     return tuple(headers), position
 
 
@@ -160,16 +171,33 @@ def has_old_magic(data: Buffer) -> bool:
 
 
 def validate_and_assign(
-    data: Buffer, *, next_offset: int, now_ms: int, config: LogConfig, leader_epoch: int, origin: AppendOrigin
+    data: Buffer,
+    *,
+    next_offset: int,
+    now_ms: int,
+    config: LogConfig,
+    leader_epoch: int,
+    origin: AppendOrigin,
+    bounded: bool = False,
 ) -> ValidatedBatches:
     """Checks what a leader is asked to append and gives it offsets from `next_offset` on, the epoch, and, where the
     topic says so, the time and the codec. Patches the given buffer when it can be written to."""
-    if (origin is _CLIENT and config.takes_as_sent) or (origin is _COORDINATOR and config.takes_coordinators_as_sent):
-        info = _assign_one(data, next_offset, now_ms, config, leader_epoch)
+    if config.takes_as_sent:
+        info = _assign_one(data, next_offset, now_ms, config, leader_epoch, origin, bounded)
         if info is not None:
             return ValidatedBatches(data, info)
+    prepared = prepare(data, now_ms=now_ms, config=config, origin=origin, bounded=bounded)
+    return assign(prepared, next_offset=next_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+
+
+def prepare(
+    data: Buffer, *, now_ms: int, config: LogConfig, origin: AppendOrigin = _CLIENT, bounded: bool = False
+) -> PreparedBatches:
+    """Does all that `validate_and_assign` does to batches but for what depends on the log. Safe in any thread."""
     is_old = has_old_magic(data)
     if is_old:
+        if bounded:
+            raise LargeBatchError("a message set of an old format")
         data = _converted(data)
     elif isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         data = bytearray(data)
@@ -178,18 +206,24 @@ def validate_and_assign(
         raise InvalidRecordsError(f"{len(headers)} batches at once for a partition; a client may send one")
     for header in headers:
         _check_batch(header, config, origin, now_ms)
-    if config.compression is not None and any(header.compression != config.compression for header in headers):
-        data = bytearray(b"".join(_recompressed(batch, config) for batch in iter_batches(data)))
-        headers = tuple(batch.header for batch in iter_batches(data))
+    batches = [
+        _prepared(data, position, header, config, origin, now_ms, bounded)
+        for position, header in zip(_positions(headers), headers, strict=True)
+    ]
+    if any(type(batch) is bytearray for batch in batches):
+        data = bytearray(b"".join(batches))
+        headers, _ = _sound_headers(data, origin)
         for header in headers:
             _check_size(header, config)  # another codec may have made it larger
+    elif origin is _CLIENT:  # timestamps may have been put right
+        headers = tuple(read_header(data, position) for position in _positions(headers))
+    return PreparedBatches(data, headers, config)
+
+
+def assign(prepared: PreparedBatches, *, next_offset: int, now_ms: int, leader_epoch: int) -> ValidatedBatches:
+    """Gives prepared batches their offsets, the epoch and, where the topic says so, the time."""
+    data, headers, config = prepared
     stamped = config.timestamp_type is _LOG_APPEND_TIME
-    if config.compacts and origin is _CLIENT:
-        for batch in iter_batches(data):
-            _check_keys(batch)
-    if config.timestamp_before_max_ms != _NO_LIMIT_MS and not stamped:
-        for batch in iter_batches(data):
-            _check_age(batch, now_ms, config.timestamp_before_max_ms)
     position, offset = 0, next_offset
     assigned = []
     for header in headers:
@@ -210,14 +244,22 @@ def validate_and_assign(
     return ValidatedBatches(data, info)
 
 
-def _assign_one(data: Buffer, next_offset: int, now_ms: int, config: LogConfig, leader_epoch: int) -> AppendInfo | None:
+def _assign_one(
+    data: Buffer,
+    next_offset: int,
+    now_ms: int,
+    config: LogConfig,
+    leader_epoch: int,
+    origin: AppendOrigin,
+    bounded: bool,
+) -> AppendInfo | None:
     """What every well-behaved producer sends, in one go: a single batch with nothing wrong and nothing to change. None
     for anything else, untouched: the long way has the words for it."""
     size = len(data)
     if type(data) is not memoryview or data.readonly or size < HEADER_SIZE:
         return None
     header = HEADER.unpack_from(data)
-    base_offset, length, _, magic, crc, attributes, last_delta, _, newest_ms, producer_id, _, sequence, count = header
+    base_offset, length, _, magic, crc, attributes, last_delta, oldest, newest, producer_id, _, sequence, count = header
     if (
         magic != MAGIC_V2
         or length + LENGTH_PREFIX_SIZE != size
@@ -227,23 +269,77 @@ def _assign_one(data: Buffer, next_offset: int, now_ms: int, config: LogConfig, 
         or base_offset
         or count < 1
         or count != last_delta + 1
-        or count * MINIMUM_RECORD_SIZE > length
         or (producer_id >= 0 and sequence < 0)
-        or newest_ms - now_ms > config.timestamp_after_max_ms
+        or newest - now_ms > config.timestamp_after_max_ms
         or crc32c(data[ATTRIBUTES_AT:]) != crc
     ):
+        return None
+    if origin is _CLIENT:
+        if bounded and is_large(count):
+            return None
+        try:
+            codec = attributes & COMPRESSION_MASK
+            if codec:
+                records = decompressed(codec, data[HEADER_SIZE:], bounded=bounded)
+                facts = walk(records, 0, count, oldest)
+            else:
+                facts = walk(data, HEADER_SIZE, count, oldest)
+        except RecordError:
+            return None
+        if facts is None or facts[0] != newest or not keeps_rules(facts, config, now_ms):
+            return None
+    elif origin is not _COORDINATOR:
         return None
     _PLACE.pack_into(data, 0, next_offset, length, leader_epoch)
     last_offset = next_offset + last_delta
     assigned = tuple.__new__(BatchHeader, (next_offset, length, leader_epoch, *header[3:]))
-    return AppendInfo((assigned,), size, next_offset, last_offset, newest_ms, last_offset)
+    return AppendInfo((assigned,), size, next_offset, last_offset, newest, last_offset)
+
+
+def _prepared(
+    data: Buffer,
+    position: int,
+    header: BatchHeader,
+    config: LogConfig,
+    origin: AppendOrigin,
+    now_ms: int,
+    bounded: bool,
+) -> Buffer:
+    """The batch, validated and in the topic's codec: a view of what was given, or a copy where that must change."""
+    batch = memoryview(data)[position : position + header.size_in_bytes]
+    records: Buffer | None = None
+    if origin is _CLIENT:
+        records, newest_ms = validate_records(data, position, header, config=config, now_ms=now_ms, bounded=bounded)
+        if newest_ms != header.max_timestamp_ms and not config.timestamp_type:
+            BatchView(batch).assign_max_timestamp(TimestampType.CREATE_TIME, newest_ms)  # as Kafka does
+    codec = config.compression
+    if codec is None or header.compression == codec or header.is_control:  # nobody gains by a smaller marker
+        return batch
+    if records is None:
+        try:
+            records = decompressed(header.compression, batch[HEADER_SIZE:], bounded=bounded)
+        except RecordError as error:
+            raise CorruptRecordsError(str(error)) from error
+    return _recompressed(batch, records, codec, config.compression_level)
+
+
+def _positions(headers: Sequence[BatchHeader]) -> Iterator[int]:
+    """Where each batch begins, one behind the other."""
+    position = 0
+    for header in headers:
+        yield position
+        position += header[1] + LENGTH_PREFIX_SIZE
 
 
 def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
     base_offset, length, _, _, _, attributes, last_delta, _, max_timestamp_ms, producer_id, _, sequence, count = header
     if length > config.max_message_bytes - LENGTH_PREFIX_SIZE:
         _check_size(header, config)
-    if max_timestamp_ms - now_ms > config.timestamp_after_max_ms and not config.timestamp_type:
+    if (
+        origin is not _CLIENT
+        and max_timestamp_ms - now_ms > config.timestamp_after_max_ms
+        and not config.timestamp_type
+    ):
         raise InvalidTimestampError(
             f"timestamp {max_timestamp_ms} is {max_timestamp_ms - now_ms} ms in the future; "
             f"message.timestamp.after.max.ms allows {config.timestamp_after_max_ms}"
@@ -286,63 +382,12 @@ def _converted(data: Buffer) -> bytearray:
     return bytearray(b"".join(batches))
 
 
-def _payload(batch: BatchView) -> Buffer:
-    """The records, decompressed."""
-    header = batch.header
-    start = batch.position + HEADER_SIZE
-    records = memoryview(batch.buffer)[start : batch.position + batch.size_in_bytes]
-    if header.compression is Compression.NONE:
-        return records
-    return decompress(header.compression, records, max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
-
-
-def _recompressed(batch: BatchView, config: LogConfig) -> bytearray:
-    """The same records under the topic's codec: their bytes stay, only what is around them changes."""
-    codec = config.compression
-    if codec is None or batch.compression == codec or batch.is_control:  # nobody gains by a smaller marker
-        return bytearray(memoryview(batch.buffer)[batch.position : batch.position + batch.size_in_bytes])
-    try:
-        records = _payload(batch)
-    except RecordError as error:
-        raise CorruptRecordsError(str(error)) from error
-    if codec is not Compression.NONE:
-        records = compress(codec, records, config.compression_level)
-    result = bytearray(memoryview(batch.buffer)[batch.position : batch.position + HEADER_SIZE])
-    result += records
-    attributes = batch.attributes & ~COMPRESSION_MASK | codec
+def _recompressed(batch: memoryview, records: Buffer, codec: Compression, level: int | None) -> bytearray:
+    """The same records under another codec: their bytes stay, only what is around them changes."""
+    result = bytearray(batch[:HEADER_SIZE])
+    result += records if codec is Compression.NONE else compress(codec, records, level)
+    attributes = BatchView(batch).attributes & ~COMPRESSION_MASK | codec
     result[LENGTH_AT : LENGTH_AT + 4] = (len(result) - LENGTH_PREFIX_SIZE).to_bytes(4, "big")
     result[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = attributes.to_bytes(2, "big")
     BatchView(result).refresh_crc()
     return result
-
-
-def _check_keys(batch: BatchView) -> None:
-    """A compacted topic keeps the last record of each key, so each record needs one. Only lengths are read."""
-    try:
-        records = _payload(batch)
-        at = 0
-        for index in range(batch.record_count):
-            size, at = read_varint(records, at)
-            end = at + size
-            _, at = read_varlong(records, at + 1)
-            _, at = read_varint(records, at)
-            key_size, _ = read_varint(records, at)
-            if key_size < 0:
-                reason = f"record {index} has no key, and the topic is compacted by key"
-                raise InvalidRecordsError(reason, record_index=index)
-            at = end
-    except (RecordError, IndexError) as error:
-        raise CorruptRecordsError(str(error)) from error
-
-
-def _check_age(batch: BatchView, now_ms: int, before_max_ms: int) -> None:
-    try:
-        records = decode_batch(batch, verify_crc=False, max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
-    except RecordError as error:
-        raise CorruptRecordsError(str(error)) from error
-    for record in records:
-        if record.timestamp_ms >= 0 and now_ms - record.timestamp_ms > before_max_ms:
-            raise InvalidTimestampError(
-                f"timestamp {record.timestamp_ms} is {now_ms - record.timestamp_ms} ms in the past; "
-                f"message.timestamp.before.max.ms allows {before_max_ms}"
-            )

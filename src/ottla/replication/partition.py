@@ -19,7 +19,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.partition_log import LogRead, PartitionLog
-from ottla.log.validation import AppendInfo
+from ottla.log.validation import AppendInfo, PreparedBatches
 from ottla.records.new_batch import NewBatch
 from ottla.replication.delayed import Purgatory
 from ottla.replication.errors import ReplicationError
@@ -187,16 +187,23 @@ class Partition:
 
     # --- records ----------------------------------------------------------------------------------------------------
 
-    def append(self, records: Buffer, *, all_replicas: bool, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
+    def append(
+        self,
+        records: Buffer | PreparedBatches,
+        *,
+        all_replicas: bool,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        bounded: bool = False,
+    ) -> AppendInfo:
         """Appends as the leader. The buffer is patched in place. With `all_replicas` there must be enough in sync; that
-        they have the records is told by the high watermark."""
+        they have the records is told by the high watermark. `bounded`: see `PartitionLog.append_as_leader`."""
         log = self.log
         if log is None:
             raise self._offline()
         if all_replicas and log.config.min_insync_replicas > 1 and self.is_under_min_isr:
             raise self._too_few_in_sync()
         try:
-            info = log.append_as_leader(records, self.leader_epoch, origin=origin)
+            info = log.append_as_leader(records, self.leader_epoch, origin=origin, bounded=bounded)
         except OSError as error:
             raise self._failed(log, error) from error
         if log.config.flush_messages == 1:

@@ -166,9 +166,9 @@ def _failed(index: int, failure: LogError | ReplicationError) -> ProducePartitio
     answer = ProducePartitionResponse(index=index, error_code=failure.code, base_offset=-1)
     if failure.code not in _HIDDEN:
         answer.error_message = str(failure)
-    if isinstance(failure, InvalidRecordsError) and failure.record_index is not None:
+    if isinstance(failure, InvalidRecordsError):
         answer.record_errors = [
-            ProduceRecordError(batch_index=failure.record_index, batch_index_error_message=str(failure))
+            ProduceRecordError(batch_index=index, batch_index_error_message=reason) for index, reason in failure.faults
         ]
     return answer
 

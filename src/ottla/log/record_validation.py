@@ -1,0 +1,128 @@
+"""The records of a producer's batch before they are appended: decompressed, walked over, and held to the topic's rules.
+
+What Kafka checks of every record: see `ottla.records.record_walk`. All faulty records of a batch are named (KIP-467),
+up to a limit, because a batch of a few kilobytes can have millions of them.
+
+What takes too long for the loop raises `LargeBatchError` where the caller asks for it (`bounded`), before much was
+done: then the caller validates the batch in a thread. How long it takes follows from the size of the decompressed
+records, and from their number where Python has to look at each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from ottla.base.disk import Buffer
+from ottla.log.config import LogConfig
+from ottla.log.errors import InvalidRecordsError, InvalidTimestampError, LargeBatchError, RecordFault
+from ottla.records import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
+    BatchHeader,
+    Compression,
+    RecordError,
+    TimestampType,
+    decompress,
+)
+from ottla.records.errors import DecompressionLimitError
+from ottla.records.layout import HEADER_SIZE, NO_TIMESTAMP
+from ottla.records.record_walk import RecordFacts, iter_marks, walk, walker
+
+FAULTS_MAX: Final = 10_000
+"""As many faulty records of a batch are named."""
+LOOP_RECORDS_MAX: Final = 10_000
+"""As many records may be walked in Python at once: some milliseconds."""
+_LOOP_BYTES_MIN: Final = 2**20
+_LOOP_BYTES_MAX: Final = 8 * 2**20
+_LOOP_RATIO: Final = 32
+"""What may be decompressed at once: 1 MiB and 32 times the compressed size, at most 8 MiB. Ordinary data stays below;
+small requests that expand to a lot do not hold everybody up."""
+_SHOWN: Final = 3
+"""Faults that the sentence for the whole batch quotes."""
+
+
+def decompressed(codec: int, records: Buffer, *, bounded: bool) -> Buffer:
+    """What a batch's codec has packed. Raises `RecordError`, or `LargeBatchError` if that is much."""
+    if not codec:
+        return records
+    if not bounded:
+        return decompress(Compression(codec), records, max_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
+    allowed = min(_LOOP_BYTES_MIN + _LOOP_RATIO * len(records), _LOOP_BYTES_MAX)
+    try:
+        return decompress(Compression(codec), records, max_bytes=allowed)
+    except DecompressionLimitError as error:
+        raise LargeBatchError(str(error)) from error
+
+
+def is_large(count: int) -> bool:
+    """Whether so many records take too long to walk over, while there is no kernel for it."""
+    return count > LOOP_RECORDS_MAX and walker.kernel is None
+
+
+def keeps_rules(facts: RecordFacts, config: LogConfig, now_ms: int) -> bool:
+    """Whether records of which this is known may be appended."""
+    newest_ms, oldest_ms, keyless = facts
+    if keyless and config.compacts:
+        return False
+    if config.timestamp_type:  # the broker's clock overwrites them
+        return True
+    return newest_ms - now_ms <= config.timestamp_after_max_ms and now_ms - oldest_ms <= config.timestamp_before_max_ms
+
+
+def validate_records(
+    data: Buffer, position: int, header: BatchHeader, *, config: LogConfig, now_ms: int, bounded: bool
+) -> tuple[Buffer, int]:
+    """The records of the batch at that position, decompressed, and their newest timestamp. Raises what the producer is
+    told, or `LargeBatchError`."""
+    packed = memoryview(data)[position + HEADER_SIZE : position + header.size_in_bytes]
+    count = header.record_count
+    if bounded and is_large(count):
+        raise LargeBatchError(f"{count} records")
+    try:
+        records = decompressed(header.compression, packed, bounded=bounded)
+    except RecordError as error:
+        raise InvalidRecordsError(str(error)) from error
+    facts = walk(records, 0, count, header.base_timestamp_ms)
+    if facts is None or not keeps_rules(facts, config, now_ms):
+        if bounded and count > LOOP_RECORDS_MAX:  # Python looks for the words
+            raise LargeBatchError(f"{count} records with faults")
+        _refuse(records, header, config, now_ms)
+    return records, facts[0]
+
+
+def _refuse(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> NoReturn:
+    """Says what is wrong with records that were found faulty."""
+    faults: list[RecordFault] = []
+    count = untimely = 0
+    try:
+        for fault, is_untimely in _faults(records, header, config, now_ms):
+            count += 1
+            untimely += is_untimely
+            if count <= FAULTS_MAX:
+                faults.append(fault)
+    except RecordError as error:
+        raise InvalidRecordsError(str(error)) from error
+    if not faults:
+        raise RuntimeError(f"the walks over records contradict each other about a batch: {header}")
+    quoted = "; ".join(fault.reason for fault in faults[:_SHOWN])
+    more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
+    reason = f"{count} of {header.record_count} records are refused: {quoted}{more}"
+    raise (InvalidTimestampError if untimely else InvalidRecordsError)(reason, faults=faults)
+
+
+def _faults(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Iterator[tuple[RecordFault, bool]]:
+    """Each faulty record, and whether it is its timestamp. A missing key comes first, as in Kafka."""
+    after_max_ms, before_max_ms = config.timestamp_after_max_ms, config.timestamp_before_max_ms
+    checks_time = config.timestamp_type is TimestampType.CREATE_TIME
+    for index, (timestamp_ms, has_key) in enumerate(iter_marks(records, header.record_count, header.base_timestamp_ms)):
+        if config.compacts and not has_key:
+            yield RecordFault(index, f"record {index} has no key, and the topic is compacted by key"), False
+        elif checks_time and timestamp_ms != NO_TIMESTAMP:
+            age_ms = now_ms - timestamp_ms
+            if age_ms > before_max_ms:
+                reason = f"is {age_ms} ms in the past; message.timestamp.before.max.ms allows {before_max_ms}"
+            elif -age_ms > after_max_ms:
+                reason = f"is {-age_ms} ms in the future; message.timestamp.after.max.ms allows {after_max_ms}"
+            else:
+                continue
+            yield RecordFault(index, f"timestamp {timestamp_ms} of record {index} {reason}"), True

@@ -1,0 +1,252 @@
+"""Walks over the records of a batch without decoding them: whether they are sound, and what a broker must know of them.
+
+Sound means: as many records as the header counts and not a byte more, each as long as it says, with offset deltas
+0, 1, 2, …, a timestamp that fits 64 bits, and lengths that stay within the record. This is what Kafka checks of a
+producer's batch, and a little more: Kafka compares no offset deltas, and takes any negative length for null. Header
+keys may be any bytes, as in Kafka.
+
+There are three walks. `iter_marks` is the readable one: it has the words for what is wrong, and tests hold the others
+to it. `fast_walk` is Python, half a microsecond a record. `walk_kernel` is compiled and needs 8 ns. `walk` takes the
+last where it is loaded, which happens in the background once there is enough to do for it: numba takes 80 MB.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Final, NamedTuple
+
+from ottla.base.background_load import BackgroundLoad
+from ottla.records.errors import MalformedRecordError, OffsetDeltaError, RecordCountError, RecordError
+from ottla.records.layout import MAX_INT64, NO_TIMESTAMP, ByteBuffer
+from ottla.records.varint import read_unsigned_varint, read_varint, read_varlong
+
+_logger = logging.getLogger(__name__)
+
+RecordFacts = tuple[int, int, int]
+"""The newest timestamp, or -1 if no record has one; the oldest other than -1, or 2^63-1; how many have no key."""
+
+LOAD_AT_RECORDS: Final = 100_000
+"""So many within a second are worth loading the kernel for: Python walks them in a twentieth of that second."""
+_NULL: Final = -1
+_MIN_INT64: Final = -MAX_INT64 - 1
+_FOLDED_NULL: Final = 1
+"""The length -1, as it stands in a varint."""
+_LOWEST_DELTA: Final = -(2**64)
+_HIGHEST_DELTA: Final = 2**64
+"""Beyond every timestamp delta."""
+_LONGER: Final = 0x80
+"""In a byte of a varint: another one follows."""
+_SPARSE_BYTES: Final = 2048
+"""Records of this many bytes on average are read where they lie. Shorter ones are copied to `bytes` first: indexing a
+memoryview costs twice as much."""
+
+
+class RecordMark(NamedTuple):
+    """What one record says of time and key."""
+
+    timestamp_ms: int
+    has_key: bool
+
+
+# --- whichever is there -----------------------------------------------------------------------------------------------
+
+
+class _Walker:
+    """The kernel, once it is loaded, and how much was walked without it. One for the process."""
+
+    __slots__ = ("_since_s", "_walked", "kernel", "loading")
+
+    def __init__(self) -> None:
+        self.kernel: Callable[[ByteBuffer, int, int, int], RecordFacts | None] | None = None
+        self.loading = BackgroundLoad(self.load, ("numba",))
+        self._walked = 0
+        self._since_s = 0.0
+
+    def load(self) -> None:
+        """Imports the kernel. Where that fails, Python goes on walking."""
+        try:
+            from ottla.records.walk_kernel import walk as kernel
+        except Exception as error:  # numba also fails where it can neither read nor write its cache
+            _logger.warning("records are validated in Python, which is slower: the kernel cannot be loaded: %s", error)
+        else:
+            self.kernel = kernel
+
+    def note(self, count: int) -> None:
+        """So many records are walked without the kernel: loads it if they are many in a short time."""
+        self._walked += count
+        if self._walked >= LOAD_AT_RECORDS:
+            now_s = monotonic()
+            if now_s - self._since_s <= 1:
+                self.loading.begin()
+            self._since_s, self._walked = now_s, 0
+
+
+walker: Final = _Walker()
+
+
+def walk(data: ByteBuffer, start: int, count: int, base_timestamp_ms: int) -> RecordFacts | None:
+    """The facts of that many records (one or more) from `start` to the end of the data; None if they are not sound."""
+    kernel = walker.kernel
+    if kernel is not None:
+        return kernel(data, start, count, base_timestamp_ms)
+    if count > 1:
+        walker.note(count)
+    return fast_walk(data, start, count, base_timestamp_ms)
+
+
+# --- with words -------------------------------------------------------------------------------------------------------
+
+
+def iter_marks(payload: ByteBuffer, count: int, base_timestamp_ms: int) -> Iterator[RecordMark]:
+    """The marks of that many records, which must fill the payload. Raises a `RecordError` that says what is wrong."""
+    position = 0
+    for index in range(count):
+        if position == len(payload):
+            raise RecordCountError(f"its header says {count} records, it has {index}")
+        size, position = read_varint(payload, position)
+        if not 0 <= size <= len(payload) - position:
+            left = len(payload) - position
+            raise MalformedRecordError(f"record {index} claims {size} bytes, the batch has {left} more")
+        yield _mark(payload[position : position + size], index, base_timestamp_ms)
+        position += size
+    if position != len(payload):
+        raise RecordCountError(f"{len(payload) - position} bytes follow the last of its {count} records")
+
+
+def _mark(record: ByteBuffer, index: int, base_timestamp_ms: int) -> RecordMark:
+    timestamp_delta, position = read_varlong(record, 1)
+    offset_delta, position = read_varint(record, position)
+    has_key, position = _skip(record, position, index, "key")
+    _, position = _skip(record, position, index, "value")
+    header_count, position = read_varint(record, position)
+    if not 0 <= header_count <= len(record) - position:
+        left = len(record) - position
+        raise MalformedRecordError(f"record {index} has {header_count} headers in {left} bytes")
+    for _ in range(header_count):
+        has_name, position = _skip(record, position, index, "header key")
+        if not has_name:
+            raise MalformedRecordError(f"record {index} has a header without a key")
+        _, position = _skip(record, position, index, "header value")
+    if position != len(record):
+        raise MalformedRecordError(f"record {index} has {len(record) - position} bytes after its headers")
+    if offset_delta != index:
+        raise OffsetDeltaError(f"record {index} has offset delta {offset_delta}")
+    timestamp_ms = base_timestamp_ms + timestamp_delta
+    if not _MIN_INT64 <= timestamp_ms <= MAX_INT64:
+        raise MalformedRecordError(f"record {index} has a timestamp beyond 64 bits: {timestamp_ms}")
+    return RecordMark(timestamp_ms, has_key)
+
+
+def _skip(record: ByteBuffer, position: int, index: int, what: str) -> tuple[bool, int]:
+    """Whether there is something, which may be empty, and the position after it."""
+    size, position = read_varint(record, position)
+    if not _NULL <= size <= len(record) - position:
+        raise MalformedRecordError(f"record {index} has a {what} of {size} bytes, {len(record) - position} are left")
+    return size >= 0, position + max(size, 0)
+
+
+# --- in Python, quickly -----------------------------------------------------------------------------------------------
+
+
+def fast_walk(data: ByteBuffer, start: int, count: int, base_timestamp_ms: int) -> RecordFacts | None:
+    """As `walk`."""
+    if count > 1 and len(data) - start < count * _SPARSE_BYTES and type(data) is not bytes:
+        data = bytes(data[start:])
+        start = 0
+    try:
+        return _facts(data, start, count, base_timestamp_ms)
+    except (IndexError, RecordError):
+        return None  # A read beyond the end, or a varint that is too long.
+
+
+def _facts(data: ByteBuffer, at: int, count: int, base_ms: int) -> RecordFacts | None:
+    # Nearly all varints here have one or two bytes, so those are read inline: a call for each would triple the time.
+    # A field that reaches beyond its record is found by the comparison behind the last one, since positions only grow.
+    end = len(data)
+    none_delta = NO_TIMESTAMP - base_ms
+    newest, oldest = _LOWEST_DELTA, _HIGHEST_DELTA
+    keyless = 0
+    for index in range(count):
+        folded = data[at]
+        at += 1
+        if folded >= _LONGER:
+            if (byte := data[at]) < _LONGER:
+                at += 1
+                folded += (byte << 7) - _LONGER
+            else:
+                folded, at = read_unsigned_varint(data, at - 1)
+        behind = at + (folded >> 1)
+        if folded & 1 or behind > end:
+            return None
+        folded = data[at + 1]  # behind the attributes, which mean nothing yet
+        at += 2
+        if folded >= _LONGER:
+            delta, at = read_varlong(data, at - 1)
+        else:
+            delta = (folded >> 1) ^ -(folded & 1)
+        if delta > newest:
+            newest = delta
+        if delta < oldest and delta != none_delta:
+            oldest = delta
+        folded = data[at]
+        at += 1
+        if folded >= _LONGER:
+            if (byte := data[at]) < _LONGER:
+                at += 1
+                folded += (byte << 7) - _LONGER
+            else:
+                folded, at = read_unsigned_varint(data, at - 1)
+        if folded != index + index:
+            return None
+        folded = data[at]
+        at += 1
+        if folded >= _LONGER:
+            folded, at = read_unsigned_varint(data, at - 1)
+        if folded & 1:
+            if folded != _FOLDED_NULL:
+                return None
+            keyless += 1
+        else:
+            at += folded >> 1
+        folded = data[at]
+        at += 1
+        if folded >= _LONGER:
+            if (byte := data[at]) < _LONGER:
+                at += 1
+                folded += (byte << 7) - _LONGER
+            else:
+                folded, at = read_unsigned_varint(data, at - 1)
+        if not folded & 1:
+            at += folded >> 1
+        elif folded != _FOLDED_NULL:
+            return None
+        if data[at]:
+            at = _behind_headers(data, at, behind)
+        else:
+            at += 1
+        if at != behind:
+            return None
+    if at != end or base_ms + newest > MAX_INT64 or (oldest != _HIGHEST_DELTA and base_ms + oldest < _MIN_INT64):
+        return None
+    oldest_ms = MAX_INT64 if oldest == _HIGHEST_DELTA else base_ms + oldest
+    return max(base_ms + newest, NO_TIMESTAMP), oldest_ms, keyless
+
+
+def _behind_headers(data: ByteBuffer, at: int, behind: int) -> int:
+    """The position after the headers of a record, or one that is not the record's end."""
+    count, at = read_varint(data, at)
+    if not 0 <= count <= behind - at:
+        return -1
+    for _ in range(count):
+        size, at = read_varint(data, at)
+        if size < 0:
+            return -1
+        size, at = read_varint(data, at + size)
+        if size < _NULL:
+            return -1
+        at += max(size, 0)
+        if at > behind:
+            return -1
+    return at
