@@ -351,9 +351,10 @@ def test_a_disk_that_fails_while_a_fetch_waits_is_told_to_all_and_breaks_nobodys
         for each in waiting:
             answer = only(await each.answer(FetchResponse, VERSION))
             assert ErrorCode.of(answer.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
-        assert ErrorCode.of(partition_of(client).check_leader()) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert partition_of(client).log is None, "the directory is offline"
 
-    with_client(tmp_path, work)
+    # With another directory: a broker without any stops.
+    with_client(tmp_path, work, log_dirs=f"{tmp_path / 'first'},{tmp_path / 'second'}")
 
 
 def test_one_partition_that_cannot_be_read_leaves_the_others_alone(
