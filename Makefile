@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
 WORKERS ?= 2
 
-.PHONY: help setup bytecode demo test check format compat bench fuzz crash soak golden clean
+.PHONY: help setup bytecode demo test check format compat differential bench fuzz crash soak golden clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -61,6 +61,15 @@ compat: bytecode  ## against Apache Kafka's and Spark's own artifacts, from Mave
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "compat and not soak"
+
+SECONDS_EACH ?= 900
+PEERS ?= 4.3.1 3.9.1
+differential: bytecode  ## random dialogues with a broker of ours and Apache Kafka's (SECONDS_EACH=…, PEERS=…, SEED=…)
+	$(BIN)/python tools/kafka_artifacts.py
+	for peer in $(PEERS); do \
+	  (cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m differential --peer $$peer --seconds $(SECONDS_EACH) \
+	    --restarts 3 $(if $(SEED),--seed $(SEED))) || exit 1; \
+	done
 
 bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python bench/wire.py

@@ -1,0 +1,147 @@
+"""Differences that we want, or that Kafka's own versions have among themselves: each with its reason.
+
+An entry applies to a single field that differs. Those that no run needs any more are reported, so that the list stays
+short.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from differential.comparison import ABSENT, Difference
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.authorized_operations import GROUP_OPERATIONS, Operation
+
+
+@dataclass(frozen=True)
+class OnPurpose:
+    name: str
+    reason: str
+    applies: Callable[[Difference], bool]
+    parts_ways: bool = False
+    """What the brokers hold differs from there on: the dialogue ends."""
+
+
+_REMOVED_IN_4: Final = (
+    "message.format.version",
+    "message.downconversion.enable",
+    "message.timestamp.difference.max.ms",
+)
+_ADDED_IN_4: Final = ("internal.segment.bytes",)
+_GROUP_OPERATIONS_IN_4: Final = GROUP_OPERATIONS | 1 << Operation.DESCRIBE_CONFIGS | 1 << Operation.ALTER_CONFIGS
+
+
+def _is_config_of_other_version(difference: Difference) -> bool:
+    name = difference.path.rsplit("/", 1)[-1]
+    if difference.ours == ABSENT:
+        return name in _ADDED_IN_4
+    return difference.theirs == ABSENT and name in _REMOVED_IN_4
+
+
+def _has_null_records(difference: Difference) -> bool:
+    topics = difference.step["request"]["topic_data"]
+    return any(each.get("records") is None for topic in topics for each in topic["partition_data"])
+
+
+def _recompresses(difference: Difference) -> bool:
+    return any("compression.type" in str(step.get("request")) for step in difference.steps)
+
+
+def _is_left_group(difference: Difference) -> bool:
+    return difference.api in ("DeleteGroups", "DescribeGroups", "ListGroups") and any(
+        step.get("api") in ("OffsetDelete", "DeleteTopics") for step in difference.steps
+    )
+
+
+ENTRIES: Final[tuple[OnPurpose, ...]] = (
+    OnPurpose(
+        "topic configs of 3.9.1",
+        "Ottla has the topic configs of Kafka 3.9.1; Kafka 4 removed three of them.",
+        lambda found: found.peer == "4.3.1" and _is_config_of_other_version(found),
+    ),
+    OnPurpose(
+        "operations on groups",
+        "Groups have configs since Kafka 4, so two more operations; Ottla reports those of 3.9.1.",
+        lambda found: (
+            found.peer == "4.3.1"
+            and found.field.endswith("authorized_operations")
+            and (found.ours, found.theirs) == (GROUP_OPERATIONS, _GROUP_OPERATIONS_IN_4)
+        ),
+    ),
+    OnPurpose(
+        "source of min.insync.replicas",
+        "KRaft clusters keep a dynamic default of min.insync.replicas for eligible leader replicas (KIP-966).",
+        lambda found: (
+            found.peer == "4.3.1"
+            and "/min.insync.replicas/" in found.path
+            and (found.field.endswith("synonyms") or (found.ours, found.theirs) == (5, 3))
+        ),
+    ),
+    OnPurpose(
+        "no answer to null records",
+        "Kafka 4 leaves a Produce request with null records unanswered; Ottla refuses it.",
+        lambda found: (
+            found.api == "Produce" and not found.path and found.theirs == "timeout" and _has_null_records(found)
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "a name for the error",
+        "Where Kafka fails with UNKNOWN_SERVER_ERROR, because an exception was not expected, Ottla says what is wrong.",
+        lambda found: (
+            found.field.endswith("error_code") and found.theirs == -1 and found.ours not in (ErrorCode.NONE, -1)
+        ),
+    ),
+    OnPurpose(
+        "sizes of recompressed batches",
+        "Compressors differ in what they make of the same records, and so where a fetch by size ends.",
+        lambda found: found.api == "Fetch" and "/records/" in found.path and _recompresses(found),
+    ),
+    OnPurpose(
+        "groups without offsets",
+        "Kafka 4 keeps a group whose last offset is gone until its next clean-up; Ottla drops it as 3.9.1 does.",
+        lambda found: found.peer == "4.3.1" and _is_left_group(found),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "whether a config is the default, in version 0",
+        "To version 0 of DescribeConfigs, Kafka 3.9.1 says of no topic config that it is the default.",
+        lambda found: found.peer == "3.9.1" and found.field.endswith("/is_default") and found.version == 0,
+    ),
+    OnPurpose(
+        "commit to a group that is not there",
+        "With a generation, Kafka 4 says that the group is unknown (GROUP_ID_NOT_FOUND), 3.9.1 that the generation is.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api == "OffsetCommit"
+            and (found.ours, found.theirs) == (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION)
+        ),
+    ),
+    OnPurpose(
+        "no answer to an assignment without replicas",
+        "Kafka 3.9.1 makes the topic, without a leader, and waits for one until the time is up; Kafka 4 refuses it.",
+        lambda found: found.peer == "3.9.1" and found.api == "CreateTopics" and found.theirs == "timeout",
+        parts_ways=True,
+    ),
+)
+
+
+class Explanations:
+    """Finds the reason for a difference, and counts which were needed. Shared by threads: counting only adds."""
+
+    def __init__(self, entries: tuple[OnPurpose, ...] = ENTRIES) -> None:
+        self._entries = entries
+        self.used: Counter[str] = Counter()
+
+    def __call__(self, difference: Difference) -> OnPurpose | None:
+        for entry in self._entries:
+            if entry.applies(difference):
+                self.used[entry.name] += 1
+                return entry
+        return None
+
+    def unused(self) -> list[OnPurpose]:
+        return [entry for entry in self._entries if entry.name not in self.used]
