@@ -323,7 +323,10 @@ class DelayedFetch(DelayedOperation[Partition]):
         if self._min_bytes <= 1:
             bound = key.bound(committed_only=reading.committed_only, to_log_end=reading.to_log_end)
             return bound > offset or offset > key.bound(to_log_end=True)
-        size = key.bytes_readable(offset, committed_only=reading.committed_only, to_log_end=reading.to_log_end)
+        try:
+            size = key.bytes_readable(offset, committed_only=reading.committed_only, to_log_end=reading.to_log_end)
+        except (LogError, ReplicationError):  # reading it tells the client
+            return True
         if size is None:
             return True
         size = min(size, fetched.max_bytes)

@@ -15,6 +15,7 @@ from ottla.base.file_slice import FileSlice
 from ottla.base.ids import random_uuid
 from ottla.broker.handlers.fetch import Reading
 from ottla.log.append_origin import AppendOrigin
+from ottla.log.errors import CorruptRecordsError
 from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.records import iter_records
 from ottla.records.control import encode_transaction_marker
@@ -380,6 +381,23 @@ def test_one_partition_that_cannot_be_read_leaves_the_others_alone(
     with_client(tmp_path, work)
     assert "reading orders-0 at offset 0 failed" in caplog.text
     caplog.clear()
+
+
+def test_bytes_that_cannot_be_counted_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> int:
+        raise CorruptRecordsError("a batch that is no batch")
+
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        append(client, b"a")
+        waiting: dict[str, Any] = {"min_bytes": 1 << 20, "max_wait_ms": LONG_MS}
+        client.send(request(client, asked(), **waiting), VERSION)
+        monkeypatch.setattr(PartitionLog, "bytes_before", broken)
+        append(client, b"b")
+        assert values(only(await client.answer(FetchResponse, VERSION))) == [b"a", b"b"]
+        assert values(await fetch(client, request(client, asked(), **waiting))) == [b"a", b"b"]
+
+    with_client(tmp_path, work)
 
 
 @pytest.mark.parametrize("version", [4, VERSION])
