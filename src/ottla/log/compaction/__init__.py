@@ -2,19 +2,14 @@
 
     plan (owner: which log) ──▶ run (worker: reads closed segments, writes new ones) ──▶ apply (owner: swaps them)
 
-`cleaner` chooses among logs and keeps their offsets; `compaction` is one pass over one log. Only a pass that runs loads
-numba: importing this package does not.
+`cleaner` chooses among logs and keeps their offsets; `compaction` is one pass over one log; an `engine`, compiled or in
+plain Python, does what is done for every record. Only a pass that runs loads numba: importing this package does not.
 """
 
 from __future__ import annotations
 
 from ottla.log.compaction.cleaner import Cleaner
-from ottla.log.compaction.compaction import (
-    CleanedGroup,
-    Compaction,
-    CompactionCancelledError,
-    CompactionUnavailableError,
-)
+from ottla.log.compaction.compaction import CleanedGroup, Compaction, CompactionCancelledError
 from ottla.log.compaction.options import CleanerOptions
 from ottla.log.compaction.selection import Cleanable, find_cleanable
 
@@ -25,6 +20,5 @@ __all__ = [
     "CleanerOptions",
     "Compaction",
     "CompactionCancelledError",
-    "CompactionUnavailableError",
     "find_cleanable",
 ]

@@ -1,8 +1,4 @@
-"""Reads a log file in chunks of whole batches, as tables for the kernels.
-
-A chunk is about as large as the I/O buffer, or one batch that is larger. Every CRC is compared: compaction shall not
-write a fresh CRC over rotten bytes. Messages of magic 0 and 1 come out as batches of magic 2.
-"""
+"""Chunks of a log file as tables for the kernels. See `file_batches` for how a file is read."""
 
 from __future__ import annotations
 
@@ -13,16 +9,14 @@ from typing import Final, NoReturn
 import numpy as np
 
 from ottla.base.disk import File
-from ottla.log.compaction import kernels
+from ottla.log.compaction import file_batches, kernels
 from ottla.log.errors import CorruptRecordsError
 from ottla.records.batch import BatchView
 from ottla.records.compression import decompress
 from ottla.records.control import read_transaction_marker
-from ottla.records.errors import MalformedRecordError, RecordError
+from ottla.records.errors import RecordError
 from ottla.records.kernels import Int64s
-from ottla.records.layout import COMPRESSION_MASK, HEADER_SIZE, LENGTH_AT, LENGTH_PREFIX_SIZE, MINIMUM_RECORD_SIZE
-from ottla.records.legacy import convert_to_v2, iter_entries
-from ottla.records.plain import decode_batch
+from ottla.records.layout import COMPRESSION_MASK, HEADER_SIZE, MINIMUM_RECORD_SIZE
 
 _EXPANDED_BYTES: Final = 8 * 1024 * 1024
 """How much of a chunk is uncompressed at once; a batch that grows larger is taken alone."""
@@ -87,38 +81,12 @@ class Chunk:
 
     def refuse(self, batch: int) -> NoReturn:
         """Raises what is wrong with a batch, in the words of the plain codec."""
-        view = self.view(batch)
-        try:
-            decode_batch(view)
-            raise MalformedRecordError("its records cannot be taken apart", base_offset=view.base_offset)
-        except RecordError as error:
-            raise CorruptRecordsError(f"{self._path}: {error}") from error
+        file_batches.refuse_records(self._path, self.view(batch))
 
 
 def read_chunks(file: File, size: int, chunk_bytes: int) -> Iterator[Chunk]:
     """All batches of a file of that size."""
-    position, wanted = 0, chunk_bytes
-    while position < size:
-        data = file.read_at(position, min(wanted, size - position))
-        if len(data) < min(wanted, size - position):
-            raise CorruptRecordsError(f"{file.path}: ends at byte {position + len(data)}, before its {size} bytes")
-        chunk, stopped = _scan(file.path, data)
-        if chunk.size:
-            yield chunk
-            position, wanted = position + chunk.size, chunk_bytes
-        elif stopped == kernels.NOT_THIS_MAGIC:
-            converted, consumed = _convert(file.path, data)
-            if consumed:
-                chunk, _ = _scan(file.path, converted)
-                chunk.size = consumed
-                yield chunk
-                position, wanted = position + consumed, chunk_bytes
-            else:
-                wanted = _more(file.path, data, position, size)
-        elif stopped == kernels.UNSOUND:
-            _refuse(file.path, data, position)
-        else:
-            wanted = _more(file.path, data, position, size)
+    return file_batches.read_chunks(file, size, chunk_bytes, _scan)
 
 
 def _scan(path: Path, data: bytes) -> tuple[Chunk, int]:
@@ -128,32 +96,3 @@ def _scan(path: Path, data: bytes) -> tuple[Chunk, int]:
     address = buffer.ctypes.data
     count = kernels.scan_batches(address, len(data), table, stopped)
     return Chunk(path, data, table[:count], address, int(stopped[0])), int(stopped[1])
-
-
-def _convert(path: Path, data: bytes) -> tuple[bytes, int]:
-    """Batches of the messages at the beginning of the data, and how many bytes those are."""
-    consumed = 0
-    try:
-        for entry in iter_entries(data, partial_tail=True):
-            if isinstance(entry, BatchView):
-                break
-            consumed += entry.size_in_bytes
-        return b"".join(convert_to_v2(memoryview(data)[:consumed])), consumed
-    except RecordError as error:
-        raise CorruptRecordsError(f"{path}: {error}") from error
-
-
-def _more(path: Path, data: bytes, position: int, size: int) -> int:
-    """The bytes of the batch that begins there, which the data has not all."""
-    needed = int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX_SIZE], "big", signed=True) + LENGTH_PREFIX_SIZE
-    if len(data) < LENGTH_PREFIX_SIZE or not len(data) < needed <= size - position:
-        raise CorruptRecordsError(f"{path}: no whole batch at byte {position}, with {size - position} to come")
-    return needed
-
-
-def _refuse(path: Path, data: bytes, position: int) -> NoReturn:
-    try:
-        header = BatchView(data).validate()
-    except RecordError as error:
-        raise CorruptRecordsError(f"{path}: byte {position}: {error}") from error
-    raise CorruptRecordsError(f"{path}: byte {position}: the batch at offset {header.base_offset} is not sound")

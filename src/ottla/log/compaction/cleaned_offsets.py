@@ -1,29 +1,47 @@
-"""How far each partition of a log directory was compacted: `cleaner-offset-checkpoint`. Any thread may call."""
+"""How far each partition of a log directory was compacted: `cleaner-offset-checkpoint`. Any thread may call.
+
+A checkpoint that cannot be read is done without: its logs are compacted from their start once more.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition
 from ottla.log.checkpoints import OffsetCheckpoint
+from ottla.log.errors import CorruptCheckpointError
 from ottla.log.names import CLEANER_OFFSETS
+
+_logger = logging.getLogger(__name__)
 
 
 class CleanedOffsets:
-    """The checkpoint of one log directory, read once and written at each change."""
+    """The checkpoint of one log directory, read once. It is written at each change but those that remove, which are
+    left for `write_down`: many partitions go at once, and it syncs. A change waits for no write."""
 
-    __slots__ = ("_checkpoint", "_guard", "_offsets")
+    __slots__ = ("_changes", "_checkpoint", "_guard", "_offsets", "_writing", "_written")
 
     def __init__(self, disk: Disk, log_directory: Path) -> None:
         self._checkpoint = OffsetCheckpoint(disk, log_directory / CLEANER_OFFSETS)
         self._guard = threading.Lock()
+        """Held to look at or change what is in memory."""
+        self._writing = threading.Lock()
         self._offsets: dict[TopicPartition, int] | None = None
+        self._changes = 0
+        self._written = 0
+        """How many of the changes are in the file."""
 
     def _read(self) -> dict[TopicPartition, int]:
         if self._offsets is None:
-            self._offsets = self._checkpoint.read()
+            try:
+                self._offsets = self._checkpoint.read()
+            except CorruptCheckpointError as error:
+                _logger.warning("%s; the logs of this directory are compacted from their start once more", error)
+                self._offsets = {}
         return self._offsets
 
     def get(self, partition: TopicPartition) -> int | None:
@@ -31,24 +49,47 @@ class CleanedOffsets:
         with self._guard:
             return self._read().get(partition)
 
-    def set(self, partition: TopicPartition, offset: int) -> None:
+    def set(self, partition: TopicPartition, offset: int, *, unless: Callable[[], bool] = lambda: False) -> bool:
+        """Whether it was set: not if `unless` says so. A partition that is removed meanwhile has either been seen by it
+        or is removed afterwards: it does not come back."""
         with self._guard:
-            self._write({**self._read(), partition: offset})
+            if unless():
+                return False
+            self._read()[partition] = offset
+            self._changes += 1
+        self.write_down()
+        return True
 
     def truncate(self, partition: TopicPartition, offset: int) -> None:
         """The log was cut there: what comes in its place was not compacted."""
         with self._guard:
-            offsets = self._read()
-            if offsets.get(partition, 0) > offset:
-                self._write({**offsets, partition: offset})
+            if self._read().get(partition, 0) <= offset:
+                return
+            self._read()[partition] = offset
+            self._changes += 1
+        self.write_down()
 
-    def remove(self, partition: TopicPartition) -> None:
-        """The partition left the directory."""
+    def remove(self, partition: TopicPartition) -> bool:
+        """The partition left the directory. Whether anything is to be written down."""
+        with self._guard:
+            if self._read().pop(partition, None) is not None:
+                self._changes += 1
+            return self._changes > self._written
+
+    def keep_only(self, partitions: Collection[TopicPartition]) -> bool:
+        """Removes all others: they were deleted while nobody looked. Whether anything is to be written down."""
         with self._guard:
             offsets = self._read()
-            if partition in offsets:
-                self._write({known: offset for known, offset in offsets.items() if known != partition})
+            for gone in offsets.keys() - set(partitions):
+                del offsets[gone]
+                self._changes += 1
+            return self._changes > self._written
 
-    def _write(self, offsets: dict[TopicPartition, int]) -> None:
-        self._checkpoint.write(offsets)
-        self._offsets = offsets
+    def write_down(self) -> None:
+        """Writes the file, and syncs it, unless it has all changes already."""
+        with self._writing:
+            with self._guard:
+                offsets, changes = dict(self._read()), self._changes
+            if changes > self._written:
+                self._checkpoint.write(offsets)
+                self._written = changes

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition
 from ottla.log.compaction.cleaned_offsets import CleanedOffsets
 from ottla.log.compaction.compaction import Compaction, CompactionCancelledError
+from ottla.log.compaction.engine import Engine, load_engine
 from ottla.log.compaction.options import CleanerOptions
 from ottla.log.compaction.selection import filthiest, find_cleanable
 from ottla.log.compaction.throttle import Throttle
@@ -32,18 +34,29 @@ _logger = logging.getLogger(__name__)
 
 
 class Cleaner:
-    """See the module. `wait` is how a worker sleeps when it is throttled."""
+    """See the module. `wait` is how a worker sleeps when it is throttled; `engine` loads what does the work."""
 
     def __init__(
-        self, disk: Disk, clock: Clock, options: CleanerOptions, wait: Callable[[float], object] | None = None
+        self,
+        disk: Disk,
+        clock: Clock,
+        options: CleanerOptions,
+        wait: Callable[[float], object] | None = None,
+        engine: Callable[[], Engine] = load_engine,
     ) -> None:
         self._disk = disk
         self._clock = clock
         self._options = options
-        self._throttle = Throttle(options.max_io_bytes_per_second, clock, wait or threading.Event().wait)
+        self._throttle = Throttle(options.max_io_bytes_per_second, clock, wait or time.sleep)
+        self._engine = _LoadedOnce(engine)
         self._offsets: dict[Path, CleanedOffsets] = {}
         self._running: dict[Path, Compaction] = {}
-        self._uncleanable: set[Path] = set()
+        self._uncleanable: dict[Path, str] = {}
+
+    def change_options(self, options: CleanerOptions) -> None:
+        """The rate holds at once, all else from the next pass on."""
+        self._options = options
+        self._throttle.change_rate(options.max_io_bytes_per_second)
 
     def cleaned_offsets(self, log_directory: Path) -> CleanedOffsets:
         """The checkpoint of a log directory."""
@@ -53,29 +66,58 @@ class Cleaner:
 
     @property
     def uncleanable(self) -> frozenset[Path]:
-        """Folders of logs that are not tried again."""
-        return frozenset(self._uncleanable)
+        """Folders of logs that are not tried again. Any thread may ask."""
+        return frozenset(self._uncleanable.copy())
 
-    def choose(self, logs: Iterable[PartitionLog]) -> Compaction | None:
-        """A pass over the dirtiest log that is due; None if none is. It must be ended by `finish` or `fail`."""
+    def is_compacting(self, log: PartitionLog) -> bool:
+        """Whether a pass over the log is under way: nobody else may take segments out of it."""
+        running = self._running.get(log.directory)
+        return running is not None and running.log is log
+
+    def choose(
+        self, logs: Iterable[PartitionLog], on_disk_error: Callable[[PartitionLog, OSError], None] | None = None
+    ) -> Compaction | None:
+        """A pass over the dirtiest log that is due; None if none is. It must be ended by `finish` or `fail`.
+
+        A log that cannot be looked at does not keep the others from being compacted: one whose content is to blame is
+        left alone from then on; an `OSError` is told, if there is somebody to tell.
+        """
         now_ms = self._clock.now_ms()
         candidates = []
         for log in logs:
             if not log.config.compacts or log.directory in self._running or log.directory in self._uncleanable:
                 continue
-            cleaned_offset = self.cleaned_offsets(log.directory.parent).get(log.partition)
-            candidates.append(find_cleanable(log, cleaned_offset, now_ms))
+            try:
+                cleaned_offset = self.cleaned_offsets(log.directory.parent).get(log.partition)
+                candidates.append(find_cleanable(log, cleaned_offset, now_ms))
+            except OSError as error:
+                if on_disk_error is None:
+                    raise
+                on_disk_error(log, error)
+            except Exception as error:
+                self._give_up(log.directory, log.partition, error)
         chosen = filthiest(candidates)
         if chosen is None:
             return None
-        compaction = Compaction(chosen, self._options, self._throttle)
-        self._running[chosen.log.directory] = compaction
+        compaction = Compaction(chosen, self._options.for_one_thread, self._throttle, self._engine)
+        self._running[compaction.directory] = compaction
         return compaction
 
+    def _is_running(self, compaction: Compaction) -> bool:
+        return self._running.get(compaction.directory) is compaction
+
+    def _end(self, compaction: Compaction) -> None:
+        if self._is_running(compaction):
+            del self._running[compaction.directory]
+
     def finish(self, compaction: Compaction) -> None:
-        """Every group was applied: what was dirty is clean."""
-        self._running.pop(compaction.log.directory, None)
-        self.cleaned_offsets(compaction.log.directory.parent).set(compaction.partition, compaction.end_offset)
+        """Every group was applied: what was dirty is clean. A partition that was deleted meanwhile is not written
+        down: one of the same name may come, with other records."""
+        try:
+            offsets = self.cleaned_offsets(compaction.directory.parent)
+            offsets.set(compaction.partition, compaction.end_offset, unless=lambda: not self._is_running(compaction))
+        finally:
+            self._end(compaction)
         done = compaction.statistics
         _logger.info(
             "%s: compacted up to offset %d, %d bytes to %d, %d records to %d, in %.1f s; map of keys %.1f%% full",
@@ -93,29 +135,40 @@ class Cleaner:
 
     def fail(self, compaction: Compaction, error: Exception) -> None:
         """The pass ended early. What was applied stays; the log is left alone if its content is to blame."""
-        self._running.pop(compaction.log.directory, None)
-        if isinstance(error, (CompactionCancelledError, OSError)):
-            return
-        self._uncleanable.add(compaction.log.directory)
-        _logger.error("%s: is not compacted any more until a restart: %s", compaction.partition, error)
+        was_running = self._is_running(compaction)
+        self._end(compaction)
+        if was_running and not isinstance(error, (CompactionCancelledError, OSError)):
+            self._give_up(compaction.directory, compaction.partition, error)
+
+    def _give_up(self, directory: Path, partition: TopicPartition, error: Exception) -> None:
+        self._uncleanable[directory] = str(error)
+        _logger.error("%s: is not compacted any more until a restart: %s", partition, error)
 
     def truncated(self, log: PartitionLog) -> None:
         """The log was cut: a pass over it ends, and what follows its new end was not compacted."""
-        if (running := self._running.get(log.directory)) is not None:
-            running.cancel()
+        self.cancel(log)
         self.cleaned_offsets(log.directory.parent).truncate(log.partition, log.next_offset)
 
-    def forget(self, log_directory: Path, partition: TopicPartition) -> None:
-        """The partition left the directory."""
+    def cancel(self, log: PartitionLog) -> None:
+        """A pass over the log, if there is one, ends soon."""
+        if self.is_compacting(log):
+            self._running[log.directory].cancel()
+
+    def forget(self, log_directory: Path, partition: TopicPartition) -> bool:
+        """The partition left the directory. Whether `write_down` is to be called for that, in a thread."""
         folder = log_directory / str(partition)
         if (running := self._running.pop(folder, None)) is not None:
             running.cancel()
-        self._uncleanable.discard(folder)
-        self.cleaned_offsets(log_directory).remove(partition)
+        self._uncleanable.pop(folder, None)
+        return self.cleaned_offsets(log_directory).remove(partition)
+
+    def write_down(self, log_directory: Path) -> None:
+        """Writes what was forgotten, and syncs."""
+        self.cleaned_offsets(log_directory).write_down()
 
     def cancel_all(self) -> None:
         """The broker stops: passes end soon."""
-        for running in self._running.values():
+        for running in list(self._running.values()):
             running.cancel()
 
     def run(self, compaction: Compaction) -> None:
@@ -127,3 +180,18 @@ class Cleaner:
             self.fail(compaction, error)
             raise
         self.finish(compaction)
+
+
+class _LoadedOnce:
+    """An engine that is loaded by the first worker that asks for it."""
+
+    def __init__(self, load: Callable[[], Engine]) -> None:
+        self._load = load
+        self._guard = threading.Lock()
+        self._engine: Engine | None = None
+
+    def __call__(self) -> Engine:
+        with self._guard:
+            if self._engine is None:
+                self._engine = self._load()
+            return self._engine

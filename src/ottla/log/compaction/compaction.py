@@ -15,19 +15,20 @@ are renamed to `.deleted`, the new one loses its suffix. Where the new one ends 
 may bring the last old ones back: they hold nothing but what newer records have replaced.
 
 The worker reads through files that it opened itself, so that the owner may close, truncate or delete segments
-meanwhile: the group is then not applied, and the pass is over. `cancel` ends it sooner.
+meanwhile: the group is then not applied, and the pass is over. `cancel` ends it sooner. A file that is gone because the
+owner took its segment out of the log is no failure of the disk: `was_overtaken` tells the two apart.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ottla.base.disk import File
+from ottla.log.compaction.engine import BatchRewriter, Chunk, Engine, KeyMap, LastRecords
 from ottla.log.compaction.options import CleanerOptions
 from ottla.log.compaction.selection import Cleanable
 from ottla.log.compaction.throttle import Throttle
@@ -38,18 +39,9 @@ from ottla.log.segment import Segment, SegmentOptions
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.layout import MAX_INT32
 
-if TYPE_CHECKING:
-    from ottla.log.compaction.chunks import Chunk
-    from ottla.log.compaction.offset_map import OffsetMap
-    from ottla.log.compaction.rewriter import Rewriter
-
 
 class CompactionCancelledError(LogError):
     """The pass was ended: its log has changed under it, or the broker stops."""
-
-
-class CompactionUnavailableError(LogError):
-    """What compaction is made of is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +79,12 @@ class CompactionStatistics:
 
 
 class Compaction:
-    """See the module. Making one is the plan: it copies all that the worker needs to know of the log."""
+    """See the module. Making one is the plan: it copies all that the worker needs to know of the log. `engine` is asked
+    for by the worker: it may have to be loaded."""
 
-    def __init__(self, cleanable: Cleanable, options: CleanerOptions, throttle: Throttle) -> None:
+    def __init__(
+        self, cleanable: Cleanable, options: CleanerOptions, throttle: Throttle, engine: Callable[[], Engine]
+    ) -> None:
         log = cleanable.log
         self.log = log
         self.partition = log.partition
@@ -101,7 +96,8 @@ class Compaction:
         self._cancelled = threading.Event()
         self._disk = log.disk
         self._clock = log.clock
-        self._directory = log.directory
+        self.directory = log.directory
+        """Where the log was when the pass was planned. It is renamed when it is deleted or moved."""
         self._config = log.config
         self._log_start_offset = log.log_start_offset
         self._now_ms = log.clock.now_ms()
@@ -114,8 +110,12 @@ class Compaction:
         entries = log.producers.entries.values()
         self._last_offsets = tuple(entry.last_offset for entry in entries if entry.last_offset >= 0)
         self._marker_epochs = {entry.producer_id: entry.producer_epoch for entry in entries if entry.last_offset < 0}
-        self._offsets: OffsetMap | None = None
-        self._rewriter: Rewriter | None = None
+        self._pending = {id(source.segment): source.segment for source in self._sources}
+        """Segments that the pass has not replaced yet."""
+        self._load_engine = engine
+        self._engine: Engine
+        self._offsets: KeyMap | None = None
+        self._rewriter: BatchRewriter | None = None
         self._groups: Iterator[tuple[SourceSegment, ...]] = iter(())
         self._unsettled = False
 
@@ -128,8 +128,20 @@ class Compaction:
         """Lets the worker end soon, with `CompactionCancelledError`. Any thread may call it."""
         self._cancelled.set()
 
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    @property
+    def was_overtaken(self) -> bool:
+        """Whether the owner has meanwhile closed, moved or deleted what the pass works on. The owner asks."""
+        if self.is_cancelled or self.log.directory != self.directory:
+            return True
+        present = {id(segment) for segment in self.log.segments}
+        return not self._pending.keys() <= present
+
     def _check(self) -> None:
-        if self._cancelled.is_set():
+        if self.is_cancelled:
             raise CompactionCancelledError(f"{self.partition}: compaction was cancelled")
 
     # The worker's.
@@ -141,7 +153,7 @@ class Compaction:
         """
         self._check()
         if self._unsettled:
-            self._disk.sync_directory(self._directory)
+            self._disk.sync_directory(self.directory)
             self._unsettled = False
         rewriter = self._rewriter if self._rewriter is not None else self._begin()
         group = next(self._groups, None)
@@ -156,13 +168,8 @@ class Compaction:
         statistics.keyless_records = totals.keyless_records
         return CleanedGroup(group, new)
 
-    def _begin(self) -> Rewriter:
-        try:
-            from ottla.log.compaction.rewriter import LastRecords, Rewriter  # From here on numba is loaded.
-        except ModuleNotFoundError as error:
-            reason = f"compaction needs {error.name}: install it with `pip install 'ottla[columns]'`"
-            raise CompactionUnavailableError(f"{self.partition}: {reason}") from error
-
+    def _begin(self) -> BatchRewriter:
+        self._engine = self._load_engine()
         started_s = self._clock.monotonic_s()
         offsets = self._map_keys()
         self.statistics.mapping_s = self._clock.monotonic_s() - started_s
@@ -171,7 +178,7 @@ class Compaction:
         self._offsets = offsets
         sources = [source for source in self._sources if source.base_offset < offsets.until_offset]
         self._groups = iter(self._grouped(sources))
-        self._rewriter = Rewriter(
+        self._rewriter = self._engine.new_rewriter(
             offsets,
             TransactionTracker(self._aborted(0)),
             LastRecords(self._last_offsets, self._marker_epochs),
@@ -180,11 +187,9 @@ class Compaction:
         )
         return self._rewriter
 
-    def _map_keys(self) -> OffsetMap:
-        from ottla.log.compaction.offset_map import OffsetMap
-
-        options = self._options
-        offsets = OffsetMap(options.dedupe_buffer_bytes, options.load_factor, self.first_dirty_offset)
+    def _map_keys(self) -> KeyMap:
+        engine, options = self._engine, self._options
+        offsets = engine.new_map(options.dedupe_buffer_bytes, options.load_factor, self.first_dirty_offset)
         ends = [source.base_offset for source in self._sources[1:]] + [self._until_offset]
         first = 0
         while first < len(ends) and ends[first] <= self.first_dirty_offset:
@@ -193,23 +198,10 @@ class Compaction:
         for source, end in zip(self._sources[first:], ends[first:], strict=True):
             for chunk in self._chunks(source):
                 self.statistics.mapped_bytes += chunk.size
-                if not self._map_chunk(chunk, offsets, transactions):
+                if not engine.map_chunk(chunk, offsets, transactions, self.first_dirty_offset):
                     return offsets
             offsets.pass_over(end)
         return offsets
-
-    def _map_chunk(self, chunk: Chunk, offsets: OffsetMap, transactions: TransactionTracker) -> bool:
-        """Whether all keys of the chunk went in."""
-        from ottla.log.compaction.rewriter import drop_unmapped
-
-        drop_unmapped(chunk, transactions, self.first_dirty_offset)
-        for first, table in chunk.runs():
-            entered = offsets.add(table, self.first_dirty_offset)
-            if entered < 0:
-                chunk.refuse(first - 1 - entered)
-            if entered < len(table):
-                return False
-        return True
 
     def _aborted(self, first: int) -> list[AbortedTransaction]:
         """The aborted transactions that reach into the sources from that one on. Their markers may stand behind
@@ -223,13 +215,11 @@ class Compaction:
         return found
 
     def _chunks(self, source: SourceSegment) -> Iterator[Chunk]:
-        from ottla.log.compaction.chunks import read_chunks
-
         file: File = self._disk.open(source.path)
         try:
-            for chunk in read_chunks(file, source.size, self._options.io_buffer_bytes):
+            for chunk in self._engine.read_chunks(file, source.size, self._options.io_buffer_bytes):
                 self._check()
-                self._throttle.spend(chunk.size)
+                self._throttle.spend(chunk.size, self._cancelled.is_set)
                 yield chunk
         finally:
             file.close()
@@ -253,10 +243,10 @@ class Compaction:
             yield tuple(group)
 
     def _index_size(self, source: SourceSegment, suffix: str) -> int:
-        path = self._directory / segment_name(source.base_offset, suffix)
+        path = self.directory / segment_name(source.base_offset, suffix)
         return self._disk.size(path) if self._disk.exists(path) else 0
 
-    def _write_group(self, group: tuple[SourceSegment, ...], rewriter: Rewriter) -> Segment:
+    def _write_group(self, group: tuple[SourceSegment, ...], rewriter: BatchRewriter) -> Segment:
         base_offset = group[0].base_offset
         self._remove_cleaned(base_offset)
         options = SegmentOptions(
@@ -265,10 +255,10 @@ class Compaction:
             clock=self._clock,
         )
         try:
-            new = Segment.open(self._disk, self._directory, base_offset, options, suffix=CLEANED)
+            new = Segment.open(self._disk, self.directory, base_offset, options, suffix=CLEANED)
             for source in group:
                 for chunk in self._chunks(source):
-                    self._throttle.spend(rewriter.copy(chunk, new))
+                    self._throttle.spend(rewriter.copy(chunk, new), self._cancelled.is_set)
             new.become_inactive()
             new.flush()
             # By its time, too, a segment tells its age: that of its youngest part.
@@ -282,7 +272,7 @@ class Compaction:
 
     def _remove_cleaned(self, base_offset: int) -> None:
         for suffix in reversed(SEGMENT_SUFFIXES):
-            self._disk.remove(self._directory / (segment_name(base_offset, suffix) + CLEANED))
+            self._disk.remove(self.directory / (segment_name(base_offset, suffix) + CLEANED))
 
     # The owner's.
 
@@ -290,15 +280,20 @@ class Compaction:
         """Puts the new segment in the place of the old ones; `CompactionCancelledError` if they are no longer there."""
         log, new = self.log, group.new
         present = {id(segment) for segment in log.segments}
-        for source in group.old:
-            if id(source.segment) not in present or source.segment.size != source.size:
-                self.cancel()
-                new.delete()
-                raise CompactionCancelledError(
-                    f"{self.partition}: segment {source.base_offset} was changed while it was compacted"
-                )
+        changed = [
+            source.base_offset
+            for source in group.old
+            if id(source.segment) not in present or source.segment.size != source.size
+        ]
+        if changed or self.is_cancelled or log.directory != self.directory:
+            self.cancel()
+            new.delete()
+            what = f"segment {changed[0]} was changed" if changed else "the log was deleted or moved"
+            raise CompactionCancelledError(f"{self.partition}: {what} while it was compacted")
         new.rename_suffix(CLEANED, SWAP)
-        self._disk.sync_directory(self._directory)
+        self._disk.sync_directory(self.directory)
         log.replace_segments([new], [source.segment for source in group.old])
+        for source in group.old:
+            self._pending.pop(id(source.segment), None)
         new.rename_suffix(SWAP, "")
         self._unsettled = True

@@ -21,6 +21,7 @@ import numpy as np
 from llvmlite import binding, ir  # type: ignore[import-untyped]  # It ships no types.
 from numba import njit, types
 
+from ottla.log.compaction.file_batches import ENDED, NOT_THIS_MAGIC, UNSOUND
 from ottla.records import kernels
 from ottla.records.kernels import (
     BEYOND,
@@ -187,9 +188,6 @@ HORIZON: Final = 0x8
 
 GONE, SAME, REWRITTEN, TO_COMPRESS = range(4)
 """What became of a batch. One to compress was written without compression and without its CRC."""
-
-ENDED, NOT_THIS_MAGIC, UNSOUND = range(3)
-"""Why a scan stopped: no further whole batch, one of another magic, one that is broken."""
 
 
 @_kernel("int64(int64, int64, int64[:,::1], int64[::1])")

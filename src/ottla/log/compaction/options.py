@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.base.config import ConfigError
@@ -42,4 +42,15 @@ class CleanerOptions:
             backoff_ms=values["log.cleaner.backoff.ms"],
             enabled=values["log.cleaner.enable"],
             threads=values["log.cleaner.threads"],
+        )
+
+    @property
+    def for_one_thread(self) -> CleanerOptions:
+        """With the share of the buffers that each of the threads has."""
+        if self.threads <= 1:
+            return self
+        return replace(
+            self,
+            dedupe_buffer_bytes=self.dedupe_buffer_bytes // self.threads,
+            io_buffer_bytes=max(self.io_buffer_bytes // self.threads, 1),
         )

@@ -12,15 +12,13 @@ The verdict on each batch is made here, that on each record in the kernel. Besid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
 from ottla.log.compaction import kernels
 from ottla.log.compaction.chunks import Chunk
+from ottla.log.compaction.engine import CopyTotals, LastRecords
 from ottla.log.compaction.offset_map import OffsetMap
 from ottla.log.compaction.transactions import TransactionTracker
 from ottla.log.segment import Segment
@@ -40,27 +38,6 @@ from ottla.records.layout import (
 )
 
 _SPECIAL = TRANSACTIONAL_BIT | CONTROL_BIT
-
-
-@dataclass(frozen=True, slots=True)
-class LastRecords:
-    """Which batches hold what is known of the producers."""
-
-    data_offsets: tuple[int, ...]
-    """The last offset of each producer's last batch."""
-    marker_epochs: Mapping[int, int]
-    """The epoch of each producer that has only markers."""
-
-
-@dataclass(slots=True)
-class CopyTotals:
-    """What went in and what came out."""
-
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_kept: int = 0
-    keyless_records: int = 0
 
 
 class Rewriter:

@@ -10,6 +10,12 @@ from ottla.base.clock import Clock
 
 _WINDOW_S: Final = 1.0
 """What was saved is forgotten after so long: a pause does not allow a burst."""
+_SLICE_S: Final = 0.2
+"""The longest wait before it is seen whether the rate has changed, or the work was cancelled."""
+
+
+def _never() -> bool:
+    return False
 
 
 class Throttle:
@@ -20,15 +26,39 @@ class Throttle:
         self._clock = clock
         self._wait = wait
         self._guard = threading.Lock()
-        self._paid_until_s = clock.monotonic_s()
+        self._spent = 0.0
+        self._allowed = 0.0
+        """Bytes that may have been spent by now."""
+        self._settled_s = clock.monotonic_s()
 
-    def spend(self, size: int) -> None:
-        """Returns when that many bytes, which were just moved, are within the rate."""
-        if self._bytes_per_second is None or size <= 0:
+    def change_rate(self, bytes_per_second: float | None) -> None:
+        """Holds at once, for those who wait as well. None is no limit."""
+        with self._guard:
+            self._settle()
+            self._bytes_per_second = bytes_per_second
+
+    def spend(self, size: int, is_cancelled: Callable[[], bool] = _never) -> None:
+        """Returns when that many bytes, which were just moved, are within the rate; soon, if it is cancelled."""
+        if size <= 0:
             return
         with self._guard:
-            now_s = self._clock.monotonic_s()
-            self._paid_until_s = max(self._paid_until_s, now_s - _WINDOW_S) + size / self._bytes_per_second
-            ahead_s = self._paid_until_s - now_s
-        if ahead_s > 0:
-            self._wait(ahead_s)
+            self._settle()
+            self._spent += size
+            due = self._spent
+        while (ahead_s := self._ahead_s(due)) > 0 and not is_cancelled():
+            self._wait(min(ahead_s, _SLICE_S))
+
+    def _ahead_s(self, due: float) -> float:
+        with self._guard:
+            self._settle()
+            rate = self._bytes_per_second
+            return 0.0 if rate is None else (due - self._allowed) / rate
+
+    def _settle(self) -> None:
+        now_s = self._clock.monotonic_s()
+        elapsed_s, self._settled_s = now_s - self._settled_s, now_s
+        rate = self._bytes_per_second
+        if rate is None:
+            self._allowed = self._spent
+        else:
+            self._allowed = min(self._allowed + elapsed_s * rate, self._spent + _WINDOW_S * rate)

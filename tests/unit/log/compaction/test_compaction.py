@@ -7,12 +7,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.log.compaction import CleanerOptions, find_cleanable
 from ottla.records import Compression, TimestampType
 from unit.log.compaction.written_log import (
+    ENGINES,
     RETENTION_MS,
     WrittenLog,
     compacted,
@@ -70,7 +72,41 @@ def check_pass(written: WrittenLog, map_keys: int) -> None:
     assert last == sorted(set(last))
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def make(folder: Path, engine: str, slots: int, io_bytes: int, segment_bytes: int, kind: TimestampType) -> WrittenLog:
+    options = CleanerOptions(
+        dedupe_buffer_bytes=ENGINES[engine].ENTRY_BYTES * slots, load_factor=0.9, io_buffer_bytes=io_bytes
+    )
+    return WrittenLog.make(
+        folder,
+        options=options,
+        engine=engine,
+        min_cleanable_dirty_ratio=0.0,
+        segment_bytes=segment_bytes,
+        timestamp_type=kind,
+    )
+
+
+def take(step: tuple[Any, ...], written: WrittenLog, open_transactions: set[int]) -> None:
+    match step:
+        case ("append", [*data], Compression() as codec, int(producer_id)):
+            written.append(*data, compression=codec, producer_id=producer_id)
+        case ("transact", [*data], Compression() as codec, int(producer_id)):
+            open_transactions.add(producer_id)
+            written.append(*data, compression=codec, producer_id=producer_id, transactional=True)
+        case ("end", int(producer_id), bool(committed)):
+            if producer_id in open_transactions:
+                open_transactions.discard(producer_id)
+                written.end_transaction(producer_id, committed=committed)
+        case ("roll",):
+            written.log.roll()
+        case ("wait", int(duration_ms)):
+            written.clock.advance_ms(duration_ms)
+        case ("reopen",):
+            written.reopen()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps,
     st.sampled_from([2, 4, 8, 1000]),
@@ -79,39 +115,18 @@ def check_pass(written: WrittenLog, map_keys: int) -> None:
     st.sampled_from([600, 2000]),
 )
 def test_a_pass_does_what_plain_words_say(
-    todo: list[tuple[Any, ...]], slots: int, io_bytes: int, kind: TimestampType, segment_bytes: int
+    engine: str, todo: list[tuple[Any, ...]], slots: int, io_bytes: int, kind: TimestampType, segment_bytes: int
 ) -> None:
     folder = Path(tempfile.mkdtemp())
-    options = CleanerOptions(dedupe_buffer_bytes=24 * slots, load_factor=0.9, io_buffer_bytes=io_bytes)
     limit = min(int(slots * 0.9), slots - 1)
     try:
-        written = WrittenLog.make(
-            folder,
-            options=options,
-            min_cleanable_dirty_ratio=0.0,
-            segment_bytes=segment_bytes,
-            timestamp_type=kind,
-        )
+        written = make(folder, engine, slots, io_bytes, segment_bytes, kind)
         open_transactions: set[int] = set()
         for step in [*todo, ("roll",), ("compact",)]:
-            match step:
-                case ("append", [*data], Compression() as codec, int(producer_id)):
-                    written.append(*data, compression=codec, producer_id=producer_id)
-                case ("transact", [*data], Compression() as codec, int(producer_id)):
-                    open_transactions.add(producer_id)
-                    written.append(*data, compression=codec, producer_id=producer_id, transactional=True)
-                case ("end", int(producer_id), bool(committed)):
-                    if producer_id in open_transactions:
-                        open_transactions.discard(producer_id)
-                        written.end_transaction(producer_id, committed=committed)
-                case ("roll",):
-                    written.log.roll()
-                case ("wait", int(duration_ms)):
-                    written.clock.advance_ms(duration_ms)
-                case ("reopen",):
-                    written.reopen()
-                case _:
-                    check_pass(written, limit)
+            if step == ("compact",):
+                check_pass(written, limit)
+            else:
+                take(step, written, open_transactions)
         # Until the map has seen all, and again: the second time there is nothing to do.
         for _ in range(100):
             if written.cleaner.choose([written.log]) is None:
@@ -120,3 +135,42 @@ def test_a_pass_does_what_plain_words_say(
             check_pass(written, limit)
     finally:
         shutil.rmtree(folder)
+
+
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    steps,
+    st.sampled_from([2, 4, 8, 1000]),
+    st.sampled_from([0, 80, 200, 100_000]),
+    st.sampled_from(TimestampType),
+    st.sampled_from([600, 2000]),
+)
+def test_both_engines_write_the_same_bytes(
+    todo: list[tuple[Any, ...]], slots: int, io_bytes: int, kind: TimestampType, segment_bytes: int
+) -> None:
+    """Of the batches, and of every index."""
+    folders = {engine: Path(tempfile.mkdtemp()) for engine in ENGINES}
+    try:
+        logs = {
+            engine: make(folder, engine, slots, io_bytes, segment_bytes, kind) for engine, folder in folders.items()
+        }
+        for written in logs.values():
+            open_transactions: set[int] = set()
+            for step in [*todo, ("roll",), ("compact",)]:
+                if step == ("compact",):
+                    written.compact(roll=False)
+                else:
+                    take(step, written, open_transactions)
+            written.log.flush()
+        fast, plain = (files_of(logs[engine]) for engine in ("fast", "plain"))
+        assert fast == plain
+    finally:
+        for folder in folders.values():
+            shutil.rmtree(folder)
+
+
+def files_of(written: WrittenLog) -> dict[str, bytes]:
+    paths = written.log.directory.iterdir()
+    return {
+        path.name: path.read_bytes() for path in paths if path.suffix in (".log", ".index", ".timeindex", ".txnindex")
+    }

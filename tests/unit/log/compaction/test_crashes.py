@@ -18,6 +18,7 @@ from unit.log.compaction.written_log import (
     PARTITION,
     SeenBatch,
     WrittenLog,
+    engine_of,
     find_aborted,
     latest_values,
 )
@@ -26,10 +27,10 @@ HOME = Path("/logs")
 SETTINGS: dict[str, Any] = {"min_cleanable_dirty_ratio": 0.0, "segment_bytes": 1500, "index_interval_bytes": 200}
 
 
-def write(disk: SimulatedDisk, clock: ManualClock) -> WrittenLog:
+def write(disk: SimulatedDisk, clock: ManualClock, engine: str) -> WrittenLog:
     """Two segments that will be one, transactions of both outcomes, tombstones, a producer whose last batch goes empty,
     and an end that loses everything."""
-    written = WrittenLog.make(HOME, disk=disk, clock=clock, **SETTINGS)
+    written = WrittenLog.make(HOME, disk=disk, clock=clock, engine=engine, **SETTINGS)
     for turn in range(6):
         written.append(*((b"k%d" % (turn + i), b"v" * 30) for i in range(4)), compression=Compression(turn % 5))
         written.append((b"a", b"%d" % turn), (b"b", None), producer_id=1)
@@ -76,15 +77,20 @@ def all_by_reading(log: PartitionLog) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("survival", list(Survival))
-@pytest.mark.parametrize("passes", [1, 3])
-def test_no_step_of_a_pass_can_lose_a_record(survival: Survival, passes: int) -> None:
+@pytest.mark.parametrize(
+    ("survival", "passes", "engine"),
+    [
+        *((survival, passes, "fast") for survival in Survival for passes in (1, 3)),
+        (Survival.SEEDED, 3, "plain"),
+    ],
+)
+def test_no_step_of_a_pass_can_lose_a_record(survival: Survival, passes: int, engine: str) -> None:
     """With three passes, markers and tombstones go as well."""
     step = 0
     while True:
         clock = ManualClock()
         disk = SimulatedDisk(step, clock=clock)
-        written = write(disk, clock)
+        written = write(disk, clock, engine)
         for _ in range(passes - 1):
             assert written.compact() is not None
             written.append((b"k1", b"more"), (b"fresh", None))
@@ -120,7 +126,7 @@ def test_no_step_of_a_pass_can_lose_a_record(survival: Survival, passes: int) ->
         assert not [name for name in left if name.endswith((".cleaned", ".swap"))], where
 
         # And the next pass gets to the same end.
-        cleaner = Cleaner(disk, clock, CleanerOptions())
+        cleaner = Cleaner(disk, clock, CleanerOptions(), engine=engine_of(engine))
         compaction = cleaner.choose([after_log])
         if compaction is not None:
             cleaner.run(compaction)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition
 from ottla.log.append_origin import AppendOrigin
-from ottla.log.compaction import Cleaner, CleanerOptions
+from ottla.log.compaction import Cleaner, CleanerOptions, fast_engine, plain_engine
+from ottla.log.compaction.engine import Engine
 from ottla.log.config import LogConfig
 from ottla.log.loader import LoadOptions, load
 from ottla.log.local_disk import LocalDisk
@@ -24,6 +25,7 @@ from ottla.testing.manual_clock import ManualClock
 PARTITION = TopicPartition("compacted", 0)
 RETENTION_MS = 1000
 Pair = tuple[bytes | None, bytes | None]
+ENGINES: dict[str, Engine] = {"fast": fast_engine, "plain": plain_engine}
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class WrittenLog:
     log: PartitionLog
     cleaner: Cleaner
     options: CleanerOptions
+    engine: str = "fast"
     sequences: dict[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -72,6 +75,7 @@ class WrittenLog:
         disk: Disk | None = None,
         clock: ManualClock | None = None,
         options: CleanerOptions | None = None,
+        engine: str = "fast",
         **config: Any,
     ) -> WrittenLog:
         clock = clock or ManualClock()
@@ -79,7 +83,9 @@ class WrittenLog:
         settings = {"compacts": True, "deletes": False, "delete_retention_ms": RETENTION_MS, **config}
         log = load(disk, clock, directory / str(PARTITION), PARTITION, LogConfig(**settings), LoadOptions())
         options = options or CleanerOptions()
-        return cls(disk, clock, log, Cleaner(disk, clock, options), options)
+        written = cls(disk, clock, log, Cleaner(disk, clock, options), options, engine)
+        written.cleaner = written.fresh_cleaner()
+        return written
 
     def append(
         self,
@@ -131,7 +137,7 @@ class WrittenLog:
 
     def fresh_cleaner(self) -> Cleaner:
         """As after a restart."""
-        return Cleaner(self.disk, self.clock, self.options)
+        return Cleaner(self.disk, self.clock, self.options, engine=engine_of(self.engine))
 
     def reopen(self) -> None:
         """Closes the log in order, and opens it."""
@@ -150,6 +156,10 @@ class WrittenLog:
     def pairs(self) -> list[tuple[int, bytes | None, bytes | None]]:
         """Offset, key and value of all data."""
         return [(r.offset, r.key, r.value) for b in self.batches() if not b.header.is_control for r in b.records]
+
+
+def engine_of(name: str) -> Callable[[], Engine]:
+    return lambda: ENGINES[name]
 
 
 def take_apart(data: bytes) -> list[SeenBatch]:

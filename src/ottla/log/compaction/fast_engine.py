@@ -1,0 +1,26 @@
+"""The engine of compiled kernels: see `ottla.log.compaction.engine`. Importing it loads numba, and compiles the kernels
+where its cache is cold."""
+
+from __future__ import annotations
+
+from ottla.log.compaction.chunks import Chunk, read_chunks
+from ottla.log.compaction.offset_map import ENTRY_BYTES, OffsetMap
+from ottla.log.compaction.rewriter import Rewriter, drop_unmapped
+from ottla.log.compaction.transactions import TransactionTracker
+
+__all__ = ["ENTRY_BYTES", "map_chunk", "new_map", "new_rewriter", "read_chunks"]
+
+new_map = OffsetMap
+new_rewriter = Rewriter
+
+
+def map_chunk(chunk: Chunk, offsets: OffsetMap, transactions: TransactionTracker, first_offset: int) -> bool:
+    """Enters the keys of all records from an offset on, aborted ones aside. Whether all went in."""
+    drop_unmapped(chunk, transactions, first_offset)
+    for first, table in chunk.runs():
+        entered = offsets.add(table, first_offset)
+        if entered < 0:
+            chunk.refuse(first - 1 - entered)
+        if entered < len(table):
+            return False
+    return True
