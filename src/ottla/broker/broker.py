@@ -139,6 +139,7 @@ class Broker:
             self._server.close()
             raise
         self.replicas = Replicas(self.broker_id, self.directories, loop)
+        self._upkeep = Upkeep(self.directories, self.replicas, self.configs)
         self.replicas.on_hosted = self._hosted
         await self._finish_deletions()
         self._server.on_handled = self.replicas.fetches.look_now
@@ -158,7 +159,6 @@ class Broker:
         )
         self.replicas.on_failed = self._replicas_failed
         self.directories.check_any_left()
-        self._upkeep = Upkeep(self.directories, self.replicas, self.configs)
         self._upkeep.start()
         metrics_port = self._start_metrics()
         self._server.start()
@@ -186,7 +186,7 @@ class Broker:
         server = Server(
             loop,
             dispatcher.on_frame,
-            limits_of(self.config),
+            limits_of(self.configs.effective),
             self.request_stats.connections,
             lambda address, what: complaints.warning(address, "%s", what),
         )
@@ -211,8 +211,8 @@ class Broker:
         options = DirectoryOptions(
             broker_id=self.broker_id,
             cluster_id=cluster_id,
-            recovery_threads_per_directory=config["num.recovery.threads.per.data.dir"],
-            producer_id_expiration_ms=config["producer.id.expiration.ms"],
+            recovery_threads_per_directory=self.configs.current("num.recovery.threads.per.data.dir"),
+            producer_id_expiration_ms=self.configs.current("producer.id.expiration.ms"),
         )
         self.directories = LogDirectories(self.disk, self.clock, config.log_dirs, options)
         self.directories.open(lambda partition: self.configs.log_config(partition.topic))
@@ -231,6 +231,7 @@ class Broker:
             self.request_stats,
             self.directories,
             GroupCollector(self.groups, end_of),
+            self._upkeep.stats,
             host=self.config["ottla.metrics.host"],
             port=self.config["ottla.metrics.port"],
         )
@@ -342,6 +343,7 @@ class Broker:
         for name in self.metadata.topics:
             self._topic_config_changed(name)
         self.fetch_max_bytes = self.configs.current("fetch.max.bytes")
+        self._upkeep.config_changed(keys)
         if any(key.startswith("max.connections") for key in keys):
             self._server.change_limits(limits_of(self.configs.effective))
 

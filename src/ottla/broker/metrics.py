@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -20,6 +21,7 @@ from prometheus_client.registry import Collector
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers import handlers
 from ottla.broker.request_stats import ApiStats, RequestStats
+from ottla.broker.upkeep_stats import UpkeepStats
 from ottla.log.directories import LogDirectories
 
 _SHOWN_BUCKETS: Final = range(5, 26)
@@ -32,9 +34,10 @@ _PAUSE_S: Final = 0.001
 class BrokerCollector(Collector):
     """Every metric of ours but those of groups. `collect` may run in any thread."""
 
-    def __init__(self, stats: RequestStats, directories: LogDirectories) -> None:
+    def __init__(self, stats: RequestStats, directories: LogDirectories, upkeep: UpkeepStats) -> None:
         self._stats = stats
         self._directories = directories
+        self._upkeep = upkeep
 
     def describe(self) -> Iterable[Metric]:
         """None beforehand: else registering would collect once."""
@@ -46,6 +49,7 @@ class BrokerCollector(Collector):
         yield from self._waiting()
         yield from self._logs()
         yield from self._log_directories()
+        yield from self._log_upkeep()
 
     def _requests(self) -> Iterator[Metric]:
         count = CounterMetricFamily("ottla_request", "Requests that were answered.", labels=["api"])
@@ -120,6 +124,31 @@ class BrokerCollector(Collector):
                 usable.add_metric([path], volume.free)
         yield from (online, total, usable)
 
+    def _log_upkeep(self) -> Iterator[Metric]:
+        uncleanable = GaugeMetricFamily(
+            "ottla_uncleanable_partitions",
+            "Logs that are not compacted any more, because of an error.",
+            labels=["directory"],
+        )
+        not_retained = GaugeMetricFamily(
+            "ottla_retention_failed_partitions",
+            "Logs of which old records could not be deleted, because of an error.",
+            labels=["directory"],
+        )
+        for family, folders in (
+            (uncleanable, self._upkeep.uncleanable()),
+            (not_retained, self._upkeep.not_retained),
+        ):
+            counts = Counter(folder.parent for folder in folders)
+            for directory in self._directories.directories:
+                family.add_metric([str(directory.path)], counts[directory.path])
+        failures = CounterMetricFamily(
+            "ottla_log_upkeep_failure", "Unexpected errors in the upkeep of logs.", labels=["task"]
+        )
+        for task, times in sorted(self._upkeep.failures.copy().items()):
+            failures.add_metric([task], times)
+        yield from (uncleanable, not_retained, failures)
+
 
 def _cumulated(api: ApiStats) -> list[tuple[str, float]]:
     counts = list(api.buckets)
@@ -131,11 +160,18 @@ class MetricsServer:
     """Answers scrapes until it is closed."""
 
     def __init__(
-        self, stats: RequestStats, directories: LogDirectories, groups: Collector, *, host: str, port: int
+        self,
+        stats: RequestStats,
+        directories: LogDirectories,
+        groups: Collector,
+        upkeep: UpkeepStats,
+        *,
+        host: str,
+        port: int,
     ) -> None:
         """Port 0 takes a free one."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(BrokerCollector(stats, directories))
+        registry.register(BrokerCollector(stats, directories, upkeep))
         registry.register(groups)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)

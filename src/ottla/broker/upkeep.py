@@ -1,38 +1,40 @@
 """What a broker does from time to time for its logs: write offsets down, flush, delete, compact.
 
-On the loop, a few logs at a time; whatever syncs or takes long runs in a thread.
+On the loop, a few logs at a time; whatever syncs or takes long runs in a thread. A log or a directory that cannot be
+looked after does not keep the others from it, and no error ends a task for good: it is told, counted, and the task
+comes round again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+from ottla.broker.compactor import Compactor
 from ottla.broker.config_store import ConfigStore
 from ottla.broker.logging_setup import ThrottledLog
+from ottla.broker.upkeep_stats import UpkeepStats
 from ottla.log.directories import LogDirectories
 from ottla.log.errors import LogDirectoryError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import apply_retention
 from ottla.replication.replicas import Replicas
 
-if TYPE_CHECKING:
-    from ottla.log.compaction.cleaner import Cleaner
-    from ottla.log.compaction.compaction import Compaction
-
 _logger = logging.getLogger(__name__)
 
 _LOGS_AT_A_TIME: Final = 64
 _REMOVAL_S: Final = 30.0
 _WEEK_S: Final = 604_800.0
+_LEAST_INTERVAL_S: Final = 0.01
+_LONGEST_SLEEP_S: Final = 86_400.0
 
 
 class Upkeep:
-    """Started once, stopped once. A setting that changes is heard of when its task comes round."""
+    """Started once, stopped once."""
 
     def __init__(
         self,
@@ -40,18 +42,21 @@ class Upkeep:
         replicas: Replicas,
         configs: ConfigStore,
     ) -> None:
+        self.stats = UpkeepStats()
         self._directories = directories
         self._replicas = replicas
-        self._configs = configs
         self._config = configs.current
         self._tasks: list[asyncio.Task[None]] = []
-        self._cleaner: Cleaner | None = None
-        self._compacting = ThreadPoolExecutor(1, "ottla-compaction")
-        self._stopping = asyncio.Event()
+        self._compactor = Compactor(directories, configs, self.stats)
+        self._compactor.on_ended = self._compaction_ended
+        self._held_back: set[PartitionLog] = set()
+        """Logs that retention has passed over, because they were being compacted."""
         self._complaints = ThrottledLog(_logger, directories.clock, interval_s=60)
+        self._config_changed = asyncio.Event()
         replicas.on_delete = self._forget
 
     def start(self) -> None:
+        self._compactor.start()
         delay_s = self._config("log.initial.task.delay.ms") / 1000
         every = self._every
         marks = "replica.high.watermark.checkpoint.interval.ms"
@@ -65,18 +70,23 @@ class Upkeep:
                 self._retain,
             ),
             every("removal", lambda: _REMOVAL_S, 0, self._remove),
-            every("compaction", lambda: self._config("log.cleaner.backoff.ms") / 1000, 0, self._compact),
+            every("compaction", lambda: self._config("log.cleaner.backoff.ms") / 1000, 0, self._compactor.compact),
         ]
 
     async def stop(self) -> None:
-        self._stopping.set()
-        if self._cleaner is not None:
-            self._cleaner.cancel_all()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        self._compacting.shutdown(wait=True, cancel_futures=True)
+        await self._compactor.stop()
+
+    def config_changed(self, keys: frozenset[str]) -> None:
+        """Some of the broker's keys are other than they were."""
+        if "producer.id.expiration.ms" in keys:
+            self._directories.change_producer_id_expiration(self._config("producer.id.expiration.ms"))
+        self._compactor.config_changed()
+        self._config_changed.set()  # whoever sleeps looks at its interval again
+        self._config_changed = asyncio.Event()
 
     def _every(
         self, name: str, interval_s: Callable[[], float], delay_s: float, work: Callable[[], Awaitable[None]]
@@ -84,16 +94,28 @@ class Upkeep:
         async def run() -> None:
             await asyncio.sleep(delay_s)
             while True:
-                # A day at most, so that a new interval is heard of.
-                await asyncio.sleep(min(max(interval_s(), 0.01), 86_400))
+                await self._sleep(interval_s)
                 try:
                     await work()
                 except Exception:
-                    _logger.exception("upkeep of logs failed (%s); it is tried again", name)
+                    self.stats.task_failed(name)
 
         return asyncio.get_running_loop().create_task(run(), name=f"upkeep: {name}")
 
-    async def _logs(self) -> Any:
+    async def _sleep(self, interval_s: Callable[[], float]) -> None:
+        """As long as the interval, which may change meanwhile."""
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        while True:
+            changed = self._config_changed
+            left_s = started_s + max(interval_s(), _LEAST_INTERVAL_S) - loop.time()
+            if left_s <= 0:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left_s, _LONGEST_SLEEP_S)):
+                    await changed.wait()
+
+    async def _logs(self) -> AsyncIterator[PartitionLog]:
         """Every log, some at a time, with other work in between."""
         logs: Iterator[PartitionLog] = self._directories.logs()
         while some := list(islice(logs, _LOGS_AT_A_TIME)):
@@ -114,6 +136,8 @@ class Upkeep:
                     directory.path,
                     self._directories.failed(directory, error),
                 )
+            except Exception:
+                self.stats.task_failed("checkpoint")
 
     def _flush_interval_s(self) -> float:
         """As often as it is set; where only a topic asks for it, every second."""
@@ -126,17 +150,33 @@ class Upkeep:
                 self._replicas.flush_soon(log)
 
     async def _retain(self) -> None:
-        now_ms = self._directories.clock.now_ms()
         async for log in self._logs():
-            directory = self._directories.directory_of(log.partition)
-            if directory is None or directory.failure is not None:
+            if not self._compactor.is_compacting(log):
+                self._retain_log(log)
                 continue
-            try:
-                with self._directories.guard(directory):
-                    apply_retention(log)
-                    log.producers.remove_expired(now_ms)
-            except LogDirectoryError as error:
-                _logger.error("%s", error)
+            self._held_back.add(log)
+            if not log.config.compacts:  # any more: nobody wants the rest of the pass
+                self._compactor.cancel(log)
+
+    def _compaction_ended(self, log: PartitionLog) -> None:
+        if log in self._held_back:
+            self._held_back.discard(log)
+            self._retain_log(log)
+
+    def _retain_log(self, log: PartitionLog) -> None:
+        directory = self._directories.directory_of(log.partition)
+        if directory is None or directory.failure is not None or directory.logs.get(log.partition) is not log:
+            return
+        try:
+            with self._directories.guard(directory):
+                log.producers.remove_expired(self._directories.clock.now_ms())
+                apply_retention(log)
+        except LogDirectoryError as error:
+            _logger.error("%s", error)
+        except Exception as error:
+            self.stats.retention_failed(log, error)
+        else:
+            self.stats.retained(log)
 
     async def _remove(self) -> None:
         for directory, remove in self._directories.remove_later():
@@ -144,50 +184,11 @@ class Upkeep:
                 await asyncio.to_thread(remove)
             except OSError as error:
                 _logger.error("%s: %s", directory.path, self._directories.failed(directory, error))
-
-    # --- compaction ---------------------------------------------------------------------------------------------------
+            except Exception:
+                self.stats.task_failed("removal")
 
     def _forget(self, log: PartitionLog) -> None:
-        if self._cleaner is not None:
-            self._cleaner.forget(log.directory.parent, log.partition)
-
-    async def _compact(self) -> None:
-        """Every log that is due, one after the other. The kernels are loaded with the first topic that needs them."""
-        if not self._config("log.cleaner.enable"):
-            return
-        while not self._stopping.is_set():
-            if self._cleaner is None:
-                if not any(log.config.compacts and log.size for log in self._directories.logs()):
-                    return
-                self._cleaner = await self._in_thread(self._load_cleaner)
-            compaction = self._cleaner.choose(self._directories.logs())
-            if compaction is None:
-                return
-            if not await self._run(self._cleaner, compaction):
-                return  # what failed is tried again the next time, not at once
-
-    async def _run(self, cleaner: Cleaner, compaction: Compaction) -> bool:
-        """Whether the pass came to its end."""
-        try:
-            while (group := await self._in_thread(compaction.clean_next)) is not None:
-                compaction.apply(group)
-        except Exception as error:
-            cleaner.fail(compaction, error)
-            directory = self._directories.directory_of(compaction.partition)
-            # A log that was deleted or moved meanwhile has lost its files, and says nothing of where its name is now.
-            is_present = self._directories.get(compaction.partition) is compaction.log
-            if isinstance(error, OSError) and directory is not None and is_present:
-                _logger.error("%s: %s", directory.path, self._directories.failed(directory, error))
-            return False
-        await self._in_thread(lambda: cleaner.finish(compaction))
-        return True
-
-    def _load_cleaner(self) -> Cleaner:
-        from ottla.log.compaction.cleaner import Cleaner
-        from ottla.log.compaction.options import CleanerOptions
-
-        options = CleanerOptions.from_properties(self._configs.effective.given)
-        return Cleaner(self._directories.disk, self._directories.clock, options)
-
-    async def _in_thread(self, work: Callable[[], Any]) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._compacting, work)
+        """The log is about to be deleted or moved."""
+        self._held_back.discard(log)
+        self.stats.forget(log.directory)
+        self._compactor.forget(log)

@@ -40,6 +40,9 @@ class LogConfig:
 
     takes_as_sent: bool = field(init=False, default=True)
     """Whether a sound batch is kept as it came, with nothing to change but its offset and epoch."""
+    roll_ms: int = field(init=False, default=_WEEK_MS)
+    """How much time a segment may span: `segment.ms`, or `max.compaction.lag.ms` of a compacted topic if that is less,
+    for only a closed segment can be compacted (KIP-354)."""
     compacts: bool = False
     deletes: bool = True
     compression: Compression | None = None
@@ -70,6 +73,9 @@ class LogConfig:
     def __post_init__(self) -> None:
         as_sent = self.compression is None and self.timestamp_type is TimestampType.CREATE_TIME
         object.__setattr__(self, "takes_as_sent", as_sent)
+        has_lag = self.compacts and self.max_compaction_lag_ms > 0
+        roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if has_lag else self.segment_ms
+        object.__setattr__(self, "roll_ms", roll_ms)
 
     @classmethod
     def from_properties(cls, topic: Mapping[str, str], broker: Mapping[str, str] | None = None) -> LogConfig:

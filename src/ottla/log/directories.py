@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -237,6 +237,12 @@ class LogDirectories:
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Where a replica lies, also when that place is offline."""
         return next((directory for directory in self.directories if partition in directory.logs), None)
+
+    def change_producer_id_expiration(self, expiration_ms: int) -> None:
+        """`producer.id.expiration.ms` has changed: for all logs, and for those that come."""
+        self.options = replace(self.options, producer_id_expiration_ms=expiration_ms)
+        for log in self.logs():
+            log.producers.expiration_ms = expiration_ms
 
     # --- replicas come and go ---------------------------------------------------------------------------------------
 

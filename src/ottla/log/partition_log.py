@@ -257,7 +257,7 @@ class PartitionLog:
             max_timestamp_ms=info.max_timestamp_ms,
             now_ms=now_ms,
             segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
+            segment_ms=config.roll_ms,
             jitter_ms=self._jitter_ms(segment) if config.segment_jitter_ms else 0,
         ):
             # Compaction on the leader may have left a gap that no segment can span: then the new one begins behind it.
@@ -270,7 +270,7 @@ class PartitionLog:
             offset_of_max_timestamp=info.offset_of_max_timestamp,
         )
         if not is_room_known and not config.segment_jitter_ms:
-            self._no_roll_below = segment, config, *segment.no_roll_below(config.segment_bytes, config.segment_ms)
+            self._no_roll_below = segment, config, *segment.no_roll_below(config.segment_bytes, config.roll_ms)
         info.log_start_offset = self.log_start_offset
         self.next_offset = last_offset + 1
         for aborted in self.producers.update(info.headers, data):
@@ -298,7 +298,7 @@ class PartitionLog:
 
     def _jitter_ms(self, segment: Segment) -> int:
         """Spreads the rolls of many partitions. Drawn from the segment's name, so that a restart does not change it."""
-        limit_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        limit_ms = min(self.config.segment_jitter_ms, self.config.roll_ms)
         return crc32(f"{self.partition}@{segment.base_offset}".encode()) % limit_ms
 
     def roll(self, base_offset: int | None = None) -> Segment:

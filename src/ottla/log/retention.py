@@ -60,7 +60,12 @@ def _below_start(log: PartitionLog) -> list[Segment]:
 
 
 def _delete(log: PartitionLog, doomed: list[Segment]) -> int:
-    if doomed and doomed[-1] is log.active:
+    if not doomed:
+        return 0
+    active = log.active
+    closed = [segment for segment in doomed if segment is not active]
+    log.delete_segments(closed)  # first: an active segment that cannot be closed does not keep these
+    if doomed[-1] is active:
         log.roll()
-    log.delete_segments(doomed)
+        log.delete_segments([active])
     return len(doomed)

@@ -18,6 +18,7 @@ from logs.batches import batch
 from ottla.broker.group_metrics import GroupCollector
 from ottla.broker.metrics import MetricsServer
 from ottla.broker.request_stats import RequestStats
+from ottla.broker.upkeep_stats import UpkeepStats
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "metrics.md"
 PRODUCE, LIST_OFFSETS = 0, 2
@@ -62,7 +63,7 @@ def collector(groups: Committers) -> GroupCollector:
 
 @pytest.fixture
 def server(broker: SmallBroker, stats: RequestStats, collector: GroupCollector) -> Iterator[MetricsServer]:
-    server = MetricsServer(stats, broker.directories, collector, host="127.0.0.1", port=0)
+    server = MetricsServer(stats, broker.directories, collector, UpkeepStats(), host="127.0.0.1", port=0)
     yield server
     server.close()
 
@@ -177,7 +178,7 @@ def test_topics_may_come_while_it_looks(server: MetricsServer, broker: SmallBrok
 
 
 def test_closing_gives_the_port_back(broker: SmallBroker, stats: RequestStats, collector: GroupCollector) -> None:
-    server = MetricsServer(stats, broker.directories, collector, host="127.0.0.1", port=0)
+    server = MetricsServer(stats, broker.directories, collector, UpkeepStats(), host="127.0.0.1", port=0)
     threads = threading.active_count()
     server.close()
     assert threading.active_count() == threads - 1
@@ -189,5 +190,5 @@ def test_a_port_in_use_is_named(
     server: MetricsServer, broker: SmallBroker, stats: RequestStats, collector: GroupCollector
 ) -> None:
     with pytest.raises(OSError, match=rf"127\.0\.0\.1:{server.port}.*ottla\.metrics") as caught:
-        MetricsServer(stats, broker.directories, collector, host="127.0.0.1", port=server.port)
+        MetricsServer(stats, broker.directories, collector, UpkeepStats(), host="127.0.0.1", port=server.port)
     assert caught.value.errno == errno.EADDRINUSE

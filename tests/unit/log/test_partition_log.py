@@ -311,6 +311,30 @@ def test_a_segment_rolls_by_the_time_between_timestamps(home: Home) -> None:
     assert bases(log) == [0, 2]
 
 
+@pytest.mark.parametrize(
+    ("config", "roll_ms"),
+    [
+        (LogConfig(segment_ms=1000, max_compaction_lag_ms=300, compacts=True), 300),
+        (LogConfig(segment_ms=200, max_compaction_lag_ms=300, compacts=True), 200),
+        (LogConfig(segment_ms=1000, max_compaction_lag_ms=300), 1000),
+        (LogConfig(segment_ms=1000, max_compaction_lag_ms=0, compacts=True), 1000),
+    ],
+)
+def test_the_active_segment_of_a_compacted_log_closes_in_time_to_be_compacted(
+    home: Home, config: LogConfig, roll_ms: int
+) -> None:
+    log = home.open(config)
+    for added_ms in (0, roll_ms, roll_ms + 1):
+        log.append_as_leader(batch(1, timestamp_ms=NOW_MS + added_ms), 0, origin=AppendOrigin.COORDINATOR)
+    assert bases(log) == [0, 2]
+
+
+def test_jitter_is_no_more_than_the_time_that_a_segment_spans(home: Home) -> None:
+    config = LogConfig(segment_ms=10_000, segment_jitter_ms=10_000, max_compaction_lag_ms=100, compacts=True)
+    log = home.open(config)
+    assert 0 <= log._jitter_ms(log.active) < 100
+
+
 def test_a_segment_without_timestamps_rolls_by_the_clock(home: Home) -> None:
     log = home.open(LogConfig(segment_ms=1000))
     log.append_as_leader(batch(1, timestamp_ms=-1), 0)

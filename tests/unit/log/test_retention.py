@@ -10,6 +10,7 @@ from logs.batches import NOW_MS, batch, values_of
 from logs.checker import check, records_in
 from logs.home import ROOT, Home
 from ottla.log.config import LogConfig
+from ottla.log.errors import CorruptRecordsError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import apply_retention
 from ottla.testing.manual_clock import ManualClock
@@ -54,6 +55,23 @@ def test_segments_go_when_their_newest_record_is_too_old(home: Home, age_s: int,
     assert kept(log) == expected
     assert log.log_start_offset == expected[0]
     assert apply_retention(log) == 0
+
+
+def test_an_active_segment_that_cannot_be_closed_does_not_keep_the_others(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = made(home, replace(CONFIG, retention_ms=1))
+    home.clock.advance_ms(60 * SECOND)
+
+    def refuse(_: PartitionLog) -> None:
+        raise CorruptRecordsError("the active segment is damaged")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(PartitionLog, "roll", refuse)
+        with pytest.raises(CorruptRecordsError):
+            apply_retention(log)
+    assert kept(log) == [16]
+    assert apply_retention(log) == 1
 
 
 def test_a_record_may_be_exactly_as_old_as_the_topic_says(home: Home) -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from numba import njit
 
 from ottla.log.compaction import kernels
+from ottla.log.compaction.file_batches import ENDED
 from ottla.log.compaction.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.records import kernels as record_kernels
 from ottla.records.batch import BatchView, iter_batches
@@ -178,7 +179,7 @@ def test_a_torn_batch_is_left_to_the_next_read(cut: int) -> None:
     data = np.frombuffer(whole[: size + cut], np.uint8)
     table, stopped = np.zeros((4, kernels.BATCH_FIELDS), np.int64), np.zeros(2, np.int64)
     assert kernels.scan_batches(data.ctypes.data, len(data), table, stopped) == 1
-    assert stopped.tolist() == [size, kernels.ENDED]
+    assert stopped.tolist() == [size, ENDED]
 
 
 # --- CRC and hash ---------------------------------------------------------------------------------------------------

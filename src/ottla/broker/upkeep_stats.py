@@ -1,0 +1,49 @@
+"""What goes wrong in the upkeep of logs, for metrics and for the log. Written by the loop; any thread may read."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ottla.log.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
+
+
+class UpkeepStats:
+    """A log that cannot be looked after is told once, until it can be again or fails for another reason."""
+
+    def __init__(self) -> None:
+        self.failures: Counter[str] = Counter()
+        """By task: rounds that ended with an error that nobody foresaw."""
+        self.uncleanable: Callable[[], Iterable[Path]] = tuple
+        """Gives the folders of logs that are not compacted any more."""
+        self._not_retained: dict[Path, str] = {}
+
+    @property
+    def not_retained(self) -> list[Path]:
+        """Folders of logs of which retention could delete nothing, the last time it looked."""
+        return list(self._not_retained.copy())
+
+    def task_failed(self, task: str) -> None:
+        """Called in the handler of the exception."""
+        self.failures[task] += 1
+        _logger.exception("upkeep of logs failed (%s); it is tried again", task)
+
+    def retention_failed(self, log: PartitionLog, error: Exception) -> None:
+        """Called in the handler of the exception."""
+        self.failures["retention"] += 1
+        reason = f"{type(error).__name__}: {error}"
+        if self._not_retained.get(log.directory) != reason:
+            self._not_retained[log.directory] = reason
+            _logger.error("%s: old records cannot be deleted; other logs are not affected: %s", log.partition, reason)
+
+    def retained(self, log: PartitionLog) -> None:
+        if self._not_retained and self._not_retained.pop(log.directory, None) is not None:
+            _logger.info("%s: old records are deleted again", log.partition)
+
+    def forget(self, folder: Path) -> None:
+        """No log lies there any more."""
+        self._not_retained.pop(folder, None)
