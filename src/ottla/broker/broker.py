@@ -28,6 +28,7 @@ from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_settings import group_settings
 from ottla.broker.group_topics import GroupTopics
+from ottla.broker.held_produce import HeldProduces
 from ottla.broker.identity import broker_id_of, cluster_id_of, register
 from ottla.broker.listeners import Listener
 from ottla.broker.logging_setup import ThrottledLog
@@ -82,6 +83,7 @@ class Broker:
         self.clock = clock
         self.coordination = coordination
         self.request_stats = RequestStats()
+        self.complaints = ThrottledLog(_logger, clock)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], clock)
         self.fetch_max_bytes: int = config["fetch.max.bytes"]
         self.broker_id: int
@@ -92,6 +94,7 @@ class Broker:
         self.controller: Controller
         self.producer_ids: ProducerIds
         self.replica_moves: ReplicaMoves
+        self.held_produces: HeldProduces
         self.groups: GroupCoordinator
         self._group_topics: GroupTopics
         self.ready: ReadyInfo
@@ -128,6 +131,7 @@ class Broker:
         await self.configs.load()
         self.metadata = MetadataCache(cluster_id, self.broker_id)
         self._server = self._make_server(loop)
+        self.held_produces = HeldProduces(loop, self.clock)
         self.controller = Controller(coordination, self, self.broker_id, config.given)
         topics = await self.controller.load()
         for topic in topics:
@@ -181,14 +185,13 @@ class Broker:
         self.groups.runtime.together = self._server.together
 
     def _make_server(self, loop: asyncio.AbstractEventLoop) -> Server:
-        complaints = ThrottledLog(_logger, self.clock)
         dispatcher = Dispatcher(self, self.request_stats, lambda connection, error: server.refuse(connection, error))
         server = Server(
             loop,
             dispatcher.on_frame,
             limits_of(self.configs.effective),
             self.request_stats.connections,
-            lambda address, what: complaints.warning(address, "%s", what),
+            lambda address, what: self.complaints.warning(address, "%s", what),
         )
         self.dispatcher = dispatcher
         return server
@@ -377,6 +380,7 @@ class Broker:
 
     async def _close_server(self) -> None:
         self._server.close()
+        self.held_produces.close()
 
     async def _close_replicas(self) -> None:
         if self._metrics is not None:

@@ -201,7 +201,10 @@ class Dispatcher:
         return response
 
     def _hang_up(self, connection: SocketConnection, route: Route, error: Exception) -> None:
-        _logger.error("closed the connection of %s: %s could not be answered: %s", connection, route.api.name, error)
+        if not isinstance(error, ConnectionAbortedError):  # which the handler has told of
+            _logger.error(
+                "closed the connection of %s: %s could not be answered: %s", connection, route.api.name, error
+            )
         connection.close()
 
     def _start(self, pending: _Pending, request: Request, work: Coroutine[Any, Any, Response | None]) -> None:

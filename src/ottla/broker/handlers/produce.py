@@ -1,28 +1,35 @@
 """Produce: appends a client's batches, and answers when as many replicas have them as it asked for.
 
-Batches are views of the frame they came in: validated and patched there, written to the log from there.
+Batches are views of the frame they came in: validated and patched there, written to the log from there. Those that
+take long to validate are copied, and appended later (`held_produce`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.held_produce import Finish, Outcome
 from ottla.broker.plain_produce import TOPIC_IDS_SINCE, AnswerTemplate, PlainProduce, ProduceTarget, produce_reader
 from ottla.controller.topic_names import is_internal
-from ottla.log.errors import InvalidRecordsError, LogError
+from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
+from ottla.records.layout import ATTRIBUTES_AT, MAGIC_AT, MAGIC_V2, TRANSACTIONAL_BIT
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
 from ottla.wire.messages.produce import (
     ProduceLeaderIdAndEpoch,
+    ProducePartition,
     ProducePartitionResponse,
     ProduceRecordError,
     ProduceRequest,
     ProduceResponse,
+    ProduceTopic,
     ProduceTopicResponse,
 )
 from ottla.wire.schema import Bytes
@@ -37,9 +44,13 @@ _ADMIN_CLIENT: Final = "__admin_client"
 """Who calls itself so may write to the topics of coordinators, as in Kafka: for repairs."""
 _HIDDEN: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
 
+_ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
+"""The byte of a batch with all attributes that are in use."""
+
 Waiting = dict[Partition, tuple[int, ProducePartitionResponse]]
 """Where the high watermark must be for a partition's answer."""
-Answer = ProduceResponse | EncodedResponse | Deferred | ConnectionAbortedError | None
+AtOnce = ProduceResponse | EncodedResponse | Deferred | ConnectionAbortedError | None
+Answer = AtOnce | Coroutine[Any, Any, ProduceResponse | ConnectionAbortedError | None]
 
 
 @handles(ProduceRequest, versions="3-13", advertised="0-13", reader=produce_reader)
@@ -47,7 +58,10 @@ def produce(broker: Broker, request: ProduceRequest | PlainProduce, context: Req
     """Older message sets than v3's are not served, but told: librdkafka takes the lowest version for a sign of what
     codecs there are."""
     if isinstance(request, PlainProduce):
-        answer = _produce_plainly(broker, request)
+        try:
+            answer = _produce_plainly(broker, request)
+        except LargeBatchError:
+            return _produce(broker, request.as_request(), context, is_large=True)
         if answer is not None:
             return answer
         request = request.as_request()
@@ -63,11 +77,13 @@ def _produce_plainly(broker: Broker, request: PlainProduce) -> ProduceResponse |
         if partition is None or not partition.is_leader:
             return None
     log, acks = partition.log, target.acks
-    if log is None:
+    if log is None or partition in broker.held_produces.queues or _is_transactional(records):
         return None
     waiting: Waiting = {}
     try:
-        info = partition.append(records, all_replicas=acks == _ALL)
+        info = partition.append(records, all_replicas=acks == _ALL, bounded=True)
+    except LargeBatchError:
+        raise
     except (LogError, ReplicationError) as failure:
         answer = _failed(target.index, failure)
         broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
@@ -102,47 +118,168 @@ def _answered(
     return delayed.deferred
 
 
-def _produce(broker: Broker, request: ProduceRequest, context: RequestContext) -> Answer:
+def _is_transactional(records: Bytes | None) -> bool:
+    """Whether the first batch says that it is part of a transaction; there is no other for a partition."""
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_LOW
+        and bool(records[_ATTRIBUTES_LOW] & TRANSACTIONAL_BIT)
+        and records[MAGIC_AT] == MAGIC_V2
+    )
+
+
+def _produce(broker: Broker, request: ProduceRequest, context: RequestContext, *, is_large: bool = False) -> Answer:
+    """`is_large`: the only batch of the request was found to be so."""
     acks = request.acks
     by_id = context.version >= TOPIC_IDS_SINCE
-    is_allowed = -1 <= acks <= 1 and request.transactional_id is None
-    find = broker.replicas.get
-    waiting: Waiting = {}
+    refusal = _NONE
+    if not -1 <= acks <= 1:
+        refusal = ErrorCode.INVALID_REQUIRED_ACKS
+    elif any(_is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data):
+        # Kafka's answer to transactional records without a transactional id. There are no transactions here yet, so
+        # nobody may have an id; clients take it as fatal.
+        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    partitions = broker.replicas.partitions
+    held = broker.held_produces
+    outcomes = _Outcomes(broker, acks)
     responses = []
-    has_failed = False
-    for topic in request.topic_data:
+    for topic in _once_each(request.topic_data, by_id=by_id):
         name = topic.name if not by_id else broker.metadata.name_of(topic.topic_id) or ""
         is_closed = name[:2] == "__" and is_internal(name) and context.client_id != _ADMIN_CLIENT
-        answers = []
+        answers: list[ProducePartitionResponse] = []
         for asked in topic.partition_data:
-            partition = find(name, asked.index)
-            error = _refusal(partition, asked.records, by_id=by_id, known=bool(name))
-            if not is_allowed:
-                error = ErrorCode.INVALID_REQUIRED_ACKS if acks not in (-1, 0, 1) else ErrorCode.INVALID_TXN_STATE
-            elif is_closed:
+            partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
+            records = asked.records
+            error = refusal or _refusal(partition, records, by_id=by_id, known=bool(name))
+            if is_closed and not refusal:
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
-            if error or partition is None or asked.records is None:
+            if error or partition is None or records is None:
                 answer = _refused(partition, asked.index, error, context.version)
-            else:
+                outcomes.note_error(answer)
+                answers.append(answer)
+                continue
+            outcome: Outcome | None = None
+            if not is_large and partition not in held.queues:
                 try:
-                    info = partition.append(asked.records, all_replicas=acks == _ALL)
+                    outcome = partition.append(records, all_replicas=acks == _ALL, bounded=True)
+                except LargeBatchError:
+                    pass
                 except (LogError, ReplicationError) as failure:
-                    answer = _failed(asked.index, failure)
-                else:
-                    end = info.last_offset + 1
-                    is_done = partition.high_watermark >= end or not (acks == _ALL or partition.waits_for_disk)
-                    answer = _appended(asked.index, info)
-                    if not is_done:
-                        waiting[partition] = (end, answer)
-            if answer.error_code:
-                has_failed = True
-                broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
-            answers.append(answer)
+                    outcome = failure
+            if outcome is not None:
+                answers.append(outcomes.answer(partition, asked.index, outcome))
+            else:
+                answers.append(ProducePartitionResponse(index=asked.index))
+                finish = outcomes.later(partition, answers)
+                held.hold(partition, records, all_replicas=acks == _ALL, finish=finish)
         responses.append(ProduceTopicResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
+    response = ProduceResponse(responses=responses)
+    if outcomes.open_count:
+        return _answered_later(broker, response, outcomes, request.timeout_ms, context)
     if not acks:
-        # Nobody waits for an answer; a client that lost records can be told only by hanging up.
-        return ConnectionAbortedError("a produce request without acknowledgement failed") if has_failed else None
-    return _answered(broker, ProduceResponse(responses=responses), waiting, request.timeout_ms)
+        return _unacknowledged(broker, outcomes, context)
+    return _answered(broker, response, outcomes.waiting, request.timeout_ms)
+
+
+class _Outcomes:
+    """What became of the batches of a request, as far as that is known."""
+
+    __slots__ = ("_broker", "_is_complete", "acks", "first_error", "open_count", "waiting")
+
+    def __init__(self, broker: Broker, acks: int) -> None:
+        self._broker = broker
+        self.acks = acks
+        self._is_complete: asyncio.Future[None] | None = None
+        self.waiting: Waiting = {}
+        self.first_error: ProducePartitionResponse | None = None
+        self.open_count = 0
+        """Of batches that are held."""
+
+    def answer(self, partition: Partition, index: int, outcome: Outcome) -> ProducePartitionResponse:
+        if not isinstance(outcome, AppendInfo):
+            answer = _failed(index, outcome)
+            self.note_error(answer)
+            return answer
+        answer = _appended(index, outcome)
+        end = outcome.last_offset + 1
+        if partition.high_watermark < end and (self.acks == _ALL or partition.waits_for_disk):
+            self.waiting[partition] = (end, answer)
+        return answer
+
+    def note_error(self, answer: ProducePartitionResponse) -> None:
+        self.first_error = self.first_error or answer
+        self._broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
+
+    def later(self, partition: Partition, answers: list[ProducePartitionResponse]) -> Finish:
+        """For a batch that is held: puts its answer where one stands for it, the last of those that there are."""
+        at = len(answers) - 1
+        self.open_count += 1
+
+        def finish(outcome: Outcome) -> None:
+            answers[at] = self.answer(partition, answers[at].index, outcome)
+            self.open_count -= 1
+            if not self.open_count and self._is_complete is not None and not self._is_complete.done():
+                self._is_complete.set_result(None)
+
+        return finish
+
+    async def complete(self) -> None:
+        """Until no batch is held any more."""
+        if self.open_count:
+            self._is_complete = asyncio.get_running_loop().create_future()
+            await self._is_complete
+
+
+async def _answered_later(
+    broker: Broker, response: ProduceResponse, outcomes: _Outcomes, timeout_ms: int, context: RequestContext
+) -> ProduceResponse | ConnectionAbortedError | None:
+    await outcomes.complete()
+    if not outcomes.acks:
+        return _unacknowledged(broker, outcomes, context)
+    answer = _answered(broker, response, outcomes.waiting, timeout_ms)
+    if not isinstance(answer, Deferred):
+        return answer
+    answered: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    answer.when_answered(lambda each: None if answered.done() else answered.set_result(cast("ProduceResponse", each)))
+    return await answered
+
+
+def _unacknowledged(broker: Broker, outcomes: _Outcomes, context: RequestContext) -> ConnectionAbortedError | None:
+    """Nobody waits for an answer; a client that lost records can be told only by closing its connection."""
+    failed = outcomes.first_error
+    if failed is None:
+        return None
+    reason = failed.error_message or ErrorCode.of(failed.error_code).description
+    broker.complaints.warning(
+        ("acks=0", context.client_host),
+        "closed the connection of client %r from %s: its produce request with acks=0 failed for partition %d: %s",
+        context.client_id,
+        context.client_host,
+        failed.index,
+        reason,
+    )
+    return ConnectionAbortedError("a produce request with acks=0 failed")
+
+
+def _once_each(topics: list[ProduceTopic], *, by_id: bool) -> list[ProduceTopic]:
+    """The topics as they are, or, if a partition is there more than once, only the last of it, as in Kafka."""
+    names = {topic.topic_id if by_id else topic.name for topic in topics}
+    if len(names) == len(topics) and all(
+        len({asked.index for asked in topic.partition_data}) == len(topic.partition_data)
+        for topic in topics
+        if len(topic.partition_data) > 1
+    ):
+        return topics
+    merged: dict[object, dict[int, ProducePartition]] = {}
+    firsts: dict[object, ProduceTopic] = {}
+    for topic in topics:
+        key = topic.topic_id if by_id else topic.name
+        firsts.setdefault(key, topic)
+        merged.setdefault(key, {}).update((asked.index, asked) for asked in topic.partition_data)
+    return [
+        ProduceTopic(name=topic.name, topic_id=topic.topic_id, partition_data=list(merged[key].values()))
+        for key, topic in firsts.items()
+    ]
 
 
 def _refusal(partition: Partition | None, records: Bytes | None, *, by_id: bool, known: bool) -> ErrorCode:

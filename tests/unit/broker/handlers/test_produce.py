@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from brokers import Client, batch_of, with_client
+from logs.record_bytes import record_bytes, sealed
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
+from ottla.broker import held_produce
+from ottla.log import record_validation
+from ottla.log.validation import AppendInfo, PreparedBatches, prepare
+from ottla.records import Compression, compress
+from ottla.records.record_walk import walker
 from ottla.wire.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -233,4 +243,341 @@ def test_a_topic_that_was_made_again_is_not_taken_for_the_former_one(tmp_path: P
         else:
             assert (await produce(client, former, version)).base_offset == 1
 
+    with_client(tmp_path, work)
+
+
+# Transactions, which do not exist yet
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
+@pytest.mark.parametrize("transactional_id", [None, "", "mine"])
+def test_transactional_records_are_refused_with_the_whole_request(
+    tmp_path: Path, version: int, transactional_id: str | None
+) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", 2)
+        records = batch_of(b"a", transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
+        asked = request(client, records, transactional_id=transactional_id)
+        answer = await produce(client, asked, version)
+        assert ErrorCode.of(answer.error_code) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        asked.topic_data[0].partition_data.insert(0, ProducePartition(index=1, records=batch_of(b"plain")))
+        response = await client.ask(asked, ProduceResponse, version)
+        assert [each.error_code for each in response.responses[0].partition_responses] == [53, 53]
+        for index in (0, 1):
+            partition = client.broker.replicas.get("orders", index)
+            assert partition is not None
+            assert partition.log is not None
+            assert (partition.log.next_offset, partition.log.last_stable_offset) == (0, 0)
+
+    with_client(tmp_path, work)
+
+
+def test_other_records_may_come_under_a_transactional_id(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        assert (await produce(client, request(client, batch_of(b"a"), transactional_id="mine"))).base_offset == 0
+
+    with_client(tmp_path, work)
+
+
+# A partition more than once
+
+
+def partitions_of(response: ProduceResponse) -> list[tuple[str, list[tuple[int, int, int]]]]:
+    return [
+        (topic.name, [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses])
+        for topic in response.responses
+    ]
+
+
+def test_of_a_partition_that_comes_twice_the_last_batch_counts(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", 2)
+        first, second = batch_of(b"a", b"b", b"c"), batch_of(b"d")
+        asked = request(client, first)
+        asked.topic_data[0].partition_data.append(ProducePartition(index=0, records=second))
+        assert partitions_of(await client.ask(asked, ProduceResponse, VERSION)) == [("orders", [(0, 0, 0)])]
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        assert partition.high_watermark == 1
+        for topic in request(client, first).topic_data + request(client, second, index=1).topic_data:
+            asked.topic_data.append(topic)
+        answers = partitions_of(await client.ask(asked, ProduceResponse, VERSION))
+        assert answers == [("orders", [(0, 0, 1), (1, 0, 0)])]
+        assert partition.high_watermark == 4
+
+    with_client(tmp_path, work)
+
+
+@pytest.mark.parametrize("is_bad_first", [False, True])
+def test_what_comes_before_the_last_batch_of_a_partition_does_not_matter(tmp_path: Path, is_bad_first: bool) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        batches = [batch_of(b"a"), batch_of(b"a", control=True)]
+        asked = request(client, batches[is_bad_first])
+        asked.topic_data[0].partition_data.append(ProducePartition(index=0, records=batches[not is_bad_first]))
+        (answer,) = (await client.ask(asked, ProduceResponse, VERSION)).responses[0].partition_responses
+        assert (answer.error_code == 0) == is_bad_first
+
+    with_client(tmp_path, work)
+
+
+# What is told of bad records
+
+
+def test_every_bad_record_is_named(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", cleanup_policy="compact")
+        answer = await produce(client, request(client, batch_of(b"a", b"b", b"c")))
+        assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_RECORD
+        assert [(each.batch_index, each.batch_index_error_message) for each in answer.record_errors] == [
+            (index, f"record {index} has no key, and the topic is compacted by key") for index in range(3)
+        ]
+        assert (answer.error_message or "").startswith("3 of 3 records are refused")
+
+    with_client(tmp_path, work)
+
+
+def test_failed_requests_without_acknowledgement_are_not_logged_each(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        for _ in range(20):
+            client.connection.is_closed = False
+            client.send(request(client, batch_of(b"a", control=True), acks=0), VERSION)
+            assert client.connection.is_closed
+        lines = [each.getMessage() for each in caplog.records if "acks=0" in each.getMessage()]
+        assert len(lines) == 1
+        assert "control records" in lines[0]
+        assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+    with_client(tmp_path, work)
+
+
+# Large batches
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Batches of more than two records are large; the thread that validates them waits for this."""
+    go_on = threading.Event()
+
+    def prepare_then(*arguments: Any, **options: Any) -> PreparedBatches:
+        go_on.wait(30)
+        return prepare(*arguments, **options)
+
+    monkeypatch.setattr(held_produce, "prepare", prepare_then)
+    monkeypatch.setattr(record_validation, "LOOP_RECORDS_MAX", 2)
+    monkeypatch.setattr(walker, "kernel", None)
+    yield go_on
+    go_on.set()
+
+
+SMALL, LARGE = batch_of(b"x"), batch_of(b"a", b"b", b"c")
+
+
+async def offsets_answered(client: Client, count: int, version: int = VERSION) -> list[int]:
+    found = []
+    for _ in range(count):
+        response = await client.answer(ProduceResponse, version)
+        for answer in response.responses[0].partition_responses:
+            assert answer.error_code == 0
+            found.append(answer.base_offset)
+    return found
+
+
+@pytest.mark.parametrize("version", [8, 12])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_large_batch_keeps_its_place_among_those_of_its_partition(
+    tmp_path: Path, stuck: threading.Event, version: int, acks: int
+) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        for records in (SMALL, LARGE, SMALL, LARGE, SMALL):
+            client.send(request(client, records, acks=acks), version)
+        stuck.set()
+        assert await offsets_answered(client, 5, version) == [0, 1, 4, 5, 8]
+        assert not client.broker.held_produces.queues
+        assert client.broker.held_produces.held_bytes == 0
+
+    with_client(tmp_path, work)
+
+
+def test_other_partitions_do_not_wait_for_a_large_batch(tmp_path: Path, stuck: threading.Event) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", 2)
+        client.send(request(client, LARGE), VERSION)
+        client.send(request(client, SMALL, index=1), VERSION)
+        other = client.broker.replicas.get("orders", 1)
+        assert other is not None
+        assert other.high_watermark == 1
+        stuck.set()
+        assert await offsets_answered(client, 2) == [0, 0]
+
+    with_client(tmp_path, work)
+
+
+def test_the_frame_of_a_large_batch_may_be_used_again(tmp_path: Path, stuck: threading.Event) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        buffer = bytearray(LARGE)
+        outcomes: list[held_produce.Outcome] = []
+        client.broker.held_produces.hold(partition, memoryview(buffer), all_replicas=True, finish=outcomes.append)
+        buffer[:] = bytes(len(buffer))
+        stuck.set()
+        while not outcomes:
+            await asyncio.sleep(0.001)
+        assert isinstance(outcomes[0], AppendInfo)
+        assert outcomes[0].last_offset == 2
+
+    with_client(tmp_path, work)
+
+
+def test_sequences_of_a_producer_go_on_behind_a_large_batch(tmp_path: Path, stuck: threading.Event) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        producer = {"producer_id": 5, "producer_epoch": 0}
+        large = batch_of(b"a", b"b", b"c", base_sequence=0, **producer)
+        for records in (large, batch_of(b"d", base_sequence=3, **producer), large):
+            client.send(request(client, records), VERSION)
+        stuck.set()
+        assert await offsets_answered(client, 3) == [0, 3, 0]
+
+    with_client(tmp_path, work)
+
+
+def test_a_request_with_a_large_batch_is_answered_when_all_of_it_is_appended(
+    tmp_path: Path, stuck: threading.Event
+) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", 3)
+        asked = request(client, SMALL)
+        bad = batch_of(b"a", b"b", b"c", control=True)
+        for index, records in ((1, LARGE), (2, bad), (7, SMALL)):
+            asked.topic_data[0].partition_data.append(ProducePartition(index=index, records=records))
+        client.send(asked, VERSION)
+        await asyncio.sleep(0)
+        assert not client.is_answered
+        stuck.set()
+        answers = partitions_of(await client.answer(ProduceResponse, VERSION))
+        assert answers == [("orders", [(0, 0, 0), (1, 0, 0), (2, 87, -1), (7, 3, -1)])]
+
+    with_client(tmp_path, work)
+
+
+def test_a_bad_large_batch_is_refused_and_the_next_goes_on(tmp_path: Path, stuck: threading.Event) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", cleanup_policy="compact")
+        client.send(request(client, LARGE), VERSION)
+        stuck.set()
+        answer = (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0]
+        assert [each.batch_index for each in answer.record_errors] == [0, 1, 2]
+        assert not client.broker.held_produces.queues
+
+    with_client(tmp_path, work)
+
+
+def test_a_large_batch_without_acknowledgement(tmp_path: Path, stuck: threading.Event) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        client.send(request(client, LARGE, acks=0), VERSION)
+        client.send(request(client, SMALL), VERSION)
+        stuck.set()
+        assert await client.connection.answers.get() == []
+        assert await offsets_answered(client, 1) == [3]
+        assert not client.connection.is_closed
+        stuck.clear()
+        compacted = request(client, LARGE, acks=0)
+        await client.create_topic("keyed", cleanup_policy="compact")
+        compacted.topic_data[0].name = "keyed"
+        client.send(compacted, VERSION)
+        assert not client.connection.is_closed
+        stuck.set()
+        while not client.connection.is_closed:
+            await asyncio.sleep(0.001)
+
+    with_client(tmp_path, work)
+
+
+def test_a_topic_that_goes_while_its_batch_is_validated(tmp_path: Path, stuck: threading.Event) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        for records in (LARGE, SMALL):
+            client.send(request(client, records), VERSION)
+        await client.broker.controller.delete_topic("orders")
+        stuck.set()
+        for _ in range(2):
+            answer = (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0]
+            assert ErrorCode.of(answer.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with_client(tmp_path, work)
+
+
+def test_no_more_is_held_than_the_limit(
+    tmp_path: Path, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_produce, "HELD_BYTES_MAX", 2 * len(LARGE) - 1)
+
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        for _ in range(2):
+            client.send(request(client, LARGE), VERSION)
+        answer = (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0]
+        assert ErrorCode.of(answer.error_code) is ErrorCode.REQUEST_TIMED_OUT
+        stuck.set()
+        assert await offsets_answered(client, 1) == [0]
+
+    with_client(tmp_path, work)
+
+
+def test_whatever_goes_wrong_in_the_thread_is_answered(
+    tmp_path: Path, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> PreparedBatches:
+        raise MemoryError
+
+    monkeypatch.setattr(held_produce, "prepare", fail)
+
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        client.send(request(client, LARGE), VERSION)
+        answer = (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0]
+        assert ErrorCode.of(answer.error_code) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await produce(client, request(client, SMALL))).base_offset == 0
+
+    with_client(tmp_path, work)
+    assert not stuck.is_set()
+
+
+def test_a_config_that_changes_meanwhile_counts(tmp_path: Path, stuck: threading.Event) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        client.send(request(client, LARGE), VERSION)
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        assert partition.log is not None
+        partition.log.update_config(replace(partition.log.config, compacts=True))
+        stuck.set()
+        answer = (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0]
+        assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_RECORD
+
+    with_client(tmp_path, work)
+
+
+def test_four_million_records_in_three_kilobytes_hold_nobody_up(tmp_path: Path) -> None:
+    payload = record_bytes(0, key=None, value=None) * 1_200_000  # wrong deltas: only whoever reads them all knows
+    records = sealed(compress(Compression.ZSTD, payload), 1_200_000, Compression.ZSTD)
+
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", cleanup_policy="compact")
+        client.send(request(client, records), VERSION)
+        assert not client.is_answered  # left to the thread
+        answer = (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0]
+        assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_RECORD
+        assert "record 1 has offset delta 0" in (answer.error_message or "")
+
+    assert len(records) < 3000
     with_client(tmp_path, work)

@@ -1,0 +1,154 @@
+"""Batches that are appended later: large ones, which a thread validates first, and whatever comes behind them.
+
+A batch of a few kilobytes can hold millions of records. To validate it may take seconds, for which nobody else should
+wait. Batches for its partition that come meanwhile are held as well, so that they keep their order: what a producer
+sends for one partition is appended in the order in which it came. Other partitions are not held up.
+
+Each batch is copied, because its frame's buffer is used again. One thread validates for the whole broker, and what is
+held is limited: large batches cost those who send them, and no more than so much memory. Owned by the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from ottla.base.clock import Clock
+from ottla.base.disk import Buffer
+from ottla.base.error_codes import ErrorCode
+from ottla.log.errors import LargeBatchError, LogError
+from ottla.log.validation import AppendInfo, PreparedBatches, prepare
+from ottla.replication.errors import ReplicationError
+from ottla.replication.partition import Partition
+
+_logger = logging.getLogger(__name__)
+
+HELD_BYTES_MAX: Final = 256 * 2**20
+"""Of batches that are held, before more are refused: producers send those again."""
+_APPENDS_A_TURN: Final = 64
+
+Outcome = AppendInfo | LogError | ReplicationError
+"""What became of a batch."""
+Finish = Callable[[Outcome], None]
+
+
+class _Held:
+    """A batch, whether it is to be appended by all replicas, and whom to tell."""
+
+    __slots__ = ("all_replicas", "data", "finish")
+
+    def __init__(self, data: bytearray, all_replicas: bool, finish: Finish) -> None:
+        self.data = data
+        self.all_replicas = all_replicas
+        self.finish = finish
+
+
+class HeldProduces:
+    """See the module."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._thread = ThreadPoolExecutor(1, "ottla-validation")
+        self._is_closed = False
+        self.queues: dict[Partition, deque[_Held]] = {}
+        """The batches that are held for a partition, in order; the first is being validated. No queue is empty."""
+        self.held_bytes = 0
+
+    def hold(self, partition: Partition, records: Buffer, *, all_replicas: bool, finish: Finish) -> None:
+        """Appends the records when all held before them are, and then calls `finish` with what became of them: at once
+        where they cannot be held."""
+        if self.held_bytes + len(records) > HELD_BYTES_MAX or self._is_closed:
+            reason = f"{self.held_bytes} bytes of large batches wait to be validated: send it again later"
+            finish(ReplicationError(ErrorCode.REQUEST_TIMED_OUT, reason))
+            return
+        self.held_bytes += len(records)
+        held = _Held(bytearray(records), all_replicas, finish)
+        queue = self.queues.get(partition)
+        if queue is None:
+            self.queues[partition] = deque([held])
+            self._validate(partition, held)
+        else:
+            queue.append(held)
+
+    def close(self) -> None:
+        """What is still held is dropped: its connections are closed."""
+        self._is_closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self.queues.clear()
+
+    def _validate(self, partition: Partition, held: _Held) -> None:
+        log = partition.log
+        if log is None:
+            self._end(partition, held, self._attempt(partition, held, held.data))
+            return
+        work = partial(prepare, held.data, now_ms=self._clock.now_ms(), config=log.config)
+        self._thread.submit(work).add_done_callback(partial(self._from_thread, partition, held))
+
+    def _from_thread(self, partition: Partition, held: _Held, validated: Future[PreparedBatches]) -> None:
+        if not self._is_closed:
+            self._loop.call_soon_threadsafe(self._validated, partition, held, validated)
+
+    def _validated(self, partition: Partition, held: _Held, validated: Future[PreparedBatches]) -> None:
+        if self._is_closed:
+            return
+        error = validated.exception()
+        if error is None:
+            outcome = self._attempt(partition, held, validated.result())
+        elif isinstance(error, LogError):
+            outcome = error
+        else:
+            _logger.error("a batch for %s could not be validated", partition.name, exc_info=error)
+            outcome = LogError(repr(error))
+        self._end(partition, held, outcome)
+
+    def _end(self, partition: Partition, held: _Held, outcome: Outcome) -> None:
+        """Tells what became of a partition's first batch, and goes on with those behind it."""
+        self._tell(partition, held, outcome)
+        self._go_on(partition)
+
+    def _tell(self, partition: Partition, held: _Held, outcome: Outcome) -> None:
+        self.queues[partition].popleft()
+        self.held_bytes -= len(held.data)
+        try:
+            held.finish(outcome)
+        except Exception:
+            _logger.exception("an append to %s could not be answered", partition.name)
+
+    def _go_on(self, partition: Partition) -> None:
+        """Appends what is held, up to the next large batch, a number in each turn of the loop."""
+        if self._is_closed:
+            return
+        queue = self.queues[partition]
+        for _ in range(_APPENDS_A_TURN):
+            if not queue:
+                del self.queues[partition]
+                return
+            held = queue[0]
+            try:
+                outcome = self._attempt(partition, held, memoryview(held.data), bounded=True)
+            except LargeBatchError:
+                self._validate(partition, held)
+                return
+            self._tell(partition, held, outcome)
+        self._loop.call_soon(self._go_on, partition)
+
+    def _attempt(
+        self, partition: Partition, held: _Held, records: Buffer | PreparedBatches, *, bounded: bool = False
+    ) -> Outcome:
+        if error := partition.check_leader():  # it may have lost it, or gone, meanwhile
+            return ReplicationError(error, f"{partition.name} cannot be written to here any more")
+        try:
+            return partition.append(records, all_replicas=held.all_replicas, bounded=bounded)
+        except LargeBatchError:
+            raise
+        except (LogError, ReplicationError) as failure:
+            return failure
+        except Exception as error:
+            _logger.exception("an append to %s failed", partition.name)
+            return LogError(repr(error))
