@@ -2,6 +2,9 @@
 
 The topic of groups is made when the first one is asked for. Kafka answers meanwhile that there is no coordinator yet,
 and the client asks again; here the first answer waits for the topic.
+
+There are no transactions yet. A producer that asks for the coordinator of a transactional id is told that it may not
+use one, because all clients take that as fatal: after "not available" they would ask again until their time is over.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SEVERAL_KEYS_SINCE: Final = 4
 _NO_NODE: Final = -1
+NO_TRANSACTIONS: Final = "This broker has no transactions yet: use a producer without transactional.id."
 
 
 @handles(FindCoordinatorRequest)
@@ -69,9 +73,11 @@ def _response(broker: Broker, request: FindCoordinatorRequest, context: RequestC
 
 
 def _coordinator(broker: Broker, key_type: int, key: str, context: RequestContext) -> Coordinator:
-    if key_type not in (_GROUP, _TRANSACTION):
+    if key_type == _TRANSACTION:
+        return _nobody(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+    if key_type != _GROUP:
         return _nobody(key, ErrorCode.INVALID_REQUEST)
-    topic = broker.metadata.topic(OFFSETS_TOPIC) if key_type == _GROUP else None
+    topic = broker.metadata.topic(OFFSETS_TOPIC)
     if topic is None:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     brokers = broker.metadata.brokers_of(context.listener)
@@ -82,5 +88,6 @@ def _coordinator(broker: Broker, key_type: int, key: str, context: RequestContex
     return Coordinator(key=key, node_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port)
 
 
-def _nobody(key: str, error: ErrorCode) -> Coordinator:
-    return Coordinator(key=key, node_id=_NO_NODE, host="", port=-1, error_code=error, error_message=error.description)
+def _nobody(key: str, error: ErrorCode, reason: str | None = None) -> Coordinator:
+    message = reason or error.description
+    return Coordinator(key=key, node_id=_NO_NODE, host="", port=-1, error_code=error, error_message=message)

@@ -1,7 +1,8 @@
 """InitProducerId: an id for a producer that numbers its records, so that none is appended twice.
 
 An idempotent producer always gets a new id with epoch 0, also when it names the one it has (KIP-360): it raises its
-epoch itself where that is enough. Transactional ids are refused as by a broker whose coordinator is not there yet.
+epoch itself where that is enough. Transactional ids are refused with an error that clients take as fatal: see
+`find_coordinator`.
 """
 
 from __future__ import annotations
@@ -48,4 +49,4 @@ async def _new_id(broker: Broker, request: InitProducerIdRequest) -> int:
         return await broker.producer_ids.next_id()
     if not request.transactional_id:
         raise BrokerError(ErrorCode.INVALID_REQUEST)
-    raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

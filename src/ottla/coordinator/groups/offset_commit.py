@@ -37,13 +37,15 @@ _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NO_GROUP_SINCE: Final = 9
 _NO_TIME: Final = -1
 _DEFAULT_RETENTION: Final = -1
+_MAX_TIME_MS: Final = 2**63 - 1
 
 
 def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int) -> Outcome[OffsetCommitResponse]:
     topics = shard.topics
     now_ms = shard.context.clock.now_ms()
     retention_ms = request.retention_time_ms
-    expires_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else now_ms + retention_ms
+    # Kept within 64 bits: Kafka's sum wraps around, and the offset that was to stay longest is gone first.
+    expires_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else min(max(now_ms + retention_ms, 0), _MAX_TIME_MS)
     metadata_max = shard.settings.offset_metadata_max_bytes
     records: list[KeyValue] = []
     is_any_known = False

@@ -61,7 +61,7 @@ def test_half_an_identity_is_refused(producer_id: int, producer_epoch: int) -> N
 
 
 def test_there_is_no_coordinator_for_transactions() -> None:
-    assert ask(Broker(), transactional_id="payments") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
+    assert ask(Broker(), transactional_id="payments") == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
     assert ask(Broker(), transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 

@@ -90,6 +90,16 @@ async def test_the_first_version_says_when_and_the_next_ones_how_long() -> None:
 
 
 @in_loop
+@pytest.mark.parametrize("version", [2, 3, 4])
+async def test_a_retention_may_be_as_long_as_it_likes(version: int) -> None:
+    groups = Committers()
+    for partition, (retention_ms, expires_ms) in enumerate([(2**63 - 1, 2**63 - 1), (-(2**63), 0)]):
+        assert await groups.commit({("t", partition): 5}, version, retention_time_ms=retention_ms) == [NONE]
+        stored = groups.shard.offsets.topics_of("g")["t"]
+        assert decode_value(stored.values[partition]).expires_ms == expires_ms
+
+
+@in_loop
 async def test_too_much_metadata_refuses_that_partition_only() -> None:
     groups = Committers(settings=GroupSettings(offset_metadata_max_bytes=3))
     assert await groups.commit({("t", 0): 1}, metadata="four") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
