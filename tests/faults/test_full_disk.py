@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
 
 from faults.load import create_topic, read_all
+from ottla.base.clock import SystemClock
 from ottla.testing.broker import Broker
+from ottla.zookeeper.local_tree import LocalTree
+from ottla.zookeeper.tree_file import TreeFile
 
 
 @pytest.fixture
@@ -40,19 +50,27 @@ def send(bootstrap: str, topic: str, value: bytes) -> KafkaError | None:
     return outcome[0]
 
 
+def fill_up(disk: Path) -> Path:
+    """To the last byte that a file can have."""
+    filling = disk / "filling"
+    with suppress(OSError):
+        descriptor = os.open(filling, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            for size in (65536, 1):
+                with suppress(OSError):
+                    while True:
+                        os.write(descriptor, bytes(size))
+        finally:
+            os.close(descriptor)
+    return filling
+
+
 def test_a_full_disk_is_told_and_survived(small_disk: Path, tmp_path: Path) -> None:
     with Broker({"log.dirs": str(small_disk / "logs")}, directory=tmp_path / "broker") as broker:
         create_topic(broker.bootstrap, "orders")
         create_topic(broker.bootstrap, "others")
         assert send(broker.bootstrap, "orders", b"first") is None
-        filling = small_disk / "filling"
-        with filling.open("wb") as file:
-            try:
-                while True:
-                    file.write(bytes(65536))
-                    file.flush()
-            except OSError:
-                pass
+        filling = fill_up(small_disk)
         error = send(broker.bootstrap, "orders", b"x" * 100_000)
         assert error is not None
         assert error.code() == KafkaError.KAFKA_STORAGE_ERROR
@@ -65,3 +83,68 @@ def test_a_full_disk_is_told_and_survived(small_disk: Path, tmp_path: Path) -> N
         broker.restart()
         assert [value for _, value in read_all(broker.bootstrap, "orders")] == [b"first", b"second"]
         assert "Traceback" not in broker.output
+
+
+def test_a_broker_whose_tree_shares_the_full_disk_can_be_cleared_stopped_and_started(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    logs = small_disk / "data" / "logs"
+    settings = {"ottla.data.dir": str(small_disk / "data"), "log.dirs": str(logs)}
+    with Broker(settings, directory=tmp_path / "broker") as broker:
+        for topic in ("orders", "doomed"):
+            create_topic(broker.bootstrap, topic)
+            assert send(broker.bootstrap, topic, b"first") is None
+        wait_for_reserve(small_disk / "data")
+        filling = fill_up(small_disk)
+        error = send(broker.bootstrap, "orders", b"x" * 100_000)
+        assert error is not None
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        entry = ConfigEntry("retention.ms", "3600000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, "orders", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(60)
+        admin.delete_topics(["doomed"])["doomed"].result(60)
+        assert [value for _, value in read_all(broker.bootstrap, "orders")] == [b"first"]
+        fill_up(small_disk)
+        broker.stop()
+        assert (logs / ".kafka_cleanshutdown").exists()
+        fill_up(small_disk)
+        broker.start()
+        assert [value for _, value in read_all(broker.bootstrap, "orders")] == [b"first"]
+        assert not (logs / "doomed-0").exists()
+        filling.unlink()
+        assert send(broker.bootstrap, "orders", b"second") is None
+        assert [value for _, value in read_all(broker.bootstrap, "orders")] == [b"first", b"second"]
+        assert "Traceback" not in broker.output
+        assert "is offline" not in broker.output
+
+
+def wait_for_reserve(data: Path) -> None:
+    """The tree makes it when it has nothing else to do."""
+    deadline_s = time.monotonic() + 60
+    while not any(path.stat().st_size > 2**20 for path in data.glob("*-wal")):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def test_a_tree_goes_on_in_its_reserve_however_often_it_is_changed(small_disk: Path) -> None:
+    """Others take whatever is freed in between."""
+
+    async def work() -> None:
+        place = small_disk / "tree.db"
+        file = TreeFile.open(place)
+        assert file.fill_reserve()
+        file.close()
+        fill_up(small_disk)
+        for _ in range(2):
+            tree = await LocalTree.open(place, SystemClock())
+            fill_up(small_disk)
+            try:
+                for number in range(600):  # more than the write-ahead log holds at once
+                    await tree.create(f"/node{number % 100}", bytes(300))
+                    await tree.delete(f"/node{number % 100}")
+                assert await tree.children("/") == []
+            finally:
+                await tree.close()
+            fill_up(small_disk)
+
+    asyncio.run(work())

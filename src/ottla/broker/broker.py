@@ -57,6 +57,8 @@ _logger = logging.getLogger(__name__)
 
 _PARTITIONS_AT_A_TIME: Final = 64
 _DRAIN_S: Final = 2.0
+_RESERVE_BYTES: Final = 2**20
+"""Kept free in each log directory, so that the broker stops and starts cleanly when a disk is full."""
 _QUEUED_FRAMES: Final = 4
 """Frames of the largest size that may be in memory where queued.max.request.bytes does not say otherwise."""
 
@@ -216,6 +218,7 @@ class Broker:
             cluster_id=cluster_id,
             recovery_threads_per_directory=self.configs.current("num.recovery.threads.per.data.dir"),
             producer_id_expiration_ms=self.configs.current("producer.id.expiration.ms"),
+            reserve_bytes=_RESERVE_BYTES,
         )
         self.directories = LogDirectories(self.disk, self.clock, config.log_dirs, options)
         self.directories.open(lambda partition: self.configs.log_config(partition.topic))

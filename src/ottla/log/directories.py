@@ -27,6 +27,7 @@ from ottla.log import names
 from ottla.log.checkpoints import CleanShutdownFile, MetaProperties
 from ottla.log.config import LogConfig
 from ottla.log.directory_checkpoints import DirectoryCheckpoints
+from ottla.log.directory_reserve import DirectoryReserve
 from ottla.log.discarded_logs import DiscardedLogs, marked_folder
 from ottla.log.errors import DirectoryLockedError, FileError, LogDirectoryError, LogError
 from ottla.log.loader import LoadOptions, load
@@ -56,6 +57,8 @@ class DirectoryOptions:
     broker_id: int
     cluster_id: str | None = None
     recovery_threads_per_directory: int = 1
+    reserve_bytes: int = 0
+    """Kept free in each directory for a stop and a start on a full disk."""
     producer_id_expiration_ms: int = 86_400_000
 
 
@@ -65,6 +68,7 @@ class LogDirectory:
 
     path: Path
     checkpoints: DirectoryCheckpoints
+    reserve: DirectoryReserve
     lock: Lock | None = None
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     failure: str | None = None
@@ -81,7 +85,10 @@ class LogDirectories:
         self.disk = disk
         self.clock = clock
         self.options = options
-        self.directories = [LogDirectory(path, DirectoryCheckpoints(disk, path)) for path in paths]
+        self.directories = [
+            LogDirectory(path, DirectoryCheckpoints(disk, path), DirectoryReserve(disk, path, options.reserve_bytes))
+            for path in paths
+        ]
         self.on_failure: Callable[[LogDirectory], None] = lambda _: None
         self.moves: dict[TopicPartition, ReplicaMove] = {}
         """Replicas on their way to another directory. One that is no longer here was given up."""
@@ -94,11 +101,12 @@ class LogDirectories:
         the last reason is raised. A directory that another process uses, or another broker's, is refused outright."""
         try:
             for directory in self.directories:
-                with self._guarded(directory):
+                with self._guarded(directory, even_if_full=True):
                     self._claim(directory)
             for directory in self.online():
-                with self._guarded(directory):
+                with self._guarded(directory, even_if_full=True):
                     self._load(directory, config_of)
+                    directory.reserve.fill()
             self._settle_duplicates()
             self.check_any_left()
         except BaseException:
@@ -158,8 +166,14 @@ class LogDirectories:
                 cleaned_offset=cleaned_offsets.get(partition, 0),
                 producer_id_expiration_ms=self.options.producer_id_expiration_ms,
             )
+            config = config_of(partition)
             try:
-                return load(self.disk, self.clock, folder, partition, config_of(partition), options)
+                try:
+                    return load(self.disk, self.clock, folder, partition, config, options)
+                except OSError as error:
+                    if not is_full(error) or not directory.reserve.release():
+                        raise
+                    return load(self.disk, self.clock, folder, partition, config, options)
             except NotADirectoryError:
                 return None  # a file that only has the name of a partition
 
@@ -172,7 +186,19 @@ class LogDirectories:
                 log.set_high_watermark(high_watermarks.get(log.partition, log.log_start_offset))
                 directory.logs[log.partition] = log
         if not clean:
-            self._checkpoint(directory)  # a log may have lost records below the recovery point that is written down
+            self._renew_recovery_points(directory)
+
+    def _renew_recovery_points(self, directory: LogDirectory) -> None:
+        """A log may have lost records below the recovery point that is written down. Without room to write the new ones
+        the old ones go: then another start after a crash reads everything, which is slow and safe."""
+        try:
+            self._checkpoint(directory)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            _logger.warning("%s: the disk is full; recovery points are removed: %s", directory.path, error)
+            self.disk.remove(directory.path / names.RECOVERY_POINTS)
+            self.disk.sync_directory(directory.path)
 
     def _settle_duplicates(self) -> None:
         """A crash, or a directory's failure, came when a moved replica had taken its place and the old one was not gone
@@ -197,8 +223,14 @@ class LogDirectories:
         """Flushes and closes everything, and leaves the mark of a clean stop in every directory where that succeeded.
         What goes wrong in one directory, whatever it is, is logged and changes nothing for the others."""
         for directory in self.online():
+            closed: set[TopicPartition] = set()
             try:
-                self._close(directory)
+                try:
+                    self._close(directory, closed)
+                except OSError as error:
+                    if not is_full(error) or not directory.reserve.release():
+                        raise
+                    self._close(directory, closed)
             except OSError as error:
                 _logger.error("%s: %s; the next start checks its logs", directory.path, self.failed(directory, error))
             except Exception:
@@ -208,14 +240,18 @@ class LogDirectories:
         self._discarded.close()
         self._release_locks()
 
-    def _close(self, directory: LogDirectory) -> None:
+    def _close(self, directory: LogDirectory, closed: set[TopicPartition]) -> None:
+        """Those that are closed need not be again."""
         is_clean = True
-        for log in directory.logs.values():
+        for partition, log in directory.logs.items():
+            if partition in closed:
+                continue
             try:
                 log.flush()
                 log.close()
+                closed.add(partition)
             except (LogError, RecordError) as error:
-                _logger.error("%s was not closed cleanly; the next start checks it: %s", log.partition, error)
+                _logger.error("%s was not closed cleanly; the next start checks it: %s", partition, error)
                 is_clean = False
         self._checkpoint(directory)
         if is_clean:
@@ -265,7 +301,7 @@ class LogDirectories:
         if offline is not None and not is_new:
             raise LogDirectoryError(offline.path, f"{partition} may lie here, and the directory is offline")
         directory = min(self.online(), key=lambda each: len(each.logs))
-        with self._making(directory):
+        with self.guard(directory):
             if directory.checkpoints.names_former(partition):
                 self._checkpoint(directory)
             if topic_id is not None:
@@ -325,7 +361,7 @@ class LogDirectories:
         """The same for one partition, at once."""
         self.moves.pop(partition, None)
         for directory, rename in self.delete_many([partition], unique):
-            with self._making(directory):
+            with self.guard(directory):
                 rename()
 
     def _discard(self, directory: LogDirectory, partitions: Sequence[TopicPartition], unique: Uuid) -> Task:
@@ -376,7 +412,7 @@ class LogDirectories:
         if source is None or not self.is_moving(move):
             raise ValueError(f"{partition}: its move to {target.path} was given up")
         move.catch_up()
-        with self._making(target):
+        with self.guard(target):
             self._checkpoint(target, copy)
             folder = target.path / str(partition)
             self.disk.replace(copy.directory, folder)
@@ -406,7 +442,7 @@ class LogDirectories:
         for directory in self.online():
             here = [partition for partition in offsets if partition in directory.logs]
             if here:
-                with self._guarded(directory):
+                with self._guarded(directory, even_if_full=True):
                     for partition in here:
                         directory.logs[partition].truncate_to(offsets[partition])
                         if partition in self.moves:
@@ -417,7 +453,7 @@ class LogDirectories:
         """Empties a log whose leader has nothing before the offset."""
         directory = self.directory_of(partition)
         if directory is not None and directory.failure is None:
-            with self._guarded(directory):
+            with self._guarded(directory, even_if_full=True):
                 directory.logs[partition].truncate_fully_and_start_at(offset)
                 if partition in self.moves:
                     self.moves[partition].source_truncated(0)
@@ -491,27 +527,21 @@ class LogDirectories:
     # --- failures ---------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def guard(self, directory: LogDirectory) -> Iterator[None]:
-        """Around what touches a directory's files: an `OSError` takes it offline and becomes a `LogDirectoryError`."""
+    def guard(self, directory: LogDirectory, *, even_if_full: bool = False) -> Iterator[None]:
+        """Around what touches a directory's files: an `OSError` becomes a `LogDirectoryError`, and takes the directory
+        offline. A full disk does so only with `even_if_full`: for work that must not be left half done."""
         try:
             yield
         except OSError as error:
-            self.take_offline(directory, str(error))
-            raise LogDirectoryError(directory.path, f"the directory is offline: {error}") from error
-
-    @contextmanager
-    def _making(self, directory: LogDirectory) -> Iterator[None]:
-        """The same around what leaves all that was there as it was, whatever fails."""
-        try:
-            yield
-        except OSError as error:
+            if even_if_full:
+                self.take_offline(directory, str(error))
             raise LogDirectoryError(directory.path, self.failed(directory, error)) from error
 
     @contextmanager
-    def _guarded(self, directory: LogDirectory) -> Iterator[None]:
+    def _guarded(self, directory: LogDirectory, *, even_if_full: bool = False) -> Iterator[None]:
         """The same, for work that goes on with the other directories."""
         try:
-            with self.guard(directory):
+            with self.guard(directory, even_if_full=even_if_full):
                 yield
         except LogDirectoryError as error:
             _logger.error("%s", error)

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ottla.base.clock import Clock
-from ottla.base.disk import Buffer, Disk, SyncFailedError
+from ottla.base.disk import Buffer, Disk, SyncFailedError, is_full
 from ottla.base.file_slice import FileSlice
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
@@ -486,7 +486,8 @@ class PartitionLog:
             )
         if offset > self.log_start_offset:
             self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
+            # Not written: a start cuts them again, and on a full disk this must not need room.
+            self.epochs.truncate_from_start(offset, write=False)
             self.producers.on_log_start_advanced(offset)
 
     def delete_segments(self, doomed: list[Segment]) -> None:
@@ -576,7 +577,11 @@ class PartitionLog:
     def close(self) -> None:
         """Writes what a clean start needs, and closes the files. The caller flushes before, if it wants that."""
         self.epochs.flush()
-        self.producers.take_snapshot(self.next_offset, sync=True)
+        try:
+            self.producers.take_snapshot(self.next_offset, sync=True)
+        except OSError as error:
+            if not is_full(error):
+                raise  # else the next start reads what is behind the newest one there is
         for segment in self._segments:
             segment.close()
         for _, segment in self._removable:

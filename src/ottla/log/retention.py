@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ottla.base.disk import is_full
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 
@@ -66,6 +67,11 @@ def _delete(log: PartitionLog, doomed: list[Segment]) -> int:
     closed = [segment for segment in doomed if segment is not active]
     log.delete_segments(closed)  # first: an active segment that cannot be closed does not keep these
     if doomed[-1] is active:
-        log.roll()
+        try:
+            log.roll()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return len(closed)  # there is room for a new segment when their files are gone
         log.delete_segments([active])
     return len(doomed)

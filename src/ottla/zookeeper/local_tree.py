@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.coordination import ANY_VERSION, CoordinationError, Create, Delete, Node, Operation, SetData
@@ -24,6 +24,11 @@ T = TypeVar("T")
 
 Work = Callable[[TreeFile], Any]
 Answer = asyncio.Future[Any]
+
+_IDLE_S: Final = 1.0
+"""The reserve is filled when nothing was asked for so long."""
+_NO_ROOM_S: Final = 10.0
+"""The same, after there was no room for it."""
 
 
 class LocalTree:
@@ -123,46 +128,82 @@ class LocalTree:
 
     def _ask(self, work: Callable[[TreeFile], T]) -> asyncio.Future[T]:
         if self._is_closing:
-            raise RuntimeError(f"{self.path}: the tree is closed")
+            raise self._closed()
         answer: asyncio.Future[T] = self._loop.create_future()
         self._asked.put((work, answer))
         return answer
 
+    def _closed(self) -> RuntimeError:
+        return RuntimeError(f"{self.path}: the tree is closed")
+
     def _run(self) -> None:
-        """The thread."""
+        """The thread. Whatever ends it, nobody waits for an answer that will not come."""
         try:
             file = TreeFile.open(self.path)
         except BaseException as error:  # whatever it is, the one who opens must not wait for ever
             self._tell([(self._opened, error)])
             return
         self._tell([(self._opened, None)])
+        try:
+            self._work(file)
+        finally:
+            self._is_closing = True
+            try:
+                file.close()
+            finally:
+                self._tell([(self._ended, None), *((job[1], self._closed()) for job in self._left() if job)])
+
+    def _work(self, file: TreeFile) -> None:
+        fill_after_s = _IDLE_S if file.is_reserve_low else None
         going = True
         while going:
-            asked = [self._asked.get()]
-            while not self._asked.empty():
-                asked.append(self._asked.get())
+            try:
+                asked = [self._asked.get(timeout=fill_after_s), *self._left()]
+            except Empty:  # for so long: nobody waits for the reserve to be filled
+                fill_after_s = None if file.fill_reserve() else _NO_ROOM_S
+                continue
             jobs = [job for job in asked if job is not None]
             going = len(jobs) == len(asked)
             self._tell(self._do(file, jobs))
-        file.close()
-        self._tell([(self._ended, None)])
+            if fill_after_s is None and file.is_reserve_low:
+                fill_after_s = _IDLE_S
+
+    def _left(self) -> list[tuple[Work, Answer] | None]:
+        """What was asked by now."""
+        asked = []
+        with suppress(Empty):
+            while True:
+                asked.append(self._asked.get_nowait())
+        return asked
 
     def _do(self, file: TreeFile, jobs: list[tuple[Work, Answer]]) -> list[tuple[Answer, Any]]:
-        """What each is answered; an exception will be raised there. Who asked for what cannot be done is refused alone,
-        but a failure of the file is everybody's."""
-        outcomes = []
+        """What each is answered; an exception will be raised there. Where the common commit fails, each is done alone:
+        one that cannot be done, or needs room that is not there, is not everybody's failure."""
         try:
-            with file.commit():
-                for work, answer in jobs:
-                    try:
-                        outcome = work(file)
-                    except CoordinationError as error:
-                        outcome = error
-                    outcomes.append((answer, outcome))
-        except TreeFileError as error:
-            return [(answer, TreeFileError(error.path, error.reason)) for _, answer in jobs]
+            return self._do_together(file, jobs)
         except BaseException as error:
-            return [(answer, error) for _, answer in jobs]
+            is_full = isinstance(error, TreeFileError) and error.is_full
+            if len(jobs) == 1 and not is_full:
+                return [(jobs[0][1], error)]
+        outcomes: list[tuple[Answer, Any]] = []
+        for job in jobs:
+            if is_full:
+                file.make_room()
+            try:
+                outcomes += self._do_together(file, [job])
+            except BaseException as error:
+                outcomes.append((job[1], error))
+        return outcomes
+
+    def _do_together(self, file: TreeFile, jobs: list[tuple[Work, Answer]]) -> list[tuple[Answer, Any]]:
+        outcomes = []
+        with file.commit():
+            for work, answer in jobs:
+                try:
+                    outcome = work(file)
+                except CoordinationError as error:
+                    outcome = error
+                outcomes.append((answer, outcome))
         self.commit_count += 1
         return outcomes
 
@@ -175,7 +216,9 @@ def _tell_all(outcomes: list[tuple[Answer, Any]]) -> None:
     for answer, outcome in outcomes:
         if answer.done():
             continue  # who asked was cancelled
-        if isinstance(outcome, BaseException):
-            answer.set_exception(outcome)
-        else:
+        if not isinstance(outcome, BaseException):
             answer.set_result(outcome)
+        elif isinstance(outcome, StopIteration):  # no future takes it, and those behind it would never be answered
+            answer.set_exception(RuntimeError(f"the tree was asked for something that raised {outcome!r}"))
+        else:
+            answer.set_exception(outcome)

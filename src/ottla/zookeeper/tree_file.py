@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ottla.zookeeper.transaction import ROOT, StoredNode, Transaction, parent_of
+from ottla.zookeeper.tree_reserve import TreeReserve
 
 T = TypeVar("T")
 
@@ -51,31 +52,38 @@ _PUT_MANY: Final = f"INSERT OR REPLACE INTO node VALUES {', '.join([_ROW] * _ROW
 class TreeFileError(Exception):
     """The file cannot be used, or a write to it failed; the message names it and says what to do."""
 
-    def __init__(self, path: Path, reason: str) -> None:
+    def __init__(self, path: Path, reason: str, *, is_full: bool = False) -> None:
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+        self.is_full = is_full
+        """Whether the disk has no room; the tree is as it was."""
 
 
 class TreeFile:
     """Use `open`. Everything happens within `commit`."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, reserve: TreeReserve) -> None:
         self.path = path
         self.connection = connection
+        self._reserve = reserve
         (self._last_zxid,) = connection.execute("SELECT last_zxid FROM tree").fetchone()
 
     @classmethod
     def open(cls, path: Path) -> TreeFile:
         """Made if it is not there. Held for this process until `close`."""
+        reserve = TreeReserve(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            was_kept = reserve.release()
             connection = sqlite3.connect(path, timeout=0, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise _refusal(path, error) from error
         try:
             _claim(path, connection)
-            return cls(path, connection)
+            if was_kept:
+                reserve.fill(connection)  # at once: others may take the room
+            return cls(path, connection, reserve)
         except sqlite3.Error as error:
             connection.close()
             raise _refusal(path, error) from error
@@ -84,7 +92,19 @@ class TreeFile:
             raise
 
     def close(self) -> None:
-        self.connection.close()
+        self._reserve.close(self.connection)
+
+    def make_room(self) -> None:
+        """Lets the next commit use the reserve, after one that found the disk full."""
+        self._reserve.make_room(self.connection)
+
+    @property
+    def is_reserve_low(self) -> bool:
+        return self._reserve.is_low(self.connection)
+
+    def fill_reserve(self) -> bool:
+        """Takes tens of milliseconds. False if there is no room for it now."""
+        return self._reserve.fill(self.connection)
 
     @contextmanager
     def commit(self) -> Iterator[None]:
@@ -219,7 +239,7 @@ def _refusal(path: Path, error: Exception) -> TreeFileError:
     if name.startswith("SQLITE_CORRUPT"):
         return _corrupt(path, str(error))
     if name.startswith("SQLITE_FULL"):
-        return TreeFileError(path, "the disk is full: nothing was written; make room, then try again")
+        return TreeFileError(path, "the disk is full: nothing was written; make room, then try again", is_full=True)
     if name.startswith("SQLITE_READONLY"):
         return TreeFileError(path, "the file cannot be written to; check its permissions and those of its folder")
     if name.startswith("SQLITE_CANTOPEN"):

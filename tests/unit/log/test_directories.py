@@ -24,6 +24,7 @@ from ottla.log.local_disk import LocalDisk
 from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
 from ottla.log.partition_metadata import InconsistentTopicIdError
+from ottla.testing.disk_faults import NEEDS_SPACE
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import Operation, SimulatedDisk
 
@@ -616,7 +617,7 @@ def test_a_log_that_a_full_disk_cannot_take_takes_nothing_offline() -> None:
     check(log)
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+@pytest.mark.parametrize("code", [errno.EIO, errno.EROFS])
 def test_a_directory_that_fails_takes_only_its_replicas_offline(code: int) -> None:
     disk, broker = simulated()
     directories = broker.start()
@@ -719,6 +720,140 @@ def test_without_any_directory_left_there_is_no_broker() -> None:
     assert directories.online() == []
     with pytest.raises(LogDirectoryError, match="no log directory is left"):
         directories.create(partition(5), CONFIG)
+
+
+# A full disk
+
+
+def filled_up(disk: SimulatedDisk, *, until_gone: Path | None = None) -> None:
+    """Whatever needs room fails from now on; while a file is there, if one is named."""
+
+    def needs_room(operation: Operation, _: Path) -> bool:
+        return operation in NEEDS_SPACE and (until_gone is None or until_gone in disk.contents())
+
+    disk.fail(errno.ENOSPC, when=needs_room, times=None)
+
+
+def test_what_frees_a_full_disk_works_on_it() -> None:
+    disk, broker = simulated(1)
+    directories = broker.start()
+    failures = told(directories)
+    config = LogConfig(segment_bytes=1000, index_interval_bytes=150, retention_bytes=500, file_delete_delay_ms=10)
+    for number in range(2):
+        log = directories.create(partition(number), config)
+        fill(log, 40)
+        log.append_as_leader(batch(1, producer_id=4, producer_epoch=0, sequence=0), 0)
+        log.set_high_watermark(41)
+    filled_up(disk)
+    assert directories.apply_retention() == 4
+    directories.delete(partition(0), SOME_ID)
+    directories.checkpoint()
+    broker.clock.advance_ms(10)
+    directories.remove_due()
+    assert not any(".deleted" in str(path) or "topic-0" in str(path) for path in disk.contents())
+    assert failures == []
+    log = directories.create(partition(1), config)
+    with pytest.raises(OSError, match="No space left"):
+        fill(log, 1)
+    disk.heal()
+    fill(log, 1)
+    directories.checkpoint()
+    check(log)
+
+
+def test_retention_of_an_active_segment_that_cannot_be_closed_takes_the_others() -> None:
+    disk, broker = simulated(1)
+    directories = broker.start()
+    log = directories.create(partition(0), LogConfig(segment_bytes=1000, retention_ms=1000))
+    fill(log, 40)
+    log.set_high_watermark(40)
+    broker.clock.advance_ms(10**13)
+    *closed, active = log.segments
+    filled_up(disk)
+    assert directories.apply_retention() == len(closed) > 1
+    assert log.segments == (active,)
+    assert directories.online()
+    disk.heal()
+    assert directories.apply_retention() == 1
+    assert log.log_start_offset == 40
+    check(log)
+
+
+def reserving(disk: SimulatedDisk) -> Broker:
+    return Broker(disk, Path("/data"), 1, options=DirectoryOptions(broker_id=1, reserve_bytes=1000))
+
+
+RESERVE = Path("/data/disk0/ottla-reserve")
+
+
+def test_a_stop_on_a_full_disk_is_clean() -> None:
+    disk = SimulatedDisk()
+    broker = reserving(disk)
+    directories = broker.start()
+    assert disk.size(RESERVE) == 1000
+    for number in range(3):
+        log = directories.create(partition(number), CONFIG)
+        fill(log, 40)
+        log.append_as_leader(batch(1, producer_id=4, producer_epoch=0, sequence=0), 0)
+        log.set_high_watermark(41)
+    filled_up(disk, until_gone=RESERVE)
+    directories.close()
+    assert not disk.exists(RESERVE)
+    assert CleanShutdownFile(disk, broker.paths[0]).exists()
+    disk.heal()
+    directories = broker.start()
+    assert disk.size(RESERVE) == 1000
+    for log in directories.logs():
+        assert (log.next_offset, log.high_watermark, log.recovery_point) == (41, 41, 41)
+        assert 4 in log.producers.entries
+        check(log)
+
+
+def test_a_stop_that_finds_no_room_at_all_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    disk, broker = simulated(1)
+    directories = broker.start()
+    failures = told(directories)
+    fill(directories.create(partition(0), CONFIG), 40)
+    filled_up(disk)
+    directories.close()
+    assert failures == []
+    assert "the disk is full" in caplog.text
+    assert not CleanShutdownFile(disk, broker.paths[0]).exists()
+    disk.heal()
+    assert values(broker.start().get(partition(0))) == list(range(40))
+
+
+def test_a_start_after_a_crash_uses_the_reserve_of_a_full_disk() -> None:
+    disk = SimulatedDisk()
+    broker = reserving(disk)
+    directories = broker.start()
+    for number in range(3):
+        log = directories.create(partition(number), CONFIG)
+        fill(log, 40)
+        disk.remove(log.active.path.with_suffix(".index"))
+    broker.kill(directories)
+    filled_up(disk, until_gone=RESERVE)
+    directories = broker.start()
+    assert sorted(log.next_offset for log in directories.logs()) == [40] * 3
+    for log in directories.logs():
+        check(log)
+
+
+def test_recovery_points_that_cannot_be_renewed_are_removed() -> None:
+    """Else those of records that a crash took would stand for the records that come next."""
+    disk, broker = simulated(1)
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG)
+    fill(log, 40)
+    log.flush()
+    directories.checkpoint()
+    broker.kill(directories)
+    disk.fail(
+        errno.ENOSPC, when=lambda operation, path: operation in NEEDS_SPACE and "checkpoint" in path.name, times=None
+    )
+    directories = broker.start()
+    assert values(directories.get(partition(0))) == list(range(40))
+    assert not disk.exists(broker.paths[0] / names.RECOVERY_POINTS)
 
 
 def test_a_full_disk_makes_no_half_replica() -> None:

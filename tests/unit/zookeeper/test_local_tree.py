@@ -6,7 +6,8 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from ottla.base.coordination import (
 from ottla.testing.manual_clock import ManualClock
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.tree_file import APPLICATION_ID, TreeFile, TreeFileError
+from ottla.zookeeper.tree_reserve import RESERVE_BYTES
 from trees.contract import PROMISES, existing
 
 
@@ -365,6 +367,74 @@ def test_a_full_disk_loses_nothing_that_was_answered(place: Path) -> None:
         )
 
     with_tree(place, use)
+
+
+def test_one_that_fails_is_nobody_elses_failure(place: Path) -> None:
+    """Not even with what no future takes, nor when all of them were to share a commit."""
+
+    async def use(tree: LocalTree) -> None:
+        ready = threading.Event()
+        held = tree._ask(lambda _: ready.wait(60))
+        wrong: Sequence[Callable[[TreeFile], object]] = (lambda _: next(iter(())), lambda _: 1 / 0)
+        answers = [tree.create("/a"), tree._ask(wrong[0]), tree._ask(wrong[1]), tree.create("/b"), tree.create("/a")]
+        gathered = asyncio.gather(*answers, return_exceptions=True)
+        await asyncio.sleep(0)  # all have asked
+        ready.set()
+        assert await held
+        first, stopped, divided, second, again = await asyncio.wait_for(gathered, 60)
+        assert (first, second) == ("/a", "/b")
+        assert isinstance(stopped, RuntimeError)
+        assert "StopIteration" in str(stopped)
+        assert isinstance(divided, ZeroDivisionError)
+        assert isinstance(again, NodeExistsError)
+        assert await tree.children("/") == ["a", "b"]
+
+    with_tree(place, use)
+
+
+def test_a_file_that_cannot_be_closed_keeps_nobody_waiting(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: TreeFile) -> None:
+        file.connection.close()
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(TreeFile, "close", fail)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    async def use(tree: LocalTree) -> None:
+        await tree.create("/a")
+
+    with_tree(place, use)
+
+
+def test_a_reserve_is_kept_and_handed_over_to_the_next_run(place: Path) -> None:
+    holder, log = place.with_name("tree.db-reserve"), place.with_name("tree.db-wal")
+    file = TreeFile.open(place)
+    assert file.is_reserve_low
+    assert file.fill_reserve()
+    assert not file.is_reserve_low
+    assert place.stat().st_size >= RESERVE_BYTES
+    assert log.stat().st_size >= RESERVE_BYTES
+    file.close()
+    assert not log.exists()
+    assert holder.stat().st_size >= RESERVE_BYTES
+    file = TreeFile.open(place)
+    assert not holder.exists()
+    assert not file.is_reserve_low
+    assert log.stat().st_size >= RESERVE_BYTES
+    file.close()
+
+
+def test_a_short_run_needs_no_reserve(place: Path) -> None:
+    TreeFile.open(place).close()
+    assert [path.name for path in place.parent.iterdir()] == ["tree.db"]
+
+
+def test_a_reserve_that_was_half_made_is_made_again(place: Path) -> None:
+    """The process was killed in the middle."""
+    file = TreeFile.open(place)
+    file.connection.execute("CREATE TABLE reserve (data BLOB)")
+    assert file.fill_reserve()
+    file.close()
 
 
 def _limit_pages(file: TreeFile, count: int) -> None:
