@@ -31,13 +31,17 @@ class AskingConnection:
         self.attachment: object = None
         self.is_closed = False
         self.answers: asyncio.Queue[list[Any]] = asyncio.Queue()
-        self.reserved = 0
+        self.slots: list[Slot] = []
 
     def answer(self, chunks: list[Any]) -> None:
         self.answers.put_nowait(chunks)
 
-    def reserve(self, _slot: Slot) -> None:
-        self.reserved += 1
+    @property
+    def reserved(self) -> int:
+        return len(self.slots)
+
+    def reserve(self, slot: Slot) -> None:
+        self.slots.append(slot)
 
     def fill(self, slot: Slot, chunks: list[Any]) -> None:
         slot.chunks = chunks
@@ -45,6 +49,9 @@ class AskingConnection:
 
     def close(self) -> None:
         self.is_closed = True
+        for slot in self.slots:
+            if slot.chunks is None:
+                slot.connection_closed()
 
 
 class Client:

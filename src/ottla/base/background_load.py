@@ -7,10 +7,13 @@ second alone takes five beside it. So whoever has a lot to do waits for a load t
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Final
+
+_logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 2.0
 """For a load that is under way."""
@@ -43,11 +46,15 @@ class BackgroundLoad:
             if self._is_begun:
                 return
             self._is_begun = True
-        if any(find_spec(name) is None for name in self._needs):
+        try:
+            if any(find_spec(name) is None for name in self._needs):
+                self._is_over.set()
+                return
+            # Not a daemon: an interpreter that ends in the middle of loading compiled code may not end well.
+            threading.Thread(target=self._run, name="ottla-load-kernels").start()
+        except Exception as error:  # no thread can be started, say
             self._is_over.set()
-            return
-        # Not a daemon: an interpreter that ends in the middle of loading compiled code may not end well.
-        threading.Thread(target=self._run, name="ottla-load-kernels").start()
+            _logger.warning("compiled kernels cannot be loaded, slower code is used instead: %s", error)
 
     def wait(self, timeout_s: float = PATIENCE_S) -> None:
         """Until a load that is under way is over, or so long."""
@@ -58,6 +65,13 @@ class BackgroundLoad:
         try:
             self._load()
         except ImportError:
-            pass  # Everything works without, more slowly; who cannot do without loads it, and is told.
+            pass  # Everything works without, more slowly; code that cannot do without loads it itself, and raises.
+        except Exception as error:
+            # numba raises RuntimeError where neither the package nor the user has a directory that it can write to.
+            _logger.warning(
+                "compiled kernels cannot be loaded, slower code is used instead: %s; "
+                "set NUMBA_CACHE_DIR to a directory that can be written to",
+                error,
+            )
         finally:
             self._is_over.set()

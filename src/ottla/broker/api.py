@@ -25,11 +25,12 @@ class BrokerError(Exception):
 class Deferred:
     """An answer that comes later, and leaves in the moment it does: cheaper than a future, which waits for the loop."""
 
-    __slots__ = ("_response", "_take")
+    __slots__ = ("_cancel", "_response", "_take")
 
     def __init__(self) -> None:
         self._response: Response | EncodedResponse | None = None
         self._take: Callable[[Response | EncodedResponse], None] | None = None
+        self._cancel: Callable[[], object] | None = None
 
     def answer(self, response: Response | EncodedResponse) -> None:
         if self._take is None:
@@ -41,6 +42,18 @@ class Deferred:
         self._take = take
         if self._response is not None:
             take(self._response)
+
+    def when_cancelled(self, cancel: Callable[[], object]) -> None:
+        """Sets what to call, once, if the connection closes before the answer: stop waiting, nobody will read it. An
+        answer given after that is dropped."""
+        self._cancel = cancel
+
+    def cancel(self) -> None:
+        """The connection closed and the request is still unanswered. Called by the dispatcher."""
+        cancel = getattr(self, "_cancel", None)  # a subclass with its own constructor has none
+        if cancel is not None:
+            self._cancel = None
+            cancel()
 
 
 RequestReader = Callable[[int], Callable[[memoryview], Any]]

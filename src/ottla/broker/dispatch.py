@@ -35,6 +35,8 @@ _logger = logging.getLogger(__name__)
 _START = struct.Struct(">hhih")
 """API key, version, correlation id and the length of the client id: what every request begins with, but for one."""
 _FRAME_MAX: Final = 2**31 - 1
+_SHOWN_MAX: Final = 10_000
+"""Characters of a failed request in the log."""
 
 
 class Route:
@@ -78,6 +80,7 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         self._entries = handlers()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def on_frame(self, connection: SocketConnection, frame: memoryview) -> None:
         """Starts a request. The frame is read here: what a handler keeps of it longer, it copies."""
@@ -114,7 +117,7 @@ class Dispatcher:
         elif isinstance(result, Response):
             try:
                 size, chunks = self._answer(route, correlation_id, result)
-            except ProtocolError as error:
+            except Exception as error:
                 self._hang_up(connection, route, error)
                 return
             route.stats.observe(len(frame), size, perf_counter() - started_s)
@@ -127,6 +130,7 @@ class Dispatcher:
             pending = _Pending(self, connection, route, correlation_id, len(frame), started_s)
             connection.reserve(pending)
             if isinstance(result, Deferred):
+                pending.deferred = result
                 result.when_answered(pending.answer)
             elif inspect.iscoroutine(result):
                 self._start(pending, request, result)
@@ -190,7 +194,7 @@ class Dispatcher:
     def _failure(self, route: Route, request: Request, error: Exception) -> Response | Exception:
         """What to answer when a handler raised: the error's code, where the response has a place for one."""
         if not isinstance(error, BrokerError):
-            _logger.error("%s v%d failed: %r", route.api.name, route.version, request, exc_info=error)
+            _logger.error("%s v%d failed: %s", route.api.name, route.version, _shown(request), exc_info=error)
         code = getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
         response = route.api.response()
         if not any(field.name == "error_code" for field in response.fields):
@@ -200,19 +204,23 @@ class Dispatcher:
             response.error_message = str(error)  # type: ignore[attr-defined]
         return response
 
-    def _hang_up(self, connection: SocketConnection, route: Route, error: Exception) -> None:
+    def _hang_up(self, connection: SocketConnection, route: Route, error: BaseException) -> None:
         if not isinstance(error, ConnectionAbortedError):  # which the handler has told of
-            _logger.error(
-                "closed the connection of %s: %s could not be answered: %s", connection, route.api.name, error
-            )
+            name = route.api.name
+            _logger.error("closed the connection of %s: %s could not be answered: %s", connection, name, _told(error))
         connection.close()
 
     def _start(self, pending: _Pending, request: Request, work: Coroutine[Any, Any, Response | None]) -> None:
         async def run() -> None:
             try:
                 response: Response | Exception | None = await work
-            except asyncio.CancelledError:
-                raise
+            except asyncio.CancelledError as error:
+                # At the end of the broker, or because what the handler waited for was cancelled.
+                if self._is_closed:
+                    pending.connection.close()
+                    raise
+                pending.hang_up(error)
+                return
             except Exception as error:
                 response = self._failure(pending.route, request, error)
             if isinstance(response, Exception):
@@ -226,6 +234,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Ends the handlers that are still at work."""
+        self._is_closed = True
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -235,7 +244,7 @@ class Dispatcher:
 class _Pending(Slot):
     """A request that is answered later."""
 
-    __slots__ = ("connection", "correlation_id", "dispatcher", "route", "size", "started_s")
+    __slots__ = ("connection", "correlation_id", "deferred", "dispatcher", "route", "size", "started_s")
 
     def __init__(
         self,
@@ -253,24 +262,44 @@ class _Pending(Slot):
         self.correlation_id = correlation_id
         self.size = size
         self.started_s = started_s
+        self.deferred: Deferred | None = None
+
+    def connection_closed(self) -> None:
+        """Cancels an operation that only waits. A coroutine runs to its end: what it changes must not stop halfway."""
+        if self.deferred is not None:
+            self.deferred.cancel()
 
     def answer(self, response: Response | EncodedResponse | None) -> None:
+        """Never raises: an answer that cannot be encoded closes the connection."""
         route = self.route
         size, chunks = 0, list[Chunk]()
-        if type(response) is EncodedResponse:
-            head = route.answer_head
-            size = head.size + len(response)
-            chunks = [head.pack(size - SIZE_BYTES, self.correlation_id) + response]
-        elif isinstance(response, Response):
-            try:
+        try:
+            if type(response) is EncodedResponse:
+                head = route.answer_head
+                size = head.size + len(response)
+                chunks = [head.pack(size - SIZE_BYTES, self.correlation_id) + response]
+            elif isinstance(response, Response):
                 size, chunks = self.dispatcher._answer(route, self.correlation_id, response)
-            except ProtocolError as error:
-                self.hang_up(error)
-                return
-            if error_code := getattr(response, "error_code", 0):
-                route.stats.count_error(error_code)
-        route.stats.observe(self.size, size, perf_counter() - self.started_s)
-        self.connection.fill(self, chunks)
+                if error_code := getattr(response, "error_code", 0):
+                    route.stats.count_error(error_code)
+            route.stats.observe(self.size, size, perf_counter() - self.started_s)
+            self.connection.fill(self, chunks)
+        except Exception as error:
+            self.hang_up(error)
 
-    def hang_up(self, error: Exception) -> None:
+    def hang_up(self, error: BaseException) -> None:
         self.dispatcher._hang_up(self.connection, self.route, error)
+
+
+def _told(error: BaseException) -> str:
+    """The reason alone where it was written for people."""
+    return str(error) if isinstance(error, (ProtocolError, BrokerError, ConnectionError)) else repr(error)
+
+
+def _shown(request: object) -> str:
+    """The request, as far as a log should hold it. A plain one may hold views of a frame that is gone."""
+    try:
+        shown = repr(request)
+    except Exception as error:
+        return f"a {type(request).__name__} that cannot be shown ({error!r})"
+    return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}… ({len(shown)} characters)"

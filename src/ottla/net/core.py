@@ -8,6 +8,7 @@ ready in any order and leave in the order in which their requests came.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Generator
 from struct import Struct
@@ -16,6 +17,8 @@ from typing import Any, Final
 from ottla.net.limits import MemoryBudget
 from ottla.wire.errors import FrameSizeError
 from ottla.wire.framing import SIZE_BYTES
+
+_logger = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
 
@@ -195,6 +198,9 @@ class Slot:
         self.chunks: list[Chunk] | None = None
         """None until it is answered; empty if the request gets no answer."""
 
+    def connection_closed(self) -> None:
+        """Called once when the connection closes before the slot is filled: nobody will read the answer."""
+
 
 class Answers:
     """A connection's answers: those that wait for others before them, and what may be sent."""
@@ -234,3 +240,14 @@ class Answers:
             ready.extend(filled)
             slots.popleft()
         return bool(ready)
+
+    def close(self) -> None:
+        """Drops everything, and tells the slots that are not filled. What they do must not break the others."""
+        slots, self._slots = self._slots, deque()
+        self.ready.clear()
+        for slot in slots:
+            if slot.chunks is None:
+                try:
+                    slot.connection_closed()
+                except Exception:
+                    _logger.exception("a waiting request could not be cancelled after its connection closed")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from ottla.base.background_load import BackgroundLoad
 
 BOUND_S = 30.0
@@ -55,3 +57,27 @@ def test_what_cannot_be_loaded_is_not_waited_for() -> None:
     failing.begin()
     failing.wait(BOUND_S)
     assert (broken.times, failing.is_going_on) == (1, False)
+
+
+def test_a_load_that_breaks_is_over_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    broken = Load(RuntimeError("cannot cache function: no locator available"))
+    broken.may_end.set()
+    loading = BackgroundLoad(broken, needs=())
+    loading.begin()
+    loading.wait(BOUND_S)
+    assert not loading.is_going_on
+    assert "no locator available" in caplog.text
+    assert "NUMBA_CACHE_DIR" in caplog.text
+
+
+def test_a_load_for_which_there_is_no_thread_is_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    loading = BackgroundLoad(lambda: None, needs=())
+    loading.begin()
+    assert not loading.is_going_on
+    assert "can't start new thread" in caplog.text

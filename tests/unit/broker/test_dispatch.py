@@ -6,19 +6,19 @@ import asyncio
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from brokers import Client, with_client
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, HandlerEntry
+from ottla.broker.api import BrokerError, Deferred, HandlerEntry
 from ottla.broker.handlers import handlers
 from ottla.wire.framing import api_of, read_response, request_frame
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
 
 API_VERSIONS = 18
 
@@ -131,6 +131,90 @@ def test_a_handler_that_breaks_breaks_nothing_else(tmp_path: Path) -> None:
         assert client.connection.is_closed
         other = Client(client.broker)
         await other.ask(MetadataRequest(topics=[]), MetadataResponse, 9)
+
+    with_client(tmp_path, work)
+
+
+def test_an_operation_that_waits_is_cancelled_when_its_connection_closes(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        cancelled: list[Deferred] = []
+
+        def wait(*_: object) -> Deferred:
+            deferred = Deferred()
+            deferred.when_cancelled(lambda: cancelled.append(deferred))
+            waiting.append(deferred)
+            return deferred
+
+        waiting: list[Deferred] = []
+        replaced(client, DescribeClusterRequest.api_key, wait)
+        for _ in range(3):
+            client.send(DescribeClusterRequest(), 0)
+        waiting[1].answer(DescribeClusterResponse())
+        client.connection.close()
+        assert cancelled == [waiting[0], waiting[2]]
+        client.connection.close()
+        assert len(cancelled) == 2
+
+    with_client(tmp_path, work)
+
+
+async def _cancelled_elsewhere() -> None:
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await future
+
+
+async def _later(response: object) -> object:
+    await asyncio.sleep(0)
+    return response
+
+
+def _answered_at_once(response: Any) -> Deferred:
+    deferred = Deferred()
+    deferred.answer(response)
+    return deferred
+
+
+_UNENCODABLE = DescribeClusterResponse(cluster_id=cast(str, 5))
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        lambda *_: _UNENCODABLE,
+        lambda *_: _answered_at_once(_UNENCODABLE),
+        lambda *_: _later(_UNENCODABLE),
+        lambda *_: _cancelled_elsewhere(),
+        lambda *_: "no response at all",
+    ],
+    ids=["now", "deferred", "later", "cancelled", "nonsense"],
+)
+def test_a_request_that_cannot_be_answered_closes_its_connection(
+    tmp_path: Path, handler: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(client: Client) -> None:
+        replaced(client, DescribeClusterRequest.api_key, handler)
+        client.send(DescribeClusterRequest(), 0)
+        async with asyncio.timeout(10):
+            while not client.connection.is_closed:
+                await asyncio.sleep(0)
+        assert not client.is_answered
+        assert "could not be answered" in caplog.text
+
+    with_client(tmp_path, work)
+
+
+def test_a_request_that_failed_is_logged_in_part_however_large_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(client: Client) -> None:
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError
+
+        replaced(client, MetadataRequest.api_key, fail)
+        client.send(MetadataRequest(topics=[MetadataTopic(name="t" * 1000)] * 1000), 7)
+        assert len(caplog.text) < 50_000
+        assert "ZeroDivisionError" in caplog.text
 
     with_client(tmp_path, work)
 

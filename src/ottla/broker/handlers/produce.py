@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.base.error_codes import ErrorCode
@@ -114,7 +115,9 @@ def _answered(
     if not waiting:
         return response
     delayed = DelayedProduce(response, waiting)
-    broker.replicas.produces.wait(delayed, waiting, max(timeout_ms, 0) / 1000)
+    produces = broker.replicas.produces
+    produces.wait(delayed, waiting, max(timeout_ms, 0) / 1000)
+    delayed.deferred.when_cancelled(partial(produces.cancel, delayed))
     return delayed.deferred
 
 

@@ -182,6 +182,23 @@ def test_acks_of_all_wait_for_the_replicas_in_sync(tmp_path: Path) -> None:
     with_client(tmp_path, work)
 
 
+def test_nothing_waits_for_replicas_on_behalf_of_a_client_that_left(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        partition.lead(leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+        client.send(request(client, batch_of(b"a")), VERSION)
+        assert len(client.broker.replicas.produces) == 1
+        client.connection.close()
+        assert len(client.broker.replicas.produces) == 0
+        partition.lead(leader_epoch=0, isr=(1,), replicas=(1, 2))
+        await asyncio.sleep(0)
+        assert not client.is_answered
+
+    with_client(tmp_path, work)
+
+
 def test_replicas_that_do_not_come_in_time_are_told_as_a_timeout(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
