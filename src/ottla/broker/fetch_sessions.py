@@ -63,8 +63,7 @@ class FetchedPartition:
             or answer.log_start_offset != self.log_start_offset
         )
         # After an error the client hears of the partition again, even if nothing changes.
-        is_trouble = answer.error_code or answer.diverging_epoch is not None
-        self.high_watermark = -1 if is_trouble else answer.high_watermark
+        self.high_watermark = -1 if answer.error_code else answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         return news
 

@@ -151,16 +151,17 @@ class Reading:
         for key, fetched in self.partitions.items():
             answer = self.read_one(fetched, min(fetched.max_bytes, left), min_one=not size)
             answers.append((key, fetched, answer))
+            if answer.error_code:
+                self.broker.request_stats.api(FetchRequest.api_key).count_error(answer.error_code)
+                # One that is unknown does not keep the others from waiting: a client that also asks for a deleted topic
+                # would come again and again.
+                if answer.error_code in _UNKNOWN:
+                    continue
             found = len(answer.records) if answer.records else 0
             size += found
             left = max(left - found, 0)
-            if answer.error_code:
-                self.broker.request_stats.api(FetchRequest.api_key).count_error(answer.error_code)
-            # One that is unknown does not keep the others from waiting: a client that also asks for a deleted topic
-            # would come again and again.
-            if answer.error_code not in _UNKNOWN:
-                is_any_known = True
-                is_final = is_final or bool(answer.error_code) or answer.diverging_epoch is not None
+            is_any_known = True
+            is_final = is_final or bool(answer.error_code) or answer.diverging_epoch is not None
         return answers, size, is_final or not is_any_known
 
     def partition_of(self, fetched: FetchedPartition) -> Partition | None:

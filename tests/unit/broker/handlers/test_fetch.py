@@ -323,8 +323,8 @@ def test_a_negative_limit_is_an_error_where_there_is_something_to_read(tmp_path:
 
         partitions = asked(index=0, max_bytes=-1), asked(1, index=1, max_bytes=-1), asked(index=2)
         assert await seen(request(client, *partitions)) == [(-1, 0), (0, 0), (0, SIZE)]
-        partitions = asked(index=0), asked(index=1), asked(index=2)
-        assert await seen(request(client, *partitions, max_bytes=-1)) == [(-1, 0), (0, SIZE), (0, 0)]
+        known = asked(index=0), asked(index=1), asked(index=2)
+        assert await seen(request(client, asked(index=7), *known, max_bytes=-1)) == [(3, 0), (-1, 0), (0, SIZE), (0, 0)]
 
     with_client(tmp_path, work)
 
