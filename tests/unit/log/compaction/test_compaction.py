@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ottla.log.compaction import CleanerOptions, find_cleanable
@@ -137,7 +137,11 @@ def test_a_pass_does_what_plain_words_say(
         shutil.rmtree(folder)
 
 
+SAME_TIMES = [("append", [(b"%d" % key, b"value")], Compression.NONE, -1) for key in range(4)]
+
+
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@example(SAME_TIMES, 1000, 100_000, TimestampType.CREATE_TIME, 2000)
 @given(
     steps,
     st.sampled_from([2, 4, 8, 1000]),
