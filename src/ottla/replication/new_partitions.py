@@ -11,6 +11,7 @@ Owned by the loop; the thread only makes logs, and never waits for the loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +22,8 @@ from ottla.base.ids import TopicPartition
 from ottla.log.directories import LogDirectories
 from ottla.log.errors import LogError
 from ottla.log.new_logs import NewLog, NewLogs
+
+_logger = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 32
 """Logs that the thread makes before they are hosted: a request for one of them waits for all."""
@@ -124,7 +127,13 @@ class NewPartitions:
         made, logs, at_work = self._made, self._logs, self._at_work
         self._made, self._logs, self._at_work = None, None, {}
         if made is not None and logs is not None:
-            made.result()
+            try:
+                made.result()
+            except Exception:
+                _logger.exception("not all logs of new partitions could be made; they are made one by one")
             self._directories.adopt(logs)
         for new in at_work.values():
-            self._host(new)
+            try:
+                self._host(new)
+            except Exception:  # one partition must not keep the others waiting
+                _logger.exception("%s could not be made", new.partition)

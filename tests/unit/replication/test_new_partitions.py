@@ -16,6 +16,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
 from ottla.log.new_logs import NewLogs
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 
 CONFIG = LogConfig()
@@ -63,6 +64,29 @@ class HeldThread:
 
 def folders(tmp_path: Path) -> set[str]:
     return {path.name for path in (tmp_path / "logs").iterdir() if path.is_dir()}
+
+
+def test_one_that_cannot_be_hosted_keeps_no_other_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = NewLogs.make
+
+    def broken(new: NewLogs) -> None:
+        make(new)
+        raise ValueError("a bug")
+
+    async def work(replicas: Replicas, hosted: list[TopicPartition]) -> None:
+        def refuse_one(partition: Partition) -> None:
+            if partition.name == NAMES[3]:
+                raise ValueError("a bug")
+            hosted.append(partition.name)
+
+        replicas.on_hosted = refuse_one
+        replicas.expect(NAMES, TOPIC_ID, CONFIG)
+        await replicas.expected.settled()
+        assert hosted == [name for name in NAMES if name != NAMES[3]]
+        assert not replicas.expected
+
+    monkeypatch.setattr(NewLogs, "make", broken)
+    with_replicas(tmp_path, work)
 
 
 def test_expected_partitions_are_made_soon(tmp_path: Path) -> None:
