@@ -80,6 +80,7 @@ bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python bench/compaction.py --kafka
 	$(BIN)/python -m bench.broker --save
 	$(BIN)/python -m bench.groups --save
+	$(BIN)/python -m bench.forms --save
 	$(BIN)/python -m bench.clients --save
 	$(BIN)/python tools/spark_artifacts.py
 	$(BIN)/python -m bench.spark --save

@@ -8,7 +8,7 @@ import subprocess
 from typing import Final
 
 from bench.broker.control import check_end_offset
-from bench.broker.frames import BATCH_BYTES
+from bench.broker.frames import BATCH_BYTES, texts
 from bench.broker.raw import MB, Spent, measured
 from confluent_kafka import Producer
 
@@ -20,12 +20,16 @@ _QUEUED_MAX: Final = 200_000
 _RATE: Final = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec", re.MULTILINE)
 
 
-def librdkafka(address: str, pid: int, topic: str, value_bytes: int, total_mb: int) -> dict[str, float]:
-    """Records of one size to a topic of one partition, until all are delivered."""
+def librdkafka(
+    address: str, pid: int, topic: str, value_bytes: int, total_mb: int, compression: str = "none", keys: int = 0
+) -> dict[str, float]:
+    """Records of one size to a topic of one partition, until all are delivered; of text where they are compressed, with
+    so many different keys where there are keys."""
     producer = Producer(
         {
             "bootstrap.servers": address,
             "acks": 1,
+            "compression.type": compression,
             "batch.size": BATCH_BYTES,
             "batch.num.messages": 100_000,
             "linger.ms": 5,
@@ -34,7 +38,12 @@ def librdkafka(address: str, pid: int, topic: str, value_bytes: int, total_mb: i
         }
     )
     chance = random.Random(value_bytes)
-    messages = [{"value": chance.randbytes(value_bytes)} for _ in range(_BURST)]
+    values = (
+        texts(value_bytes, _BURST) if compression != "none" else [chance.randbytes(value_bytes) for _ in range(_BURST)]
+    )
+    messages: list[dict[str, bytes]] = [{"value": value} for value in values]
+    for number, message in enumerate(messages if keys else ()):
+        message["key"] = b"key-%06d" % (number % keys)
     bursts = total_mb * MB // (value_bytes * _BURST)
     producer.list_topics(topic)
     with measured(pid) as spent:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, TracebackType
 from typing import Final, TypeVar
 
 from bench.broker.frames import CLIENT_ID, PRODUCE_VERSION
 
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.framing import api_of, read_response, request_frame
-from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -56,13 +61,15 @@ class Control:
             raise TypeError(f"{type(request).__name__} was answered by a {type(response).__name__}")
         return response
 
-    def create_topic(self, name: str, partitions: int = 1) -> None:
-        """There are leaders for all its partitions when this returns."""
-        wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] = MappingProxyType({})) -> None:
+        """All its partitions have leaders that serve them when this returns."""
+        settings = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+        wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=_ANSWER_TIMEOUT_S * 1000)
         response = self.ask(request, 5, CreateTopicsResponse)
         check(response.topics[0].error_code, f"creation of topic {name}")
         self.wait_for_leaders(name, partitions)
+        self.wait_for_logs(name, partitions)
 
     def wait_for_leaders(self, topic: str, partitions: int = 1, *, deadline_s: float = 120.0) -> None:
         """Asking also makes the topic where it is not there."""
@@ -75,6 +82,16 @@ class Control:
                 return
             if time.monotonic() > give_up_s:
                 raise RuntimeError(f"topic {topic}: {led} of {partitions} partitions have leaders after {deadline_s} s")
+            time.sleep(_RETRY_PAUSE_S)
+
+    def wait_for_logs(self, topic: str, partitions: int, *, deadline_s: float = 120.0) -> None:
+        """Kafka names a leader before it has made the log."""
+        give_up_s = time.monotonic() + deadline_s
+        wanted = [ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in range(partitions)]
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
+        while any(each.error_code for each in self.ask(request, 6, ListOffsetsResponse).topics[0].partitions):
+            if time.monotonic() > give_up_s:
+                raise RuntimeError(f"topic {topic}: not all of {partitions} partitions are served after {deadline_s} s")
             time.sleep(_RETRY_PAUSE_S)
 
     def delete_topic(self, name: str) -> None:

@@ -64,10 +64,10 @@ def one_record(
     with connect(address) as connection:
         answer_bytes = answer_bytes_of(connection, frames[0])
         with measured(pid) as first:
-            _keep_in_flight(connection, frames, answer_bytes, in_flight, requests=partitions)
+            keep_in_flight(connection, frames, answer_bytes, in_flight, requests=partitions)
         until_s = time.perf_counter() + seconds
         with measured(pid) as spent:
-            answered = _keep_in_flight(connection, frames, answer_bytes, in_flight, until_s=until_s)
+            answered = keep_in_flight(connection, frames, answer_bytes, in_flight, until_s=until_s)
     laps, rest = divmod(answered, partitions)
     check_end_offset(address, topic, 0, begun_at + 2 + laps + (rest > 0))
     return {**spent.of_requests(answered), "first_us": first.elapsed_s / partitions * 1e6}
@@ -86,10 +86,10 @@ def big_batches(
         answer_bytes = [answer_bytes_of(*pair) for pair in zip(sockets, frames, strict=True)]
 
         def send(index: int) -> None:
-            _keep_in_flight(sockets[index], [frames[index]], answer_bytes[index], IN_FLIGHT, requests=requests)
+            keep_in_flight(sockets[index], [frames[index]], answer_bytes[index], IN_FLIGHT, requests=requests)
 
         with measured(pid) as spent:
-            _in_threads(send, connections)
+            in_threads(send, connections)
     for partition in range(connections):
         check_end_offset(address, topic, partition, (requests + 1) * count)
     return spent.of_bytes(requests * connections * len(batch))
@@ -110,7 +110,7 @@ def catch_up(
     with ExitStack() as stack:
         sockets = [stack.enter_context(connect(address)) for _ in range(connections)]
         with measured(pid) as spent:
-            _in_threads(lambda index: _fetch(sockets[index], frames[index], in_flight, wanted_bytes), connections)
+            in_threads(lambda index: fetch_all(sockets[index], frames[index], in_flight, wanted_bytes), connections)
     return spent.of_bytes(sum(map(len, frames)) * wanted_bytes)
 
 
@@ -135,7 +135,7 @@ def answer_bytes_of(connection: socket.socket, frame: bytes | bytearray) -> int:
     return len(answer) + 4
 
 
-def _keep_in_flight(
+def keep_in_flight(
     connection: socket.socket,
     frames: Sequence[bytes | bytearray],
     answer_bytes: int,
@@ -174,7 +174,7 @@ _DROP: Final = socket.MSG_TRUNC if sys.platform == "linux" else 0
 """The system drops what has arrived instead of copying it to us: else this process is the limit, not the broker."""
 
 
-def _fetch(connection: socket.socket, frames: Sequence[bytes], in_flight: int, least_bytes: int) -> None:
+def fetch_all(connection: socket.socket, frames: Sequence[bytes], in_flight: int, least_bytes: int) -> None:
     """Each answer must be at least of that size: that of the records asked for."""
     scratch, size_field = memoryview(bytearray(_SCRATCH_BYTES)), bytearray(4)
     for frame in frames[:in_flight]:
@@ -193,7 +193,7 @@ def _fetch(connection: socket.socket, frames: Sequence[bytes], in_flight: int, l
             connection.sendall(frames[index + in_flight])
 
 
-def _in_threads(work: Callable[[int], None], count: int) -> None:
+def in_threads(work: Callable[[int], None], count: int) -> None:
     with ThreadPoolExecutor(count) as pool:
         for result in [pool.submit(work, index) for index in range(count)]:
             result.result()

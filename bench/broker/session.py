@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from bench.broker import driver
@@ -102,11 +103,13 @@ class Session:
             driver.run("one_record", **which, topic=topic, **load)
 
     @contextmanager
-    def topic(self, running: Running, partitions: int = 1) -> Iterator[str]:
+    def topic(
+        self, running: Running, partitions: int = 1, configs: Mapping[str, str] = MappingProxyType({})
+    ) -> Iterator[str]:
         """A new topic for one measurement. What was written before is on the disk by then, whoever wrote it."""
         name = f"bench-{next(self._numbers)}"
         with Control(running.address) as control:
-            control.create_topic(name, partitions)
+            control.create_topic(name, partitions, configs)
             os.sync()
             yield name
             control.delete_topic(name)
@@ -117,8 +120,15 @@ def _await_removal(place: Path, topic: str) -> None:
     """The folders of a deleted topic stay for a while, and with them its pages in memory. Kafka looks after them only
     every half a minute: nobody waits for that long."""
     give_up_s = time.monotonic() + _REMOVAL_S
-    while time.monotonic() < give_up_s and any(place.glob(f"data/**/{topic}*-delete")):
+    folders = [folder for folder in (place / "data", place / "data" / "logs") if folder.is_dir()]
+    while time.monotonic() < give_up_s and any(
+        _is_deleted(path.name, topic) for folder in folders for path in folder.iterdir()
+    ):
         time.sleep(0.1)
+
+
+def _is_deleted(folder_name: str, topic: str) -> bool:
+    return folder_name.startswith(f"{topic}-") and folder_name.endswith("-delete")
 
 
 @contextmanager
