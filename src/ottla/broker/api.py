@@ -33,14 +33,18 @@ class Deferred:
         self._cancel: Callable[[], object] | None = None
 
     def answer(self, response: Response | EncodedResponse) -> None:
-        if self._take is None:
+        take = self._take
+        if take is None:
             self._response = response
         else:
-            self._take(response)
+            self._forget()
+            take(response)
 
     def when_answered(self, take: Callable[[Response | EncodedResponse], None]) -> None:
-        self._take = take
-        if self._response is not None:
+        if self._response is None:
+            self._take = take
+        else:
+            self._forget()
             take(self._response)
 
     def when_cancelled(self, cancel: Callable[[], object]) -> None:
@@ -51,9 +55,14 @@ class Deferred:
     def cancel(self) -> None:
         """The connection closed and the request is still unanswered. Called by the dispatcher."""
         cancel = getattr(self, "_cancel", None)  # a subclass with its own constructor has none
+        self._forget()
         if cancel is not None:
-            self._cancel = None
             cancel()
+
+    def _forget(self) -> None:
+        """Breaks the cycles with the request and the operation that waits: the answer's bytes are freed when it was
+        sent, not when the garbage collector comes by."""
+        self._take = self._cancel = None
 
 
 RequestReader = Callable[[int], Callable[[memoryview], Any]]

@@ -7,6 +7,7 @@ they leave in one write with the header before them.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
@@ -84,7 +85,9 @@ def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> Fet
     delayed = DelayedFetch(reading, min_bytes)
     if delayed.has_enough():
         return reading.response(answers)
-    broker.replicas.fetches.wait(delayed, delayed.partitions, request.max_wait_ms / 1000)
+    fetches = broker.replicas.fetches
+    fetches.wait(delayed, delayed.partitions, request.max_wait_ms / 1000)
+    delayed.deferred.when_cancelled(partial(fetches.cancel, delayed))
     return delayed.deferred
 
 

@@ -190,6 +190,24 @@ def test_a_partition_that_is_unknown_does_not_keep_the_others_from_waiting(tmp_p
     with_client(tmp_path, work)
 
 
+def test_nothing_waits_on_behalf_of_a_client_that_left(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", partitions=2)
+        fetches = client.broker.replicas.fetches
+        staying = Client(client.broker)
+        staying.send(request(client, asked(index=0), max_wait_ms=20_000), VERSION)
+        for _ in range(100):
+            client.send(request(client, asked(index=0), asked(index=1), max_wait_ms=20_000), VERSION)
+        assert len(fetches) == 101
+        client.connection.close()
+        assert len(fetches) == 1
+        append(client, b"a")
+        assert values(only(await staying.answer(FetchResponse, VERSION))) == [b"a"]
+        assert not client.is_answered
+
+    with_client(tmp_path, work)
+
+
 # --- how many bytes are waited for ------------------------------------------------------------------------------------
 
 SIZE = len(batch_of(b"x" * 1000))
