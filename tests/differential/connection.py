@@ -36,7 +36,8 @@ class Connection:
             raise NoAnswerError("closed") from None
         return self._correlation_id
 
-    def receive(self, api: Api, version: int, correlation_id: int) -> Response:
+    def receive(self, api: Api, version: int, correlation_id: int, patience_s: float = PATIENCE_S) -> Response:
+        self._socket.settimeout(patience_s)
         size = int.from_bytes(self._read(4), "big")
         frame = self._read(size)
         try:

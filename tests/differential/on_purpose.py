@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from differential.comparison import ABSENT, Difference
 from ottla.base.error_codes import ErrorCode
@@ -46,13 +46,45 @@ def _has_null_records(difference: Difference) -> bool:
     return any(each.get("records") is None for topic in topics for each in topic["partition_data"])
 
 
+_ABOUT_GROUPS: Final = (
+    "DeleteGroups",
+    "DescribeGroups",
+    "ListGroups",
+    "OffsetCommit",
+    "OffsetDelete",
+    "ConsumerGroupDescribe",
+)
+_TOO_LONG: Final = "m" * 4097
+
+
+def _sent_batches(difference: Difference) -> list[dict[str, Any]]:
+    topics = difference.step["request"]["topic_data"]
+    return [
+        batch for topic in topics for partition in topic["partition_data"] for batch in partition.get("records") or ()
+    ]
+
+
+def _has_damage(difference: Difference, damage: str) -> bool:
+    return any(batch.get("damage") == damage for batch in _sent_batches(difference))
+
+
 def _recompresses(difference: Difference) -> bool:
     return any("compression.type" in str(step.get("request")) for step in difference.steps)
 
 
 def _is_left_group(difference: Difference) -> bool:
-    return difference.api in ("DeleteGroups", "DescribeGroups", "ListGroups") and any(
-        step.get("api") in ("OffsetDelete", "DeleteTopics") for step in difference.steps
+    """Whether the group may be one that Kafka keeps although nothing is left of it, or nothing was ever in it."""
+    return (
+        difference.api in _ABOUT_GROUPS
+        and any(
+            step.get("api") in ("OffsetDelete", "DeleteTopics", "JoinGroup")
+            or (step.get("api") == "OffsetCommit" and _TOO_LONG in str(step["request"]))
+            for step in difference.steps
+        )
+        and (
+            difference.field in ("groups", "groups/group_state")
+            or difference.ours in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION)
+        )
     )
 
 
@@ -102,7 +134,8 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     ),
     OnPurpose(
         "groups without offsets",
-        "Kafka 4 keeps a group whose last offset is gone until its next clean-up; Ottla drops it as 3.9.1 does.",
+        "Kafka 4 keeps empty groups until its next clean-up: those whose last offset is gone, which 3.9.1 drops too, "
+        "and those whose only join or commit was refused.",
         lambda found: found.peer == "4.3.1" and _is_left_group(found),
         parts_ways=True,
     ),
@@ -125,6 +158,47 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "Kafka 3.9.1 makes the topic, without a leader, and waits for one until the time is up; Kafka 4 refuses it.",
         lambda found: found.peer == "3.9.1" and found.api == "CreateTopics" and found.theirs == "timeout",
         parts_ways=True,
+    ),
+    OnPurpose(
+        "default of message.timestamp.after.max.ms",
+        "Kafka 4 changed the default to an hour; Ottla has that of 3.9.1.",
+        lambda found: (
+            found.peer == "4.3.1"
+            and "/message.timestamp.after.max.ms/synonyms" in found.path
+            and (found.ours, found.theirs) == (str(2**63 - 1), "3600000")
+        ),
+    ),
+    OnPurpose(
+        "offsets of records",
+        "Kafka takes uncompressed batches whose records do not have offsets in sequence; Ottla refuses them.",
+        lambda found: (
+            found.api == "Produce"
+            and found.theirs == ErrorCode.NONE
+            and found.ours in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+            and _has_damage(found, "offset deltas")
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "one bad partition",
+        "A batch of an unknown format makes Kafka refuse all partitions of the request; Ottla refuses that one.",
+        lambda found: (
+            found.api == "Produce"
+            and (found.ours, found.theirs) == (ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE)
+            and _has_damage(found, "magic 3")
+            and len(_sent_batches(found)) > 1
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "id of a topic that is only validated",
+        "Kafka 4 answers an id that no topic will have; Ottla gives none.",
+        lambda found: (
+            found.api == "CreateTopics"
+            and found.field.endswith("topic_id")
+            and (found.ours, found.theirs) == ("$id:zero", "$id:?")
+            and bool(found.step["request"].get("validate_only"))
+        ),
     ),
 )
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from differential.answers import tree_of
 from differential.comparison import Difference, differences
-from differential.connection import Connection, NoAnswerError
+from differential.connection import PATIENCE_S, Connection, NoAnswerError
 from differential.dialogue import Dialogue, Step, api_name
 from differential.on_purpose import OnPurpose
 from differential.requests import api_named, request_of
@@ -31,6 +31,9 @@ _CONFIG_S: Final = 0.08
 """Until Kafka has applied a config that it has answered."""
 _WAIT_WORTH_MS: Final = 300
 """A fetch that may wait as long is compared by whether it did."""
+_WAIT_FOR_OTHERS: Final = ("JoinGroup", "SyncGroup")
+_PATIENCE_S: Final = 1.0
+"""With a request that may wait for what nobody in the dialogue does."""
 _run_numbers = itertools.count()
 
 Explain = Callable[[Difference], OnPurpose | None]
@@ -118,7 +121,8 @@ class Side:
 
     def _answer(self, number: int, sent: _Pending) -> Any:
         try:
-            answer = self._connection(number).receive(sent.api, sent.version, sent.correlation_id)
+            patience_s = _PATIENCE_S if sent.api.name in _WAIT_FOR_OTHERS else PATIENCE_S
+            answer = self._connection(number).receive(sent.api, sent.version, sent.correlation_id, patience_s)
         except NoAnswerError as error:
             self._drop(number)
             return str(error)

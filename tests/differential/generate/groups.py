@@ -42,32 +42,28 @@ def _metadata(draft: Draft, user: str) -> dict[str, Any]:
 
 
 def join(draft: Draft) -> None:
-    """A new member, alone in its group as far as the dialogue knows; or one that joins again."""
+    """A new member, or one that joins again."""
     there = [each for each in draft.members if each.is_in]
-    if there and draft.maybe(0.6):
+    if there and draft.maybe(0.5):
         member = draft.choose(there)
-        if any(each.waits for each in draft.members if each.group == member.group):
-            _receive_all(draft, member)
-            return
+        others = [each for each in there if each.group == member.group and each is not member]
         version = draft.version("JoinGroup")
-        draft.ask(
-            "JoinGroup",
-            version,
-            _join_request(draft, member, version, f"$member:{member.name}"),
-            connection=member.connection,
-            **{"as": member.name},
-        )
+        if others:
+            _join_together(draft, member, others, version, f"$member:{member.name}")
+            return
+        request = _join_request(draft, member, version, f"$member:{member.name}")
+        draft.ask("JoinGroup", version, request, connection=member.connection, **{"as": member.name})
         return
     group = _group(draft)
     name = f"m{len(draft.members)}"
     member = Member(name, group, len(draft.members) + 1)
-    if draft.maybe(0.2):
+    others = [each for each in there if each.group == group]
+    if draft.maybe(0.2) and not others:
         member.instance_id = draft.choose(["i", "j"])
-    others = [each for each in draft.members if each.is_in and each.group == group]
     version = draft.version("JoinGroup")
     draft.members.append(member)
-    if others and member.instance_id is None:
-        _join_others(draft, member, others, version)
+    if others:
+        _join_together(draft, member, others, version, "")
         return
     request = _join_request(draft, member, version, "")
     draft.ask("JoinGroup", version, request, connection=member.connection, **{"as": name})
@@ -77,36 +73,41 @@ def join(draft: Draft) -> None:
     member.is_in = True
 
 
-def _join_others(draft: Draft, member: Member, others: list[Member], version: int) -> None:
+def _join_together(draft: Draft, member: Member, others: list[Member], version: int, member_id: str) -> None:
     """Waits until the others have joined again."""
-    request = _join_request(draft, member, version, "")
-    request["protocol_type"] = "consumer"
-    request["session_timeout_ms"] = 30_000
-    request["protocols"] = [{"name": "range", "metadata": _metadata(draft, member.name)}]
-    if version >= 4:
+    request = _simple_join(draft, member, version, member_id)
+    if version >= 4 and not member_id:
         draft.ask("JoinGroup", version, request, connection=member.connection, **{"as": member.name})
         request = {**request, "member_id": f"$member:{member.name}"}
     draft.ask("JoinGroup", version, request, connection=member.connection, later=True, **{"as": member.name})
     member.waits = True
     if draft.maybe(0.5):
         heartbeat(draft, draft.choose(others))
+    if draft.maybe(0.2):
+        describe_groups(draft)
     for other in others:
-        again_version = draft.version("JoinGroup")
-        again = {
-            "group_id": f"$group:{other.group}",
-            "session_timeout_ms": 30_000,
-            "member_id": f"$member:{other.name}",
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": _metadata(draft, other.name)}],
-        }
-        if again_version >= 1:
-            again["rebalance_timeout_ms"] = 30_000
-        if again_version >= 5 and other.instance_id is not None:
-            again["group_instance_id"] = other.instance_id
-        draft.ask("JoinGroup", again_version, again, connection=other.connection, later=True, **{"as": other.name})
+        version = draft.version("JoinGroup")
+        again = _simple_join(draft, other, version, f"$member:{other.name}")
+        draft.ask("JoinGroup", version, again, connection=other.connection, later=True, **{"as": other.name})
         other.waits = True
     _receive_all(draft, member)
     member.is_in = True
+
+
+def _simple_join(draft: Draft, member: Member, version: int, member_id: str) -> dict[str, Any]:
+    """One that is not refused for what it says."""
+    request: dict[str, Any] = {
+        "group_id": f"$group:{member.group}",
+        "session_timeout_ms": 30_000,
+        "member_id": member_id,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": _metadata(draft, member.name)}],
+    }
+    if version >= 1:
+        request["rebalance_timeout_ms"] = 30_000
+    if version >= 5 and member.instance_id is not None:
+        request["group_instance_id"] = member.instance_id
+    return request
 
 
 def _receive_all(draft: Draft, member: Member) -> None:
@@ -117,14 +118,20 @@ def _receive_all(draft: Draft, member: Member) -> None:
 
 
 def sync(draft: Draft) -> None:
-    """By the first member, who mostly leads: a follower would wait for it."""
+    """By all members of a group, since followers wait for the leader; each sends assignments, the leader's count."""
     there = [each for each in draft.members if each.is_in]
     if not there:
         join(draft)
         return
-    member = draft.choose(there)
-    others = [each for each in there if each.group == member.group]
-    member = others[0]
+    group = draft.choose(there).group
+    members = [each for each in there if each.group == group]
+    for member in members:
+        _sync(draft, member, members, later=len(members) > 1)
+    if len(members) > 1:
+        _receive_all(draft, members[0])
+
+
+def _sync(draft: Draft, member: Member, members: list[Member], *, later: bool) -> None:
     version = draft.version("SyncGroup")
     request: dict[str, Any] = {
         "group_id": f"$group:{member.group}",
@@ -132,7 +139,7 @@ def sync(draft: Draft) -> None:
         "member_id": f"$member:{member.name}",
         "assignments": [
             {"member_id": f"$member:{each.name}", "assignment": f"for {each.name}"}
-            for each in others
+            for each in members
             if draft.maybe(0.95)
         ],
     }
@@ -141,7 +148,8 @@ def sync(draft: Draft) -> None:
     if version >= 5:
         request["protocol_type"] = draft.weighted({"consumer": 9, "connect": 0.5})
         request["protocol_name"] = draft.weighted({"range": 9, "sticky": 0.5})
-    draft.ask("SyncGroup", version, request, connection=member.connection)
+    draft.ask("SyncGroup", version, request, connection=member.connection, **({"later": True} if later else {}))
+    member.waits = later
 
 
 def _generation(draft: Draft, group: str) -> int | str:
@@ -337,7 +345,7 @@ def beat(draft: Draft) -> None:
     elif kind == "leave":
         request["member_epoch"] = -1
     elif kind == "wrong epoch":
-        request["member_epoch"] = draft.choose([f"$epoch:{name}:1", f"$epoch:{name}:-1", -2, -3])
+        request["member_epoch"] = draft.choose([f"$epoch:{name}:1", f"$epoch:{name}:7", -2, -3])
     elif kind == "unknown":
         request.update(member_id="nobody", member_epoch=3)
     else:

@@ -79,7 +79,8 @@ SETTINGS: Final[tuple[tuple[str, str | None], ...]] = (
     ("retention.ms", " 77 "),
     ("retention.ms", ""),
 )
-NAMES: Final = ("", ".", "..", "a/b", "a b", "ü", "x" * 250, "x" * 249 + "y", "__consumer_offsets", "no-such-topic")
+# Never that of a topic which other dialogues need, such as the one of groups.
+NAMES: Final = ("", ".", "..", "a/b", "a b", "ü", "x" * 250, "x" * 249 + "y", "no.such.topic", "no-such-topic")
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _LISTS: Final = ("cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _TOPIC: Final = 2
