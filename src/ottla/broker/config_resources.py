@@ -14,6 +14,7 @@ from ottla.broker.config_nodes import KeyOf, Settings
 from ottla.broker.config_store import broker_key
 from ottla.broker.group_configs import GROUP_CONFIG
 from ottla.controller.errors import ControllerError
+from ottla.controller.topic_names import fault_of_name
 from ottla.log.topic_config import TOPIC_CONFIG
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ async def _alter_topic(
 ) -> None:
     if not name:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "There are no settings for all topics: name one.")
+    fault = fault_of_name(name)
+    if fault is not None:
+        raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if broker.metadata.topic(name) is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
     try:

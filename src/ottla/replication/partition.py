@@ -20,6 +20,7 @@ from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches
+from ottla.records.layout import NO_LEADER_EPOCH
 from ottla.records.new_batch import NewBatch
 from ottla.replication.delayed import Purgatory
 from ottla.replication.errors import ReplicationError
@@ -127,7 +128,7 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int = -1) -> ErrorCode:
         """Whether a client that knows this leader epoch may ask here; -1 for one that knows none."""
-        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+        if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             return ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -167,13 +168,22 @@ class Partition:
         return True
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to the given one that has records here, and where it ends; -1 twice if there is none."""
+        """The largest known epoch up to the given one, and where it ends; -1 twice if the epoch is not known yet.
+
+        The current epoch begins at the end of the log until its first record is appended. An epoch below all that are
+        known is answered with itself and the start of the first one.
+        """
         log = self.log
         if log is None:
             raise self._offline()
+        end = log.next_offset
         if epoch == self.leader_epoch:
-            return epoch, log.next_offset
-        return log.epochs.end_offset_for(epoch, log.next_offset)
+            return epoch, end
+        found = log.epochs.end_offset_for(epoch, end)
+        if found[1] < 0 and NO_LEADER_EPOCH != epoch < self.leader_epoch:
+            earlier = log.epochs.previous_epoch(epoch)
+            return epoch if earlier is None else earlier, end
+        return found
 
     @property
     def is_under_min_isr(self) -> bool:

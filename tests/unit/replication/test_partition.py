@@ -113,6 +113,7 @@ def test_a_minimum_beyond_the_replicas_there_are_counts_as_all_of_them(tmp_path:
         (-1, ErrorCode.NONE),
         (5, ErrorCode.NONE),
         (4, ErrorCode.FENCED_LEADER_EPOCH),
+        (-2, ErrorCode.FENCED_LEADER_EPOCH),
         (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
@@ -133,6 +134,25 @@ def test_where_an_epoch_ends(tmp_path: Path) -> None:
         partition.append(batch(1), all_replicas=True)
         assert partition.end_of_epoch(5) == (3, 2)
         assert partition.end_of_epoch(7) == (7, 3)
+
+    with_replicas(tmp_path, work)
+
+
+def test_an_epoch_ends_where_a_leader_that_has_not_written_begins(tmp_path: Path) -> None:
+    async def work(replicas: Replicas) -> None:
+        partition = leader(replicas, epoch=3)
+        assert [partition.end_of_epoch(epoch) for epoch in (-2, -1, 0, 3, 4)] == [
+            (-2, 0),
+            (-1, -1),
+            (0, 0),
+            (3, 0),
+            (-1, -1),
+        ]
+        partition.append(batch(2), all_replicas=True)
+        assert partition.end_of_epoch(-2) == (-2, 0)
+        partition.lead(leader_epoch=7, isr=(BROKER,), replicas=(BROKER,))
+        assert partition.end_of_epoch(5) == (3, 2)
+        assert partition.end_of_epoch(8) == (-1, -1)
 
     with_replicas(tmp_path, work)
 
