@@ -42,7 +42,7 @@ class Upkeep:
         replicas: Replicas,
         configs: ConfigStore,
     ) -> None:
-        self.stats = UpkeepStats()
+        self.stats = UpkeepStats(directories.clock)
         self._directories = directories
         self._replicas = replicas
         self._config = configs.current

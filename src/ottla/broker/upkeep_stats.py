@@ -6,16 +6,23 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
+from ottla.base.clock import Clock
 from ottla.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 
+_TELL_EVERY_S: Final = 60.0
+
 
 class UpkeepStats:
-    """A log that cannot be looked after is told once, until it can be again or fails for another reason."""
+    """A log that cannot be looked after is told once, until it can be again or fails for another reason; the unforeseen
+    error of a task, once a minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._told_s: dict[str, float] = {}
         self.failures: Counter[str] = Counter()
         """By task: rounds that ended with an error that nobody foresaw."""
         self.uncleanable: Callable[[], Iterable[Path]] = tuple
@@ -30,7 +37,10 @@ class UpkeepStats:
     def task_failed(self, task: str) -> None:
         """Called in the handler of the exception."""
         self.failures[task] += 1
-        _logger.exception("upkeep of logs failed (%s); it is tried again", task)
+        now_s = self._clock.monotonic_s()
+        if now_s - self._told_s.get(task, -_TELL_EVERY_S) >= _TELL_EVERY_S:
+            self._told_s[task] = now_s
+            _logger.exception("upkeep of logs failed (%s); it is tried again", task)
 
     def retention_failed(self, log: PartitionLog, error: Exception) -> None:
         """Called in the handler of the exception."""

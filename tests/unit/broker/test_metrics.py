@@ -19,6 +19,7 @@ from ottla.broker.group_metrics import GroupCollector
 from ottla.broker.metrics import MetricsServer
 from ottla.broker.request_stats import RequestStats
 from ottla.broker.upkeep_stats import UpkeepStats
+from ottla.testing.manual_clock import ManualClock
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "metrics.md"
 PRODUCE, LIST_OFFSETS = 0, 2
@@ -51,6 +52,11 @@ def stats() -> RequestStats:
 
 
 @pytest.fixture
+def upkeep() -> UpkeepStats:
+    return UpkeepStats(ManualClock())
+
+
+@pytest.fixture
 def groups() -> Committers:
     return Committers()
 
@@ -62,8 +68,10 @@ def collector(groups: Committers) -> GroupCollector:
 
 
 @pytest.fixture
-def server(broker: SmallBroker, stats: RequestStats, collector: GroupCollector) -> Iterator[MetricsServer]:
-    server = MetricsServer(stats, broker.directories, collector, UpkeepStats(), host="127.0.0.1", port=0)
+def server(
+    broker: SmallBroker, stats: RequestStats, collector: GroupCollector, upkeep: UpkeepStats
+) -> Iterator[MetricsServer]:
+    server = MetricsServer(stats, broker.directories, collector, upkeep, host="127.0.0.1", port=0)
     yield server
     server.close()
 
@@ -177,8 +185,24 @@ def test_topics_may_come_while_it_looks(server: MetricsServer, broker: SmallBrok
     assert not failures
 
 
+def test_logs_that_cannot_be_looked_after(
+    server: MetricsServer, broker: SmallBroker, upkeep: UpkeepStats, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "logs0", tmp_path / "logs1"
+    upkeep.uncleanable = lambda: [second / "a-0", second / "b-0"]
+    (partition,) = broker.topic("orders")
+    assert partition.log is not None
+    upkeep.retention_failed(partition.log, ValueError("damaged"))
+    samples, _ = scrape(server)
+    assert samples["ottla_uncleanable_partitions", (str(first),)] == 0
+    assert samples["ottla_uncleanable_partitions", (str(second),)] == 2
+    where = str(partition.log.directory.parent)
+    assert samples["ottla_retention_failed_partitions", (where,)] == 1
+    assert samples["ottla_log_upkeep_failure_total", ("retention",)] == 1
+
+
 def test_closing_gives_the_port_back(broker: SmallBroker, stats: RequestStats, collector: GroupCollector) -> None:
-    server = MetricsServer(stats, broker.directories, collector, UpkeepStats(), host="127.0.0.1", port=0)
+    server = MetricsServer(stats, broker.directories, collector, UpkeepStats(ManualClock()), host="127.0.0.1", port=0)
     threads = threading.active_count()
     server.close()
     assert threading.active_count() == threads - 1
@@ -190,5 +214,7 @@ def test_a_port_in_use_is_named(
     server: MetricsServer, broker: SmallBroker, stats: RequestStats, collector: GroupCollector
 ) -> None:
     with pytest.raises(OSError, match=rf"127\.0\.0\.1:{server.port}.*ottla\.metrics") as caught:
-        MetricsServer(stats, broker.directories, collector, UpkeepStats(), host="127.0.0.1", port=server.port)
+        MetricsServer(
+            stats, broker.directories, collector, UpkeepStats(ManualClock()), host="127.0.0.1", port=server.port
+        )
     assert caught.value.errno == errno.EADDRINUSE
