@@ -20,4 +20,7 @@ class FileSlice:
         return self.size
 
     def read(self) -> bytes:
-        return self.file.read_at(self.position, self.size)
+        data = self.file.read_at(self.position, self.size)
+        if len(data) != self.size:
+            raise EOFError(f"{self.file.path} ends before the slice of it that is being read")
+        return data

@@ -90,16 +90,20 @@ class BrokerCollector(Collector):
         for seen, log in enumerate(list(self._directories.logs())):
             if seen % _LOGS_AT_A_TIME == _LOGS_AT_A_TIME - 1:
                 time.sleep(_PAUSE_S)
-            topic = sums.setdefault(log.partition.topic, [0, 0, 0, 0])
+            topic = sums.setdefault(log.partition.topic, [0, 0, 0, 0, 0, 0])
             topic[0] += 1
             topic[1] += log.size
             topic[2] += log.log_start_offset
             topic[3] += log.next_offset
+            topic[4] += log.damages.count
+            topic[5] += log.damages.repair_count
         families = (
             GaugeMetricFamily("ottla_partitions", "Replicas on this broker.", labels=["topic"]),
             GaugeMetricFamily("ottla_log_size_bytes", "Bytes of records on disk.", labels=["topic"]),
             GaugeMetricFamily("ottla_log_start_offset", "Start offsets of all partitions, added up.", labels=["topic"]),
             GaugeMetricFamily("ottla_log_end_offset", "End offsets of all partitions, added up.", labels=["topic"]),
+            GaugeMetricFamily("ottla_log_damaged_places", "Places in log files found damaged.", labels=["topic"]),
+            GaugeMetricFamily("ottla_log_repaired_files", "Files found damaged and repaired.", labels=["topic"]),
         )
         for name, values in sorted(sums.items()):
             for family, value in zip(families, values, strict=True):

@@ -17,6 +17,7 @@ from typing import Final
 from ottla.broker.compactor import Compactor
 from ottla.broker.config_store import ConfigStore
 from ottla.broker.logging_setup import ThrottledLog
+from ottla.broker.scrubbing import Scrubbing
 from ottla.broker.upkeep_stats import UpkeepStats
 from ottla.log.directories import LogDirectories
 from ottla.log.errors import LogDirectoryError
@@ -28,6 +29,7 @@ _logger = logging.getLogger(__name__)
 
 _LOGS_AT_A_TIME: Final = 64
 _REMOVAL_S: Final = 30.0
+_SCRUB_S: Final = 60.0
 _WEEK_S: Final = 604_800.0
 _LEAST_INTERVAL_S: Final = 0.01
 _LONGEST_SLEEP_S: Final = 86_400.0
@@ -51,6 +53,7 @@ class Upkeep:
         self._compactor.on_ended = self._compaction_ended
         self._held_back: set[PartitionLog] = set()
         """Logs that retention has passed over, because they were being compacted."""
+        self._scrubbing = Scrubbing(directories, self._config)
         self._complaints = ThrottledLog(_logger, directories.clock, interval_s=60)
         self._config_changed = asyncio.Event()
         replicas.on_delete = self._forget
@@ -71,9 +74,11 @@ class Upkeep:
             ),
             every("removal", lambda: _REMOVAL_S, 0, self._remove),
             every("compaction", lambda: self._config("log.cleaner.backoff.ms") / 1000, 0, self._compactor.compact),
+            every("scrub", lambda: self._scrub_interval_s(), delay_s, self._scrubbing.run),
         ]
 
     async def stop(self) -> None:
+        self._scrubbing.stop()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -143,6 +148,11 @@ class Upkeep:
         """As often as it is set; where only a topic asks for it, every second."""
         interval_s: float = self._config("log.flush.scheduler.interval.ms") / 1000
         return interval_s if interval_s < _WEEK_S else 1.0
+
+    def _scrub_interval_s(self) -> float:
+        """How often to look which segments are due."""
+        interval_s: float = self._config("ottla.log.scrub.interval.ms") / 1000
+        return min(interval_s, _SCRUB_S)
 
     async def _flush(self) -> None:
         async for log in self._logs():

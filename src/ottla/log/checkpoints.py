@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from zlib import crc32
 
 from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition, Uuid, format_uuid, parse_uuid
@@ -29,6 +30,14 @@ _BLANKS = re.compile(r"[ \t\x0b\f]+")
 _NUMBER = re.compile(r"[+-]?0*[0-9]{1,19}")
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1
+
+_CRCS: Final = "ottlaCheckpointCrcs"
+_CHECKPOINTS: Final = (
+    names.RECOVERY_POINTS,
+    names.HIGH_WATERMARKS,
+    names.LOG_START_OFFSETS,
+    names.CLEANER_OFFSETS,
+)
 
 _AFTER_REMOVAL: Final = {
     names.RECOVERY_POINTS: "every segment is then checked at the next start, which takes a while",
@@ -60,7 +69,7 @@ def lines_of(text: str) -> list[str]:
 def _corrupt(path: Path, reason: str) -> CorruptCheckpointError:
     consequence = _AFTER_REMOVAL.get(path.name)
     remedy = "restore the file from a copy, or remove it while the broker is stopped"
-    return CorruptCheckpointError(path, f"{reason}; {remedy}{f': {consequence}' if consequence else ''}")
+    return CorruptCheckpointError(path, reason, f"{remedy}{f': {consequence}' if consequence else ''}")
 
 
 def _read_text(disk: Disk, path: Path) -> str:
@@ -167,6 +176,10 @@ class CleanShutdownFile:
     """Stands in a log directory that was closed in order, and says which incarnation of the broker did it.
 
     Its being there is what tells a clean stop. It must be gone, durably, before the first record is appended.
+
+    Beside Kafka's fields ours holds the CRC of each checkpoint of the directory. Those are plain numbers in text, and a
+    damaged digit is still a number: by the CRC it is found out. Kafka ignores what it does not know, and a mark that
+    Kafka wrote has none.
     """
 
     __slots__ = ("_disk", "path")
@@ -178,18 +191,43 @@ class CleanShutdownFile:
     def exists(self) -> bool:
         return self._disk.exists(self.path)
 
+    def is_whole(self) -> bool:
+        """Whether it says what a broker wrote: Kafka before 3.8 wrote nothing into it."""
+        return self.exists() and (not self._disk.read(self.path).strip() or "version" in self._content())
+
     def read(self) -> int | None:
         """The broker's epoch; None if there is no file or it holds none, like those that Kafka wrote before 3.8."""
+        epoch = self._content().get("brokerEpoch")
+        return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else None
+
+    def changed_checkpoints(self) -> list[str]:
+        """The names of the directory's checkpoints that are not what the clean stop left."""
+        crcs = self._content().get(_CRCS)
+        if not isinstance(crcs, dict):
+            return []
+        return [name for name in _CHECKPOINTS if name in crcs and crcs[name] != self._crc(name)]
+
+    def _content(self) -> dict[str, Any]:
         try:
             content = json.loads(self._disk.read(self.path))
         except (FileNotFoundError, ValueError):
-            return None
-        epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
-        return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else None
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def _crc(self, name: str) -> int:
+        try:
+            return crc32(self._disk.read(self.path.parent / name))
+        except FileNotFoundError:
+            return 0
 
     def write(self, broker_epoch: int = -1) -> None:
-        text = json.dumps({"version": CHECKPOINT_VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-        self._disk.write_atomically(self.path, text.encode("utf-8"))
+        """The last thing that is written: all checkpoints are there."""
+        content = {
+            "version": CHECKPOINT_VERSION,
+            "brokerEpoch": broker_epoch,
+            _CRCS: {name: self._crc(name) for name in _CHECKPOINTS},
+        }
+        self._disk.write_atomically(self.path, json.dumps(content, separators=(",", ":")).encode("utf-8"))
 
     def remove(self) -> None:
         if self.exists():
@@ -246,7 +284,7 @@ def _not_ours(path: Path, reason: str) -> CorruptCheckpointError:
     remedy = (
         "check that log.dirs names this broker's own directory, or restore the file from another of its directories"
     )
-    return CorruptCheckpointError(path, f"{reason}; {remedy}")
+    return CorruptCheckpointError(path, reason, remedy)
 
 
 def _directory_id(path: Path, properties: Mapping[str, str]) -> Uuid | None:

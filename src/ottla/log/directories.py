@@ -72,6 +72,8 @@ class LogDirectory:
     lock: Lock | None = None
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     failure: str | None = None
+    refused: dict[TopicPartition, str] = field(default_factory=dict)
+    """Partitions that lie here and whose logs could not be opened, with the reason."""
     removable: list[Segment] = field(default_factory=list)
     """Segments of its logs that are closed and whose files are to be removed."""
 
@@ -143,12 +145,22 @@ class LogDirectories:
     def _load(self, directory: LogDirectory, config_of: ConfigOf) -> None:
         path = directory.path
         marker = CleanShutdownFile(self.disk, path)
-        clean = marker.exists()
+        clean = marker.is_whole()
+        if not clean and marker.exists():
+            _logger.warning("%s is damaged: the logs are checked as after an unclean stop", marker.path)
+        changed = marker.changed_checkpoints()
+
+        def read(name: str) -> dict[TopicPartition, int]:
+            if name in changed:
+                _logger.warning("%s: it is not what the clean stop left, and is not used", path / name)
+                return {}
+            return directory.checkpoints.read(name)
+
+        recovery_points = read(names.RECOVERY_POINTS)
+        start_offsets = read(names.LOG_START_OFFSETS)
+        high_watermarks = read(names.HIGH_WATERMARKS)
+        cleaned_offsets = read(names.CLEANER_OFFSETS)
         marker.remove()  # before anything is written: a crash from here on is unclean
-        recovery_points = directory.checkpoints.read(names.RECOVERY_POINTS)
-        start_offsets = directory.checkpoints.read(names.LOG_START_OFFSETS)
-        high_watermarks = directory.checkpoints.read(names.HIGH_WATERMARKS)
-        cleaned_offsets = directory.checkpoints.read(names.CLEANER_OFFSETS)
         found = []
         for name in self.disk.list(path):
             folder = path / name
@@ -176,6 +188,13 @@ class LogDirectories:
                     return load(self.disk, self.clock, folder, partition, config, options)
             except NotADirectoryError:
                 return None  # a file that only has the name of a partition
+            except OSError:
+                raise
+            except Exception as error:  # whatever is wrong with one log, the others are served
+                directory.refused[partition] = str(error)
+                told = None if isinstance(error, LogError) else error
+                _logger.error("%s is offline, its log cannot be opened: %s", partition, error, exc_info=told)
+                return None
 
         def load_some(entries: Sequence[tuple[TopicPartition, Path]]) -> list[PartitionLog]:
             return [log for entry in entries if (log := load_one(*entry)) is not None]
@@ -185,7 +204,7 @@ class LogDirectories:
             for log in chain.from_iterable(pool.map(load_some, shares)):
                 log.set_high_watermark(high_watermarks.get(log.partition, log.log_start_offset))
                 directory.logs[log.partition] = log
-        if not clean:
+        if not clean or any(log.damages.repair_count for log in directory.logs.values()):
             self._renew_recovery_points(directory)
 
     def _renew_recovery_points(self, directory: LogDirectory) -> None:
@@ -297,6 +316,10 @@ class LogDirectories:
                     log.metadata.assign(topic_id)  # refuses another topic of that name
             return log
         self.check_any_left()
+        for each in self.directories:
+            if partition in each.refused:
+                reason = f"the log cannot be opened: {each.refused[partition]}"
+                raise FileError(each.path / str(partition), f"{reason}; restore the folder from a copy, or remove it")
         offline = next((each for each in self.directories if each.failure is not None), None)
         if offline is not None and not is_new:
             raise LogDirectoryError(offline.path, f"{partition} may lie here, and the directory is offline")

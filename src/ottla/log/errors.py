@@ -29,9 +29,14 @@ class InvalidReadSizeError(LogError):
 
 
 class CorruptRecordsError(LogError):
-    """Bytes that were broken on their way: a CRC, a length, a magic. Clients send them again."""
+    """Bytes that are broken, on their way or on the disk: a CRC, a length, a magic. Clients send them again. `position`
+    is where in a log file, if it is one."""
 
     code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, reason: str, *, position: int | None = None) -> None:
+        super().__init__(reason)
+        self.position = position
 
 
 class RecordFault(NamedTuple):
@@ -124,7 +129,11 @@ class CorruptSnapshotError(FileError):
 
 
 class CorruptCheckpointError(FileError):
-    """A checkpoint file that cannot be read."""
+    """A checkpoint file that cannot be read. `problem` says why, without what to do about it."""
+
+    def __init__(self, path: Path, problem: str, remedy: str) -> None:
+        super().__init__(path, f"{problem}; {remedy}")
+        self.problem = problem
 
 
 class DirectoryLockedError(FileError):

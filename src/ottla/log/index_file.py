@@ -106,6 +106,15 @@ class IndexFile:
             self._unsynced = True  # an empty file may be what a killed process made of it, and not sync
             self._take_last(self._data)
 
+    def _replace(self, content: bytes) -> None:
+        """All entries at once. The file is another one afterwards: whoever still looks at a map of the old one may."""
+        with self._guard:
+            self._disk.write_atomically(self.path, content)
+            self._data = bytearray(content)
+            self._written = len(content)
+            self._unsynced = False
+            self._take_last(self._data)
+
     # The file.
 
     def trim(self) -> None:

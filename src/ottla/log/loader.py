@@ -1,7 +1,10 @@
 """Brings a partition's folder into order and opens its log.
 
-After a clean stop nothing is read but names, sizes, the end of the last segment and the newest producer snapshot. After
-an unclean one, in this order, each step safe to be interrupted and begun again:
+After a clean stop nothing is read but names, sizes, the end of the last segment and the newest producer snapshot. The
+last segment must end with a whole batch, at the offset at which the log was closed: the recovery point says it, and so
+does the name of the snapshot that was taken then. If it does not, something happened to the file in between, and that
+segment is recovered as after an unclean stop. After an unclean stop, in this order, each step safe to be interrupted
+and begun again:
 
 1. What compaction left: `.cleaned` files are worthless and go; a `.swap` file was finished, so it takes its place, and
    the segments it replaces go. What was renamed to `.deleted` goes.
@@ -21,7 +24,8 @@ from ottla.base.clock import Clock
 from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition
 from ottla.log.config import LogConfig
-from ottla.log.errors import CorruptIndexError
+from ottla.log.damages import Damages
+from ottla.log.errors import CorruptCheckpointError, CorruptIndexError, CorruptRecordsError
 from ottla.log.leader_epochs import LeaderEpochs
 from ottla.log.names import (
     CLEANED,
@@ -91,39 +95,73 @@ class _Loader:
         self.partition = partition
         self.config = config
         self.options = options
-        self.epochs = LeaderEpochs(disk, directory, is_new=LEADER_EPOCHS not in listed)
-        # Whoever flushed records has synced the folder before; only then is there a recovery point.
-        was_flushed = options.recovery_point > 0
-        self.metadata = (
-            PartitionMetadata.load(disk, directory, was_flushed=was_flushed)
-            if PARTITION_METADATA in listed
-            else PartitionMetadata(disk, directory, is_synced=was_flushed)
-        )
+        self.damages = Damages()
+        self.must_find_epochs = False
+        self.epochs = self.read_epochs(is_new=LEADER_EPOCHS not in listed)
+        self.metadata = self.read_metadata(is_new=PARTITION_METADATA not in listed)
         self.listed: list[tuple[str, SegmentFile]] | None = _segment_files(listed)
         self.swapped: set[int] = set()
         self.segment_options = SegmentOptions(
-            index_interval_bytes=config.index_interval_bytes, max_index_bytes=config.segment_index_bytes, clock=clock
+            index_interval_bytes=config.index_interval_bytes,
+            max_index_bytes=config.segment_index_bytes,
+            clock=clock,
+            damages=self.damages,
         )
+
+    def read_epochs(self, *, is_new: bool) -> LeaderEpochs:
+        try:
+            return LeaderEpochs(self.disk, self.directory, is_new=is_new)
+        except CorruptCheckpointError as error:
+            self.damages.repaired(error.path, f"{error.problem}. The epochs are read from the batches instead")
+            self.must_find_epochs = True
+            return LeaderEpochs(self.disk, self.directory, is_new=True)
+
+    def read_metadata(self, *, is_new: bool) -> PartitionMetadata:
+        # Whoever flushed records has synced the folder before; only then is there a recovery point.
+        was_flushed = self.options.recovery_point > 0
+        if not is_new:
+            try:
+                return PartitionMetadata.load(self.disk, self.directory, was_flushed=was_flushed)
+            except CorruptCheckpointError as error:
+                self.damages.repaired(error.path, f"{error.problem}. The topic's id is written anew")
+        return PartitionMetadata(self.disk, self.directory, is_synced=was_flushed)
 
     def load(self) -> PartitionLog:
         self.finish_swaps()
         self.remove_leftovers()
         segments = self.open_segments()
+        is_recovered = not self.options.clean
         if not self.options.clean:
             segments = self.recover(segments)
+        elif segments:
+            is_recovered = self.check_end(segments)
         if not segments:
             segments = [self.open(self.options.log_start_offset, is_new=True)]
-        next_offset = segments[-1].read_next_offset()
+        next_offset, last_epoch = segments[-1].read_end()
+        if self.must_find_epochs or self.is_epoch_wrong(last_epoch, next_offset):
+            self.find_epochs(segments)
         log_start = max(self.options.log_start_offset, segments[0].base_offset)
+        if log_start > next_offset and self.options.clean and segments[-1].size:
+            # No clean stop leaves that behind: the start is wrong, not the records.
+            self.damages.repaired(
+                self.directory,
+                f"the log start offset {log_start} that was written down lies behind the log's end, {next_offset}, and "
+                f"is not used: the log starts at {segments[0].base_offset}",
+            )
+            log_start = segments[0].base_offset
         if log_start > next_offset:
             # The log lost records that were already deleted for readers: go on where the start says.
+            _logger.warning(
+                "%s: the log ends at offset %d, before its start offset %d; what is left of it is deleted",
+                *(self.directory, next_offset, log_start),
+            )
             for segment in segments:
                 segment.delete()
             segments = [self.open(log_start, is_new=True)]
             next_offset = log_start
             self.epochs.clear()
         recovery_point = next_offset
-        if not self.options.clean:
+        if is_recovered:
             recovery_point = min(self.options.recovery_point, segments[-1].base_offset)
         self.epochs.truncate_from_end(next_offset)
         self.epochs.truncate_from_start(log_start)
@@ -147,6 +185,8 @@ class _Loader:
             producers=producers,
             epochs=self.epochs,
             metadata=self.metadata,
+            damages=self.damages,
+            compacted_below=self.options.cleaned_offset,
         )
         rebuild_producers(log, next_offset)
         for segment in segments:
@@ -243,6 +283,59 @@ class _Loader:
         """Whether the segment before that one has records that may not have reached the disk."""
         return not self.options.clean and (following is None or following > self.options.recovery_point)
 
+    # After a clean stop.
+
+    def check_end(self, segments: list[Segment]) -> bool:
+        """Whether the last segment had to be recovered, since it is not as the clean stop left it."""
+        last, closed_at = segments[-1], self.options.recovery_point
+        is_sure = closed_at == max(self.snapshot_offsets(), default=-1)
+        try:
+            end = last.read_next_offset()
+        except CorruptRecordsError as error:
+            reason = str(error)
+        else:
+            if end == closed_at or closed_at <= 0 or (end > closed_at and not is_sure):
+                return False
+            reason = f"it ends at offset {end}, and the log was closed at {closed_at}"
+        cut = self.recover_segment(segments, is_last=True, end_offset=closed_at if is_sure else None)
+        last.flush()
+        self.damages.repaired(
+            last.path,
+            f"it is not as the clean stop left it, and was recovered: {reason}. {cut} bytes were cut off, and the log "
+            f"ends at offset {last.read_next_offset()}",
+        )
+        return True
+
+    def is_epoch_wrong(self, last_epoch: int, next_offset: int) -> bool:
+        """Whether the last batch is of another epoch than the file says. An epoch that began at the log's end, or a
+        file that was not yet written, is no contradiction."""
+        known = self.epochs.epoch_for_offset(next_offset - 1)
+        if last_epoch < 0 or known is None or known == last_epoch:
+            return False
+        self.damages.repaired(
+            self.directory / LEADER_EPOCHS,
+            f"it says epoch {known} for the last batch, which has {last_epoch}. The epochs are read from the batches",
+        )
+        return True
+
+    def find_epochs(self, segments: list[Segment]) -> None:
+        """Reads the epochs from the batches. They never fall, so a segment that begins with the same epoch as the next
+        one has no other."""
+        self.epochs.clear(write=False)
+        firsts = [segment.first_epoch() for segment in segments]
+        for segment, first, following in zip(segments, firsts, (*firsts[1:], None), strict=True):
+            latest = self.epochs.latest_epoch
+            if first is not None and first == following and first == latest:
+                continue
+            try:
+                for _, header in segment.iter_headers():
+                    latest = self.epochs.latest_epoch
+                    if header.leader_epoch > (-1 if latest is None else latest):
+                        self.epochs.assign(header.leader_epoch, header.base_offset, write=False)
+            except CorruptRecordsError as error:
+                _logger.warning("%s; epochs that begin behind that are not known", error)
+        self.epochs.flush()
+
     # 3. What may not have reached the disk.
 
     def recover(self, segments: list[Segment]) -> list[Segment]:
@@ -273,8 +366,9 @@ class _Loader:
         compacted = self.config.compacts or following <= self.options.cleaned_offset
         return following == end or following - end > MAX_GAP or compacted
 
-    def recover_segment(self, segments: list[Segment], *, is_last: bool = False) -> int:
-        """Reads the last of the segments again and rebuilds its indexes; the bytes that had to be cut off."""
+    def recover_segment(self, segments: list[Segment], *, is_last: bool = False, end_offset: int | None = None) -> int:
+        """Reads the last of the segments again and rebuilds its indexes; the bytes that had to be cut off. No record at
+        `end_offset` or behind it was ever written, if that is known."""
         segment = segments[-1]
         producers = ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms)
         start = max(self.options.log_start_offset, segments[0].base_offset)
@@ -291,7 +385,7 @@ class _Loader:
             if transaction is not None:
                 aborted.append(transaction)
 
-        cut = segment.recover(replay)
+        cut = segment.recover(replay, end_offset=end_offset)
         for transaction in aborted:
             segment.transaction_index.append(transaction)
         # So that the next segment's recovery begins here, and not at the log's start. Behind the last one it would do

@@ -3,20 +3,23 @@
     relative offset   i32   0     of the last record in a batch, counted from the segment's base offset
     position          i32   4     where that batch begins in the log
 
-Offsets rise strictly, and so do positions. See `index_file` for who may do what in which thread.
+Offsets rise strictly, and so do positions. Positions are read without a sign: a damaged one is then beyond the log, and
+whoever follows the entry finds no batch there. See `index_file` for who may do what in which thread.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.base.disk import Disk
 from ottla.log.errors import CorruptIndexError
 from ottla.log.index_file import IndexFile
 
-_ENTRY = struct.Struct(">ii")
+_ENTRY = struct.Struct(">iI")
 _INT32 = struct.Struct(">i")
+_UINT32 = struct.Struct(">I")
 _GUESS_ENTRIES = 16
 """How far from the guessed place a look-up first looks."""
 
@@ -35,8 +38,6 @@ class OffsetIndex(IndexFile):
     def _take_last(self, data: bytearray | memoryview) -> None:
         if data:
             relative, position = _ENTRY.unpack_from(data, len(data) - 8)
-            if position < 0:
-                raise self._refuse(relative, position)
             self._last = (self.base_offset + relative, position)
         else:
             self._last = (self.base_offset, 0)
@@ -93,13 +94,7 @@ class OffsetIndex(IndexFile):
         if not low:
             return self.base_offset, 0
         found, position = _ENTRY.unpack_from(data, (low - 1) << 3)
-        if position < 0:
-            raise self._refuse(found, position)
         return self.base_offset + found, position
-
-    def _refuse(self, relative: int, position: int) -> CorruptIndexError:
-        reason = f"an entry says that offset {self.base_offset + relative} is at byte {position}"
-        return CorruptIndexError(self.path, f"{reason}; without the file the index is made anew at the next start")
 
     def offset_behind(self, position: int) -> int | None:
         """The offset of the first entry that stands at the position or behind it: an upper bound for what is before."""
@@ -112,7 +107,7 @@ class OffsetIndex(IndexFile):
         low, high = 0, len(data) >> 3
         while low < high:
             middle = (low + high) >> 1
-            if _INT32.unpack_from(data, (middle << 3) + 4)[0] < position:
+            if _UINT32.unpack_from(data, (middle << 3) + 4)[0] < position:
                 low = middle + 1
             else:
                 high = middle
@@ -127,6 +122,15 @@ class OffsetIndex(IndexFile):
             raise ValueError(f"{self.path}: full, with {self.max_entries} entries; roll the segment")
         data += _ENTRY.pack(self._relative(offset), position)
         self._last = (offset, position)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """Offset and position of each entry, as they stand there."""
+        base_offset = self.base_offset
+        return [(base_offset + relative, position) for relative, position in _ENTRY.iter_unpack(self._entries())]
+
+    def replace_all(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Takes these entries instead, in memory and in the file."""
+        self._replace(b"".join(_ENTRY.pack(self._relative(offset), position) for offset, position in entries))
 
     def truncate_to(self, offset: int) -> None:
         """Drops the entries at and behind the offset."""

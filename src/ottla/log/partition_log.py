@@ -13,6 +13,7 @@ files, which stay open until they are removed. An `OSError` is left to the calle
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
@@ -29,8 +30,12 @@ from ottla.base.file_slice import FileSlice
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
+from ottla.log.damages import Damages
 from ottla.log.errors import (
+    CorruptRecordsError,
+    FileError,
     InvalidReadSizeError,
+    InvalidRecordsError,
     OffsetOutOfRangeError,
     RecordListTooLargeError,
     UnexpectedOffsetError,
@@ -39,11 +44,13 @@ from ottla.log.leader_epochs import LeaderEpochs
 from ottla.log.names import DELETED
 from ottla.log.partition_metadata import PartitionMetadata
 from ottla.log.producer_state import ProducerStates
-from ottla.log.segment import Segment, SegmentOptions
+from ottla.log.segment import Segment, SegmentOptions, SegmentRead
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import AppendInfo, PreparedBatches, analyse, assign, prepare, validate_and_assign
 from ottla.records.layout import MAX_INT32
 from ottla.records.new_batch import NewBatch
+
+_logger = logging.getLogger(__name__)
 
 MAX_GAP: Final = 2**30
 """Segments follow each other without a gap, unless it is wider: a follower's, whose leader was compacted."""
@@ -83,6 +90,8 @@ class PartitionLog:
         producers: ProducerStates,
         epochs: LeaderEpochs,
         metadata: PartitionMetadata,
+        damages: Damages | None = None,
+        compacted_below: int = 0,
     ) -> None:
         self.disk = disk
         self.clock = clock
@@ -96,6 +105,9 @@ class PartitionLog:
         self.producers = producers
         self.epochs = epochs
         self.metadata = metadata
+        self.damages = Damages() if damages is None else damages
+        self.compacted_below = compacted_below
+        """Below it offsets may be missing, whatever the topic's policy is now."""
         self.on_roll: Callable[[PartitionLog], None] = _nothing
         """Called when a segment was closed: the place to have it flushed in a thread."""
         self.on_flush_due: Callable[[PartitionLog], None] = PartitionLog.flush
@@ -123,6 +135,14 @@ class PartitionLog:
     @property
     def segments(self) -> tuple[Segment, ...]:
         return tuple(self._segments)
+
+    def segment_ends(self) -> list[tuple[Segment, int]]:
+        """Each segment, and the offset behind all that may be in it."""
+        return list(zip(self._segments, (*self._bases[1:], self.next_offset), strict=True))
+
+    def may_lack_offsets_below(self, end: int) -> bool:
+        """Whether compaction explains that offsets below that one are missing."""
+        return self.config.compacts or end <= self.compacted_below
 
     @property
     def size(self) -> int:
@@ -305,9 +325,14 @@ class PartitionLog:
         """Closes the active segment and begins a new one where it ends, or at the given offset behind that."""
         active = self._segments[-1]
         # Not at `next_offset`, which is further if a batch was cut in its middle: recovery takes a gap for a loss.
-        offset = active.read_next_offset() if base_offset is None else base_offset
+        offset = self._end_of_active() if base_offset is None else base_offset
         if active.base_offset == offset and active.size == 0:
             return active
+        if offset <= active.base_offset or (offset < self.next_offset and base_offset is not None):
+            reason = f"a segment cannot begin at {offset}: the active one begins at {active.base_offset}"
+            raise CorruptRecordsError(f"{active.path}: {reason}, and the log ends at {self.next_offset}")
+        if base_offset is not None:
+            self.compacted_below = max(self.compacted_below, offset)  # what is between was never here
         active.become_inactive()
         self.producers.map_end_offset = offset
         self.producers.take_snapshot(offset)
@@ -315,8 +340,21 @@ class PartitionLog:
         self.on_roll(self)
         return segment
 
+    def _end_of_active(self) -> int:
+        """The offset behind the last whole batch of the active segment; where its file is damaged, the log's end, which
+        was counted and not read."""
+        if not self.active.size:
+            return self.active.base_offset
+        try:
+            offset = self.active.read_next_offset()
+        except CorruptRecordsError:  # which is told
+            return self.next_offset
+        return offset if self.active.base_offset < offset <= self.next_offset else self.next_offset
+
     def _new_segment(self, base_offset: int) -> Segment:
         segment = Segment.open(self.disk, self.directory, base_offset, self._segment_options())
+        if segment.size:
+            raise FileError(segment.path, "a new segment would begin in a file that has records; move it away")
         self._segments.append(segment)
         self._bases.append(base_offset)
         return segment
@@ -326,6 +364,7 @@ class PartitionLog:
             index_interval_bytes=self.config.index_interval_bytes,
             max_index_bytes=self.config.segment_index_bytes,
             clock=self.clock,
+            damages=self.damages,
         )
 
     # --- read -------------------------------------------------------------------------------------------------------
@@ -357,11 +396,14 @@ class PartitionLog:
             segment = self._segments[index]
             position = self._position_of_bound(index, segment, bound)
             found = segment.read(offset, max_bytes, max_position=position, min_one=min_one)
+            if found is None or found.base_offset > offset:
+                self._check_gap(index, offset, found)
             if found is not None:
                 if not found.first_batch_is_whole:  # it is beyond the limit, or the bound is within it
                     break
-                aborted = self._aborted(index, offset, found.slice, bound) if with_aborted else None
-                return LogRead(found.slice, aborted)
+                piece = self._sound_part(index, found.slice)
+                aborted = self._aborted(index, offset, piece, bound) if with_aborted else None
+                return LogRead(piece, aborted)
             index += 1  # compaction left nothing at or behind the offset in this segment
         return LogRead(None, [] if with_aborted else None)
 
@@ -377,6 +419,36 @@ class PartitionLog:
                     return None
                 return max(self._position_of_bound(index, segment, bound) - found[0], 0)
         return 0
+
+    def _check_gap(self, index: int, offset: int, found: SegmentRead | None) -> None:
+        """The segment has no batch with the offset, but perhaps one behind it: an error unless compaction, or a leader
+        that was compacted, explains it."""
+        segment = self._segments[index]
+        following = self._bases[index + 1] if index + 1 < len(self._bases) else None
+        end = self.next_offset if following is None else following
+        if found is not None:
+            segment.check_gap(
+                offset, found.position, end_offset=end, compacted=self.may_lack_offsets_below(found.base_offset)
+            )
+        elif following is not None and not self.may_lack_offsets_below(following) and following - offset <= MAX_GAP:
+            reason = f"the segment ends before offset {offset}, and the next one begins at {following}"
+            self.damages.tell(segment.path, segment.size, reason)
+            raise CorruptRecordsError(f"{segment.path}: {reason}", position=segment.size)
+
+    def _sound_part(self, index: int, found: FileSlice) -> FileSlice:
+        """As much of it as leads from batch to batch. It is followed once, when it is first read after a start."""
+        segment = self._segments[index]
+        end = found.position + found.size
+        if segment.is_proven(found.position, end):
+            return found
+        end_offset = self._bases[index + 1] if index + 1 < len(self._bases) else self.next_offset
+        compacted = self.may_lack_offsets_below(end_offset)
+        sound_end = segment.prove(found.position, end, end_offset=end_offset, compacted=compacted)
+        if sound_end >= end:
+            return found
+        if sound_end <= found.position:
+            raise CorruptRecordsError(f"{segment.path}: the batch at byte {sound_end} is damaged", position=sound_end)
+        return FileSlice(found.file, found.position, sound_end - found.position)
 
     def _position_of_bound(self, index: int, segment: Segment, bound: int) -> int:
         """Where in the segment reading must stop: at the first batch that reaches to the bound or beyond."""
@@ -572,6 +644,8 @@ class PartitionLog:
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect with the next append, roll or cleaning."""
+        if self.config.compacts and not config.compacts:
+            self.compacted_below = self.next_offset
         self.config = config
 
     def close(self) -> None:
@@ -611,14 +685,17 @@ def replay_producers(segments: Sequence[Segment], producers: ProducerStates, sta
     for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
         if segment.base_offset >= end:
             break
-        found = segment.position_of(start)
-        if found is None:
-            continue
-        for position, header in segment.iter_headers(found[0]):
-            if header.base_offset >= end:
-                break
-            if header.producer_id >= 0:
-                producers.replay(header, partial(segment.log.read_at, position, header.size_in_bytes))
+        try:
+            found = segment.position_of(start)
+            if found is None:
+                continue
+            for position, header in segment.iter_headers(found[0]):
+                if header.base_offset >= end:
+                    break
+                if header.producer_id >= 0:
+                    producers.replay(header, partial(segment.log.read_at, position, header.size_in_bytes))
+        except (CorruptRecordsError, InvalidRecordsError) as error:
+            _logger.warning("%s; what its producers did behind that is not known", error)
 
 
 _base_offset = attrgetter("base_offset")

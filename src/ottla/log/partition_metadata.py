@@ -142,4 +142,4 @@ def _field(path: Path, lines: list[str], index: int, form: str) -> str:
 
 def _corrupt(path: Path, reason: str) -> CorruptCheckpointError:
     remedy = "restore the file, or remove it while the broker is stopped: the id is then written anew"
-    return CorruptCheckpointError(path, f"{reason}; {remedy}")
+    return CorruptCheckpointError(path, reason, remedy)

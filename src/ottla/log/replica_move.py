@@ -40,7 +40,10 @@ class ReplicaMove:
         self.partition = source.partition
         self.target_path = folder.parent
         options = LoadOptions(
-            clean=True, log_start_offset=self._first_offset(), producer_id_expiration_ms=source.producers.expiration_ms
+            clean=True,
+            log_start_offset=self._first_offset(),
+            cleaned_offset=source.compacted_below,
+            producer_id_expiration_ms=source.producers.expiration_ms,
         )
         self.copy_log = load(source.disk, source.clock, folder, source.partition, source.config, options)
         self._cut_at = _NEVER
@@ -86,6 +89,7 @@ class ReplicaMove:
             self.copy(piece)
         source, copy = self.source, self.copy_log
         copy.update_config(source.config)
+        copy.compacted_below = max(copy.compacted_below, source.compacted_below)
         copy.on_roll, copy.on_flush_due = source.on_roll, source.on_flush_due
         if copy.epochs.entries != source.epochs.entries:
             copy.epochs.clear(write=False)

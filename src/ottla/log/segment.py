@@ -17,14 +17,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Buffer, Disk, File
 from ottla.base.file_slice import FileSlice
 from ottla.log import segment_scan
+from ottla.log.damages import Damages
 from ottla.log.errors import CorruptIndexError, CorruptRecordsError, FileError, LogError
 from ottla.log.offset_index import OffsetIndex
 from ottla.log.segment_files import SegmentFiles
@@ -32,11 +33,12 @@ from ottla.log.time_index import TimeIndex
 from ottla.log.transaction_index import TransactionIndex
 from ottla.records.batch import BatchHeader
 from ottla.records.errors import RecordError
-from ottla.records.layout import LENGTH_AT, LENGTH_PREFIX_SIZE, MAGIC_V2, MAX_INT32, NO_TIMESTAMP
+from ottla.records.layout import LENGTH_AT, LENGTH_PREFIX_SIZE, MAGIC_V2, MAX_INT32, NO_LEADER_EPOCH, NO_TIMESTAMP
 from ottla.records.legacy import MessageView
 from ottla.records.plain import decode_batch
 
 _LENGTH = struct.Struct(">i")
+_REPAIR_INTERVAL_MS: Final = 60_000
 
 
 class SegmentOverflowError(LogError):
@@ -50,6 +52,8 @@ class SegmentOptions:
     index_interval_bytes: int
     max_index_bytes: int
     clock: Clock
+    damages: Damages = field(default_factory=Damages)
+    """Where damage to its files is told."""
 
 
 class SegmentRead(NamedTuple):
@@ -70,13 +74,17 @@ class Segment:
 
     __slots__ = (
         "_clock",
+        "_damages",
         "_entry_due",
         "_files",
         "_first_batch_timestamp_ms",
         "_index_interval_bytes",
         "_is_torn",
         "_newest",
+        "_next_repair_ms",
+        "_proven",
         "_size",
+        "_unproven_end",
         "base_offset",
         "created_ms",
     )
@@ -84,6 +92,7 @@ class Segment:
     def __init__(self, files: SegmentFiles, options: SegmentOptions, size: int) -> None:
         self._files = files
         self._clock = options.clock
+        self._damages = options.damages
         self._index_interval_bytes = options.index_interval_bytes
         self._size = size
         if self._size > MAX_INT32:
@@ -94,6 +103,12 @@ class Segment:
         """No entry of an index is due before the log is larger than this. None where the index must be asked."""
         self._newest: tuple[int, int] | None = None
         self._first_batch_timestamp_ms: int | None = None
+        self._unproven_end = size
+        """What is behind it was appended or recovered by this object; what is before it was only found."""
+        self._proven = (0, 0)
+        """From where to where batches that were found are known to lead to each other."""
+        self._next_repair_ms = 0
+        """When an index that lies may be rebuilt: not with every read of a log that is damaged itself."""
         self.base_offset = files.base_offset
         self.created_ms = options.clock.now_ms()
 
@@ -183,11 +198,23 @@ class Segment:
     def first_batch_timestamp_ms(self) -> int | None:
         """The newest timestamp of the first batch; None without a batch, or if it has none."""
         if self._first_batch_timestamp_ms is None and self._size:
-            for _, header in self.iter_headers(chunk_bytes=1024):
-                self._first_batch_timestamp_ms = header.max_timestamp_ms
-                break
+            try:
+                for _, header in self.iter_headers(chunk_bytes=1024):
+                    self._first_batch_timestamp_ms = header.max_timestamp_ms
+                    break
+            except CorruptRecordsError:  # which is told, and no reason to refuse appends
+                self._first_batch_timestamp_ms = NO_TIMESTAMP
         found_ms = self._first_batch_timestamp_ms
         return None if found_ms is None or found_ms < 0 else found_ms
+
+    def first_epoch(self) -> int | None:
+        """The leader epoch of the first batch; None without one that can be read."""
+        try:
+            for _, header in self.iter_headers(chunk_bytes=1024):
+                return header.leader_epoch
+        except CorruptRecordsError:
+            pass
+        return None
 
     def should_roll(
         self,
@@ -374,23 +401,133 @@ class Segment:
         try:
             found = segment_scan.find_offset(self._files.log, max(indexed, start_position), self._size, offset)
         except RecordError as error:
-            if indexed and error.position == indexed:
-                raise self._refuse_entry(indexed_offset, indexed) from error
+            if indexed and self._mend_entry(indexed_offset, indexed):
+                return self._find(offset, start_position)
             raise self._refuse(error) from error
-        if indexed and (found is None or (found[0] == indexed and found[2] > indexed_offset)):
-            self._check_entry(indexed_offset, indexed)
+        # A batch behind the offset, or none at all: perhaps because the entry leads past it.
+        if indexed and (found is None or found[2] > offset) and self._mend_entry(indexed_offset, indexed):
+            return self._find(offset, start_position)
         return found
 
-    def _check_entry(self, offset: int, position: int) -> None:
-        if not segment_scan.has_batch_of(self.log, position, self._size, self.base_offset, offset):
-            raise self._refuse_entry(offset, position)
+    def _mend_entry(self, offset: int, position: int) -> bool:
+        """Rebuilds the offset index if that entry of it lies; whether it did."""
+        if self._is_entry_true(offset, position):
+            return False
+        if self.repair_offset_index():
+            return True
+        reason = f"offset {offset} is not at byte {position} of the log"
+        raise CorruptIndexError(self._files.offset_index.path, f"{reason}, and the log is damaged as well")
 
-    def _refuse_entry(self, offset: int, position: int) -> CorruptIndexError:
-        path = self._files.offset_index.path
-        return CorruptIndexError(path, f"offset {offset} is not at byte {position} of the log; rebuild the index")
+    def _is_entry_true(self, offset: int, position: int) -> bool:
+        """Whether a batch begins there whose offsets come after the entry before, and reach no further than it says."""
+        former_offset, former = self.offset_index.lookup(offset - 1)
+        first = former_offset + 1 if former else self.base_offset
+        return segment_scan.has_batch_of(self.log, position, self._size, first, offset)
+
+    def repair_offset_index(self) -> bool:
+        """Rebuilds the offset index from the log. Whether it is another one now: else the log is to blame. Behind a
+        damaged batch it goes on at the next entry that leads to a whole one."""
+        now_ms = self._clock.now_ms()
+        if now_ms < self._next_repair_ms:
+            return False
+        self._next_repair_ms = now_ms + _REPAIR_INTERVAL_MS
+        index = self._files.offset_index
+        old = index.entries()
+        new: list[tuple[int, int]] = []
+        last_offset, last_position, position = self.base_offset - 1, 0, 0
+        while True:
+            try:
+                for at, header in segment_scan.iter_headers(self.log, position, self._size):
+                    position = at
+                    limit = self.base_offset + MAX_INT32
+                    if not last_offset < header.base_offset <= header.last_offset <= limit and header.magic == MAGIC_V2:
+                        raise segment_scan.OffsetOrderError("offsets do not rise", position=position)
+                    last_offset = header.last_offset
+                    if position - last_position > self._index_interval_bytes:
+                        new.append((last_offset, position))
+                        last_position = position
+                break
+            except RecordError as error:
+                failed = position if error.position is None else max(error.position, position)
+            behind = (entry for entry in old if entry[1] > failed and entry[0] > last_offset)
+            sound = (
+                (offset, at)
+                for offset, at in behind
+                if segment_scan.has_batch_of(self.log, at, self._size, last_offset + 1, offset)
+            )
+            entry = next(sound, None)
+            if entry is None:
+                break
+            position = last_position = entry[1]
+            new.append(entry)
+            last_offset = self._last_offset_before(position, last_offset)
+        new = [entry for at, entry in enumerate(new) if not at or entry[0] > new[at - 1][0]][: index.max_entries]
+        if new == old:
+            return False
+        self._entry_due = None
+        index.replace_all(new)
+        self._damages.repaired(index.path, "the offset index does not lead to the batches of its log; it was rebuilt")
+        return True
+
+    def _last_offset_before(self, position: int, otherwise: int) -> int:
+        """One less than the base offset of the batch at the position."""
+        for _, header in segment_scan.iter_headers(self.log, position, self._size, chunk_bytes=1024):
+            return header.base_offset - 1
+        return otherwise
 
     def _refuse(self, error: RecordError) -> CorruptRecordsError:
-        return CorruptRecordsError(f"{self.path}: {error}")
+        self._damages.tell(self.path, error.position or 0, error.reason)
+        return CorruptRecordsError(f"{self.path}: {error}", position=error.position)
+
+    def is_proven(self, position: int, end: int) -> bool:
+        """Whether the batches between are known to lead to each other."""
+        return position >= self._unproven_end or (self._proven[0] <= position and end <= self._proven[1])
+
+    def prove(self, position: int, end: int, *, end_offset: int, compacted: bool) -> int:
+        """Follows the batches from the one at `position` up to `end`, unless that was done before. Returns how far they
+        are sound: `end`, or where a damaged batch begins, which is told. All offsets must be below `end_offset`.
+
+        No CRC covers base offset and length, and a client would jump to wherever they lead. Damage that comes after
+        this, under a running broker, is for the scrub to find.
+        """
+        until = min(end + 1, self._unproven_end)  # with the header behind it, if it ends with a batch
+        low, reach = self._proven
+        if not low <= position <= reach:
+            low = reach = position
+        if reach >= until:
+            return end
+        last, reach, damage = self._follow(reach, until, end_offset=end_offset, compacted=compacted)
+        # Not with the last one, unless it is the last of all: where it leads to is not known yet.
+        self._proven = (low, reach if reach == self._unproven_end and damage is None else max(last, low))
+        return end if damage is None else min(max(damage, position), end)
+
+    def check_gap(self, offset: int, position: int, *, end_offset: int, compacted: bool) -> None:
+        """A reader asks for the offset and would get the batch at the position, behind it. Raises `CorruptRecordsError`
+        if the batches around show damage."""
+        if position >= self._unproven_end:
+            return
+        index = self.offset_index
+        start = index.lookup(index.lookup(offset)[0] - 1)[1]
+        _, _, damage = self._follow(start, position + 1, end_offset=end_offset, compacted=compacted)
+        if damage is not None:
+            reason = f"offset {offset} is not there, and the batch at byte {damage} is damaged"
+            raise CorruptRecordsError(f"{self.path}: {reason}", position=damage)
+
+    def _follow(self, start: int, until: int, *, end_offset: int, compacted: bool) -> tuple[int, int, int | None]:
+        """As `check_chain`; damage is told, and its position returned."""
+        last, reach, error = segment_scan.check_chain(
+            self.log,
+            start,
+            until,
+            self._size,
+            first_offset=self.base_offset,
+            end_offset=end_offset,
+            compacted=compacted,
+        )
+        if error is None:
+            return last, reach, None
+        self._refuse(error)
+        return last, reach, start if error.position is None else error.position
 
     def offset_behind(self, position: int, size: int) -> int | None:
         """An offset that is surely not within that many bytes from the position on; None if the index has none."""
@@ -414,13 +551,28 @@ class Segment:
         return None
 
     def read_next_offset(self) -> int:
-        """The offset behind the last record, or the base offset. Reads the headers behind the last index entry."""
-        next_offset = self.base_offset
+        """The offset behind the last record, or the base offset. Reads the headers behind the last index entry; raises
+        `CorruptRecordsError` if they do not lead to the end of the file."""
+        return self.read_end()[0]
+
+    def read_end(self) -> tuple[int, int]:
+        """The offset behind the last record, and the leader epoch of the last batch; -1 without one."""
         if not self._size:
-            return next_offset
-        for _, header in self.iter_headers(self.offset_index.last_position):
-            next_offset = header.next_offset
-        return next_offset
+            return self.base_offset, NO_LEADER_EPOCH
+        index = self.offset_index
+        if index.last_position and not self._is_entry_true(index.last_offset, index.last_position):
+            self.repair_offset_index()
+        previous, epoch = self.base_offset - 1, NO_LEADER_EPOCH
+        for position, header in self.iter_headers(index.last_position):
+            if header.magic == MAGIC_V2:
+                if not previous < header.base_offset <= header.last_offset <= self.base_offset + MAX_INT32:
+                    reason = f"its offsets {header.base_offset} to {header.last_offset} do not come after {previous}"
+                    raise self._refuse(segment_scan.OffsetOrderError(reason, position=position))
+                epoch = header.leader_epoch
+            previous = header.last_offset
+        if index.last_offset > previous and index.entry_count:
+            self.repair_offset_index()
+        return previous + 1, epoch
 
     def iter_headers(
         self, position: int = 0, *, chunk_bytes: int = segment_scan.CHUNK_BYTES
@@ -436,9 +588,11 @@ class Segment:
 
     # Repairing and shortening.
 
-    def recover(self, on_batch: Callable[[BatchHeader, memoryview], None] | None = None) -> int:
-        """Reads the whole log, cuts it before the first batch that is not whole and valid, and makes the indexes anew.
-        Returns the bytes cut off.
+    def recover(
+        self, on_batch: Callable[[BatchHeader, memoryview], None] | None = None, *, end_offset: int | None = None
+    ) -> int:
+        """Reads the whole log, cuts it before the first batch that is not whole and valid or reaches to `end_offset`,
+        and makes the indexes anew. Returns the bytes cut off.
 
         `on_batch` is given header and bytes of each batch of magic 2; it has to fill the transaction index, which then
         begins empty. Without it that index keeps what it has about the records that stay.
@@ -461,6 +615,8 @@ class Segment:
             if header[0] < next_offset and header[3] >= MAGIC_V2:
                 break  # no CRC covers the offset: a page that was not written may have taken it
             last_offset = header[0] + header[6]
+            if end_offset is not None and last_offset >= end_offset:
+                break
             if not 0 <= last_offset - base_offset <= MAX_INT32:
                 raise self._refuse_offset(last_offset)
             if position > entry_due or header[8] > newest_ms:
@@ -471,6 +627,7 @@ class Segment:
             if on_batch and header[3] >= MAGIC_V2:
                 on_batch(header, data)
         self._files.mark_doubtful()
+        self._unproven_end = 0
         cut = self._size - end
         if cut:
             self.log.truncate(end)
@@ -487,8 +644,9 @@ class Segment:
         index.check()
         self.time_index.check()
         self.transaction_index.check()
-        if index.entry_count:
-            self._check_entry(index.last_offset, index.last_position)
+        if index.entry_count and not self._is_entry_true(index.last_offset, index.last_position):
+            reason = f"offset {index.last_offset} is not at byte {index.last_position} of the log"
+            raise CorruptIndexError(index.path, reason)
 
     def truncate_to(self, offset: int) -> int:
         """Drops the batch that holds the offset and all behind it. Returns the bytes cut off."""
@@ -522,6 +680,8 @@ class Segment:
             self._files.mark_unsynced()
             self.log.truncate(size)
             self._size = size
+            self._unproven_end = min(self._unproven_end, size)
+            self._proven = (0, 0)
         if not size:
             self.created_ms = self._clock.now_ms()
             self._first_batch_timestamp_ms = None

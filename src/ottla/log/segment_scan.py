@@ -4,9 +4,9 @@ A file may hold messages of magic 0 and 1 from before an upgrade. They get a hea
 both the message's own (for a wrapper the last one inside), the timestamps both its timestamp, which for a wrapper is
 the newest inside; there is no producer and no epoch, and the record count of a wrapper is not known (-1).
 
-`end` bounds the walk and stands for the end of the file. A batch that reaches beyond it is torn: walks by headers end
-before it, as Kafka's do; `iter_batches` raises `TruncatedBatchError`. Any other nonsense is a `RecordError` with the
-position in the file.
+`end` bounds the walk and stands for the end of the file. A batch that reaches beyond it is a `TruncatedBatchError`: a
+damaged length must not look like the end of the file. Any other nonsense is a `RecordError` with the position in the
+file. Offsets rise from batch to batch; `OffsetOrderError` says where they do not, since no CRC covers a base offset.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _WINDOW_BYTES: Final = 8 * 1024
 
 _STEP = struct.Struct(">qi4xb6xi")
 """Of a header only base offset, length, magic and last offset delta."""
+_NO_STEP: Final = (0, 0, 0, 0)
 _PREFIX = struct.Struct(">qi4xb")
 _OLD = struct.Struct(">qiIbB")
 _TIMESTAMP = struct.Struct(">18xq")
@@ -111,30 +112,35 @@ def _refuse_length(length: int, position: int, offset: int) -> NoReturn:
     raise BatchLengthError(f"no batch has length {length}", position=position, base_offset=offset)
 
 
+class OffsetOrderError(RecordError):
+    """A batch whose offsets do not come after those of the batch before it."""
+
+
+def _check_length_read(size: int, wanted: int, position: int) -> None:
+    if size < wanted:
+        raise TruncatedBatchError(f"the file ends after {size} of {wanted} bytes", position=position)
+
+
 def iter_headers(
     file: File, position: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch. Reads at most `chunk_bytes` at once, and less the larger batches are: of
-    large ones little more than the headers."""
+    """Position and header of each batch. Reads at most `chunk_bytes` at once, and less the larger batches are: of large
+    ones little more than the headers."""
     wanted = min(chunk_bytes, _FIRST_CHUNK_BYTES)
-    while end - position > MAGIC_AT:
+    while position < end:
         buffer = file.read_at(position, min(wanted, end - position))
         start, size = position, len(buffer)
         enough = min(HEADER_SIZE, end - position)
-        if size < enough:
-            return  # the file is shorter than it should be
+        _check_length_read(size, enough, position)
         at, previous = 0, position
         while size - at >= enough:
             available = end - start - at
-            try:
-                header = header_at(buffer, at, available, start + at)
-            except TruncatedBatchError:
-                return
+            header = header_at(buffer, at, available, start + at)
             yield start + at, header
             previous = start + at
             at += header[1] + LENGTH_PREFIX_SIZE
             enough = min(HEADER_SIZE, available - header[1] - LENGTH_PREFIX_SIZE)
-            if enough <= MAGIC_AT:
+            if not enough:
                 return
         position = start + at
         is_large = position - previous > size // 4
@@ -188,34 +194,127 @@ def find_offset(
     """
     unpack = _STEP.unpack_from
     wanted = window_bytes
+    previous, size = -1, 0
     while end - position >= HEADER_SIZE:
         buffer = file.read_at(position, min(wanted, end - position))
         last_at = len(buffer) - HEADER_SIZE
         if last_at < 0:
-            return None
+            _check_length_read(len(buffer), HEADER_SIZE, position)
         at = 0
         while at <= last_at:
             base_offset, length, magic, last_offset_delta = unpack(buffer, at)
-            if magic != MAGIC_V2 or length < _SHORTEST_V2:
-                try:
-                    header = header_at(buffer, at, end - position - at, position + at)
-                except TruncatedBatchError:
-                    return None
+            if magic != MAGIC_V2 or length < _SHORTEST_V2 or base_offset <= previous or last_offset_delta < 0:
+                header = header_at(buffer, at, end - position - at, position + at)
                 length, last_offset_delta = header.length, header.last_offset_delta
+                if header.magic == MAGIC_V2:
+                    _refuse_offsets(header, previous, position + at)
             size = length + LENGTH_PREFIX_SIZE
-            if base_offset + last_offset_delta >= offset:
-                return (position + at, size, base_offset) if position + at + size <= end else None
+            previous = base_offset + last_offset_delta
+            if previous >= offset:
+                if position + at + size > end:
+                    _refuse_size(size, position + at, end, base_offset)
+                return position + at, size, base_offset
             at += size
         position += at
         if size > window_bytes:
             wanted = HEADER_SIZE
         else:
             wanted = window_bytes = min(window_bytes * 2, CHUNK_BYTES)
+    if position > end:
+        _refuse_size(size, position - size, end, None)
     # Fewer bytes than a header of today: an old message perhaps.
     for found, header in iter_headers(file, position, end):
         if header.last_offset >= offset:
             return found, header.size_in_bytes, header.base_offset
     return None
+
+
+def _refuse_offsets(header: BatchHeader, previous: int, position: int) -> NoReturn:
+    reason = f"its offsets {header.base_offset} to {header.last_offset} do not come after {previous}"
+    raise OffsetOrderError(reason, position=position, base_offset=header.base_offset)
+
+
+def _refuse_size(size: int, position: int, end: int, offset: int | None) -> NoReturn:
+    reason = f"it is {size} bytes long, of which {end - position} are there"
+    raise TruncatedBatchError(reason, position=position, base_offset=offset)
+
+
+def check_chain(
+    file: File, position: int, until: int, end: int, *, first_offset: int, end_offset: int, compacted: bool
+) -> tuple[int, int, RecordError | None]:
+    """Follows the batches from the one at `position` to the last that begins before `until`. Each must lead to the
+    next, and their offsets rise from `first_offset` on and stay below `end_offset`.
+
+    Where offsets are missing between two batches of a log that is not `compacted`, the CRC of the former tells whether
+    its length or last offset are damaged; if it is right so is the gap (a follower has those of its leader).
+
+    Returns where to go on later, the last batch that is known to be sound; how far those reach; and what is wrong with
+    the first one that cannot be relied on, which is at the error's position.
+    """
+    unpack = _STEP.unpack_from
+    wanted = window_bytes = _WINDOW_BYTES
+    previous, previous_at, previous_size = first_offset - 1, position, 0
+    before_at, is_continuing = position, True
+    # A batch that follows its former without a gap is not the one to blame if the next does not follow.
+    try:
+        while position < until:
+            buffer = file.read_at(position, min(wanted, until - position + HEADER_SIZE, end - position))
+            enough = min(HEADER_SIZE, end - position)
+            _check_length_read(len(buffer), enough, position)
+            at, last_at = 0, len(buffer) - enough
+            while at <= last_at and position < until:
+                base_offset, length, magic, last_offset_delta = (
+                    unpack(buffer, at) if enough == HEADER_SIZE else _NO_STEP
+                )
+                if magic != MAGIC_V2 or length < _SHORTEST_V2 or last_offset_delta < 0:
+                    header = header_at(buffer, at, end - position, position)
+                    base_offset, length, magic = header.base_offset, header.length, header.magic
+                    last_offset_delta = header.last_offset_delta
+                    if magic == MAGIC_V2:
+                        _refuse_offsets(header, previous, position)
+                size = length + LENGTH_PREFIX_SIZE
+                if size > end - position:
+                    _refuse_size(size, position, end, base_offset)
+                last_offset = base_offset + last_offset_delta
+                follows = base_offset == previous + 1 or magic != MAGIC_V2
+                if not follows:
+                    if base_offset <= previous:
+                        reason = f"offset {base_offset} at byte {position} comes after {previous} at {previous_at}"
+                        if not is_continuing:
+                            return before_at, previous_at, OffsetOrderError(reason, position=previous_at)
+                        raise OffsetOrderError(reason, position=position, base_offset=base_offset)
+                    if previous_size and not compacted:
+                        try:
+                            _check_crc_at(file, previous_at, previous_size)
+                        except RecordError as error:
+                            return before_at, previous_at, error
+                if last_offset >= end_offset and magic == MAGIC_V2:
+                    reason = f"its last offset is {last_offset}, but offset {end_offset} comes after it"
+                    raise OffsetOrderError(reason, position=position, base_offset=base_offset)
+                before_at, is_continuing = previous_at, follows
+                previous, previous_at, previous_size = last_offset, position, size
+                at += size
+                position += size
+                enough = min(HEADER_SIZE, end - position)
+                last_at = len(buffer) - enough
+            if previous_size > window_bytes:
+                wanted = HEADER_SIZE
+            else:
+                wanted = window_bytes = min(window_bytes * 2, CHUNK_BYTES)
+    except RecordError as error:
+        if previous_size:
+            try:
+                _check_crc_at(file, previous_at, previous_size)
+            except RecordError as cause:  # there is no batch where its length leads
+                return before_at, previous_at, cause
+        return previous_at, position, error
+    return previous_at, position, None
+
+
+def _check_crc_at(file: File, position: int, size: int) -> None:
+    data = memoryview(file.read_at(position, size))
+    _check_length_read(len(data), size, position)
+    check_crc(header_at(data, 0, size, position), data, position)
 
 
 def has_batch_of(file: File, position: int, end: int, first_offset: int, last_offset: int) -> bool:

@@ -379,3 +379,22 @@ def test_producers_are_forgotten_as_the_setting_says_now(tmp_path: Path) -> None
             assert {log.producers.expiration_ms for log in broker.directories.logs()} == {12345}
 
     asyncio.run(work())
+
+
+def test_damage_is_found_in_what_nobody_reads(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", segment_bytes="1000")
+        partition = partition_of(client)
+        for _ in range(5):
+            partition.append(bytearray(batch_of(b"x" * 500)), all_replicas=True)
+        log = partition.log
+        assert log is not None
+        path = log.segments[0].path
+        content = bytearray(path.read_bytes())
+        content[200] ^= 1
+        path.write_bytes(content)
+        await until(lambda: log.damages.count == 1)
+        assert f"{path} is damaged at byte 0" in caplog.text
+        assert partition.read(1, 1000, committed_only=False, to_log_end=False, min_one=True).slice is not None
+
+    with_client(tmp_path, work, ottla_log_scrub_interval_ms="10", log_initial_task_delay_ms="0")

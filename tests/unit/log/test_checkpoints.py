@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.base.disk import Buffer
 from ottla.base.ids import TopicPartition, parse_uuid
+from ottla.log import names
 from ottla.log.checkpoints import (
     CleanShutdownFile,
     EpochEntry,
@@ -178,8 +180,10 @@ def test_clean_shutdown_is_kafkas_json(tmp_path: Path) -> None:
     file = CleanShutdownFile(LocalDisk(), tmp_path)
     assert (file.exists(), file.read()) == (False, None)
     file.write(77)
-    assert (tmp_path / ".kafka_cleanshutdown").read_bytes() == CLEAN_SHUTDOWN_OF_KAFKA
-    assert (file.exists(), file.read()) == (True, 77)
+    content = json.loads((tmp_path / ".kafka_cleanshutdown").read_bytes())
+    assert content.pop("ottlaCheckpointCrcs")  # Kafka ignores what it does not know
+    assert content == json.loads(CLEAN_SHUTDOWN_OF_KAFKA)
+    assert (file.exists(), file.is_whole(), file.read()) == (True, True, 77)
     file.remove()
     assert not file.exists()
     file.remove()
@@ -192,6 +196,24 @@ def test_a_clean_shutdown_without_an_epoch_is_still_clean(tmp_path: Path, conten
     (tmp_path / ".kafka_cleanshutdown").write_bytes(content)
     file = CleanShutdownFile(LocalDisk(), tmp_path)
     assert (file.exists(), file.read()) == (True, None)
+
+
+def test_a_checkpoint_that_changed_since_the_clean_stop_is_found_out(tmp_path: Path) -> None:
+    for name in (names.RECOVERY_POINTS, names.LOG_START_OFFSETS):
+        OffsetCheckpoint(LocalDisk(), tmp_path / name).write({TopicPartition("topic", 0): 40})
+    file = CleanShutdownFile(LocalDisk(), tmp_path)
+    file.write()
+    assert file.changed_checkpoints() == []
+    OffsetCheckpoint(LocalDisk(), tmp_path / names.LOG_START_OFFSETS).write({TopicPartition("topic", 0): 48})
+    assert file.changed_checkpoints() == [names.LOG_START_OFFSETS]
+    file.path.write_bytes(CLEAN_SHUTDOWN_OF_KAFKA)
+    assert (file.is_whole(), file.changed_checkpoints()) == (True, [])
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"version":', b"\xff", b"[]"])
+def test_a_damaged_mark_of_a_clean_stop_is_not_believed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(content)
+    assert not CleanShutdownFile(LocalDisk(), tmp_path).is_whole()
 
 
 def test_a_newer_clean_shutdown_is_read(tmp_path: Path) -> None:

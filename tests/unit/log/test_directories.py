@@ -570,17 +570,39 @@ def test_a_checkpoint_that_cannot_be_read_is_named_and_costs_no_record(
 
 
 @pytest.mark.parametrize("name", [names.LEADER_EPOCHS, names.PARTITION_METADATA])
-def test_a_small_file_of_a_log_that_cannot_be_read_stops_the_start_by_name(broker: Broker, name: str) -> None:
+def test_a_small_file_of_a_log_that_cannot_be_read_is_made_anew(
+    broker: Broker, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     directories = broker.start()
     log = directories.create(partition(0), CONFIG, topic_id=SOME_ID)
     fill(log, 10)
     directories.close()
     original = broker.disk.read(log.directory / name)
     broker.disk.write(log.directory / name, b"garbage\nmore of it\n")
-    with pytest.raises(CorruptCheckpointError, match=rf"topic-0.{name}: "):
-        broker.start()
-    broker.disk.write(log.directory / name, original)
-    assert values(broker.start().get(partition(0))) == list(range(10))
+    directories = broker.start()
+    assert f"{log.directory / name}: line 1 is 'garbage'" in caplog.text
+    assert values(directories.create(partition(0), CONFIG, topic_id=SOME_ID)) == list(range(10))
+    assert broker.disk.read(log.directory / name) == original
+
+
+def test_a_log_that_cannot_be_opened_is_offline_alone(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    directories = broker.start()
+    bad, good = (directories.create(partition(number), CONFIG, topic_id=SOME_ID) for number in range(2))
+    for log in (bad, good):
+        fill(log, 10)
+    for log in (bad, good):
+        log.flush()
+    directories._release_locks()  # killed
+    content = bytearray(broker.disk.read(bad.active.path))
+    content[3] ^= 1  # a base offset too far for its segment
+    broker.disk.write(bad.active.path, content)
+    directories = broker.start()
+    assert "topic-0 is offline, its log cannot be opened" in caplog.text
+    assert values(directories.get(partition(1))) == list(range(10))
+    assert directories.get(partition(0)) is None
+    with pytest.raises(FileError, match=r"topic-0: the log cannot be opened.*restore the folder"):
+        directories.create(partition(0), CONFIG, topic_id=SOME_ID, is_new=False)
+    assert broker.disk.read(bad.active.path) == content
 
 
 # Directories that fail

@@ -13,6 +13,7 @@ from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.errors import (
     CorruptRecordsError,
+    FileError,
     InvalidProducerEpochError,
     InvalidReadSizeError,
     InvalidRecordsError,
@@ -986,3 +987,115 @@ def test_epochs_that_a_crash_took_are_read_from_the_records() -> None:
 def test_partition_is_named(home: Home) -> None:
     assert home.open().partition == PARTITION
     assert home.open().topic_id is None
+
+
+# Damaged files
+
+
+def reopened(home: Home, count: int = 60, config: LogConfig = SMALL) -> PartitionLog:
+    """A log that was closed cleanly and opened again, so that its files are not trusted yet."""
+    log = home.open(config)
+    fill(log, count)
+    log.flush()
+    log.close()
+    return home.open(config, recovery_point=count)
+
+
+def patch(log: PartitionLog, segment: Segment, at: int, mask: int) -> None:
+    """Changes bits of a closed file in its place."""
+    content = bytearray(log.disk.read(segment.path))
+    content[at] ^= mask
+    segment.release_log()
+    log.disk.write(segment.path, content)
+
+
+def consume(log: PartitionLog, max_bytes: int = 300) -> tuple[list[int], CorruptRecordsError | None]:
+    """What a consumer gets that goes by base offset and length, as one that checks no CRCs does."""
+    found: list[int] = []
+    offset = log.log_start_offset
+    while offset < log.next_offset:
+        try:
+            piece = log.read(offset, max_bytes).slice
+        except CorruptRecordsError as error:
+            return found, error
+        assert piece is not None
+        for view in iter_batches(piece.read(), partial_tail=True):
+            found += [view.base_offset]
+            offset = view.header.next_offset
+    return found, None
+
+
+@pytest.mark.parametrize("at", [*range(12), 16])
+@pytest.mark.parametrize("max_bytes", [1, 300, 100_000])
+def test_a_batch_that_does_not_lead_to_the_next_is_told(
+    home: Home, at: int, max_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A flipped bit in its base offset, length or magic: without a check a consumer would jump."""
+    log = reopened(home)
+    segment = log.segments[1]
+    position, header = list(segment.iter_headers())[5]
+    patch(log, segment, position + at, 0x01 if at == 11 else 0x20)
+    found, error = consume(log, max_bytes)
+    assert found == list(range(header.base_offset))[: len(found)]
+    assert len(found) >= header.base_offset - 1
+    assert error is not None
+    assert log.damages.count >= 1
+    assert caplog.text.count(f"{segment.path} is damaged at byte") == log.damages.count
+    said = caplog.text
+    consume(log, max_bytes)
+    assert caplog.text == said  # once
+    # What is behind it can be had, and appended to.
+    behind = log.segments[2].base_offset
+    assert read_values(log, behind, 1) == [behind]
+    fill(log, 30)
+
+
+def test_a_gap_between_segments_is_told_unless_compaction_explains_it(home: Home) -> None:
+    log = reopened(home)
+    segment = log.segments[1]
+    *_, (position, header) = segment.iter_headers()
+    segment.release_log()
+    log.disk.write(segment.path, log.disk.read(segment.path)[:position])
+    for config, expected in ((SMALL, header.base_offset), (replace(SMALL, compacts=True), 59)):
+        again = home.open(config, recovery_point=60)
+        found, error = consume(again)
+        assert len(found) == expected
+        assert (error is None) == config.compacts
+
+
+@pytest.mark.parametrize("at", [6, 8, 9, 10, 11, 16])
+def test_rolling_over_a_damaged_segment_touches_no_live_file(home: Home, at: int) -> None:
+    log = reopened(home, 10)
+    active = log.active
+    for place in (0, [position for position, _ in active.iter_headers()][-1]):
+        patch(log, active, place + at, 0x10)
+    content = log.disk.read(active.path)
+    new = log.roll()
+    assert new is not active
+    assert new.base_offset == 10
+    assert bases(log) == [0, 10]
+    assert log.disk.read(active.path) == content
+    fill(log, 3)
+    assert read_values(log, 10) == [10, 11, 12]
+
+
+def test_a_roll_never_begins_in_a_file_with_records(home: Home) -> None:
+    log = home.open(SMALL)
+    fill(log, 5)
+    log.disk.write(log.directory / f"{5:020d}.log", b"records of someone")
+    with pytest.raises(FileError, match="begin in a file that has records"):
+        log.roll()
+    assert log.disk.read(log.directory / f"{5:020d}.log") == b"records of someone"
+    assert bases(log) == [0]
+
+
+def test_what_was_read_or_appended_is_not_followed_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = reopened(home)
+    consume(log)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("it is known")
+
+    monkeypatch.setattr("ottla.log.segment_scan.check_chain", refuse)
+    fill(log, 40)
+    assert consume(log)[0] == list(range(100))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from ottla.records.errors import (
     TruncatedBatchError,
     UnknownMagicError,
 )
-from ottla.records.layout import Compression, TimestampType
+from ottla.records.layout import HEADER_SIZE, Compression, TimestampType
 from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
 from ottla.testing.simulated_disk import Operation, SimulatedDisk
@@ -120,8 +121,13 @@ def test_a_torn_batch_ends_the_walk(last: bytes) -> None:
     for end in range(len(first), whole.size()):
         # Both a file that is so short, and a walk that is bounded so.
         for file in (whole, file_of((first + last)[:end])):
-            assert [position for position, _ in iter_headers(file, 0, end, chunk_bytes=80)] == [0]
-            assert find_offset(file, 0, end, 10) is None
+            met = []
+            with pytest.raises(TruncatedBatchError) if end > len(first) else nullcontext():
+                for position, _ in iter_headers(file, 0, end, chunk_bytes=80):
+                    met.append(position)
+            assert met == [0]
+            with pytest.raises(TruncatedBatchError) if end > len(first) else nullcontext():
+                assert find_offset(file, 0, end, 10) is None
             assert find_offset(file, 0, end, 0) == (0, len(first), 0)
             met, error = checked(file, end)
             assert met == [0]
@@ -133,7 +139,9 @@ def test_a_file_shorter_than_said() -> None:
     for size in range(len(first), len(first) + len(second)):
         file = file_of((first + second)[:size])
         end = len(first) + len(second)
-        assert find_offset(file, len(first), end, 5) is None
+        is_header_there = size - len(first) >= HEADER_SIZE
+        with nullcontext() if is_header_there else pytest.raises(TruncatedBatchError):
+            assert find_offset(file, len(first), end, 5) is None
         met, error = checked(file, end)
         assert met == [0]
         assert (type(error) is TruncatedBatchError) == (size > len(first))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, between, one_of
+from ottla.base.config import ConfigKey, ConfigType, at_least, between, one_of
 from ottla.broker.config_keys.rules import not_empty, one_of_ignoring_case
 
 OWN: Final = [
@@ -28,6 +28,20 @@ OWN: Final = [
         "info",
         "Which of them are written: debug, info, warning or error, and what is graver.",
         one_of_ignoring_case("debug", "info", "warning", "error"),
+    ),
+    ConfigKey(
+        "ottla.log.scrub.bytes.per.second",
+        ConfigType.LONG,
+        1024 * 1024,
+        "How fast closed segments are read in the background to find damage in them; 0 turns that off.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "ottla.log.scrub.interval.ms",
+        ConfigType.LONG,
+        7 * 86_400_000,
+        "How long a segment that was checked for damage is left alone.",
+        at_least(1),
     ),
     ConfigKey(
         "ottla.metrics.host", ConfigType.STRING, "127.0.0.1", "The address that metrics are shown on.", not_empty
