@@ -14,6 +14,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.config_store import ConfigStore
 from ottla.broker.metadata_cache import BrokerEndpoint, MetadataCache
 from ottla.controller.controller import Controller, NewTopic
+from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.paths import ensure_persistent_paths
@@ -87,6 +88,12 @@ class LoneBroker:
 
     async def create(self, name: str, partition_count: int = 1, configs: Mapping[str, str] | None = None) -> TopicState:
         return await self.controller.create_topic(NewTopic(name, partition_count, 1, configs=configs or {}))
+
+    async def update_configs(self, name: str, configs: Mapping[str, str]) -> TopicState:
+        outcome = (await self.controller.update_topic_configs({name: configs}))[name]
+        if isinstance(outcome, ControllerError):
+            raise outcome
+        return outcome
 
     async def load(self) -> list[TopicState]:
         """As the broker does when it starts."""

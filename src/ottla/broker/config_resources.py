@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.base.config import ConfigError
@@ -51,35 +52,41 @@ R = TypeVar("R", bound=Resource)
 Outcome = tuple[ErrorCode, str | None]
 
 
-async def outcomes(resources: Sequence[R], alter: Callable[[R], Awaitable[None]]) -> list[Outcome]:
-    """Alters one after the other; what is refused of one does not touch the others."""
+async def outcomes(
+    broker: Broker, resources: Sequence[R], plan: Callable[[R], ChangeByKeys | None], *, validate_only: bool
+) -> list[Outcome]:
+    """Alters what topics, brokers and groups set; what is refused of one does not touch the others. `plan` tells what
+    to do with a resource, or None if that is done already. Topics are written together."""
     named = Counter((each.resource_type, each.resource_name) for each in resources)
     found: list[Outcome] = []
-    for each in resources:
+    topics: dict[str, ChangeByKeys] = {}
+    places: dict[str, int] = {}
+    for place, each in enumerate(resources):
+        outcome: Outcome = (ErrorCode.NONE, None)
         try:
             if named[each.resource_type, each.resource_name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each resource can be altered once in a request.")
             if len({entry.name for entry in each.configs}) < len(each.configs):
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each key of a resource can be altered once in a request.")
-            await alter(each)
+            change = plan(each)
+            if change is not None and each.resource_type == ResourceType.TOPIC:
+                _check_topic(broker, each.resource_name)
+                topics[each.resource_name] = change
+                places[each.resource_name] = place
+            elif change is not None:
+                await _alter_other(broker, each, change, validate_only=validate_only)
         except (BrokerError, ControllerError) as error:
-            found.append((error.code, str(error)))
-        else:
-            found.append((ErrorCode.NONE, None))
+            outcome = (error.code, str(error))
+        found.append(outcome)
+    if topics:
+        for name, outcome in (await _alter_topics(broker, topics, validate_only=validate_only)).items():
+            found[places[name]] = outcome
     return found
 
 
-async def alter_settings(
-    broker: Broker,
-    resource: Resource,
-    change: ChangeByKeys,
-    *,
-    validate_only: bool,
-) -> None:
-    """Changes what a topic, broker or group sets; what cannot be raises `BrokerError`."""
+async def _alter_other(broker: Broker, resource: Resource, change: ChangeByKeys, *, validate_only: bool) -> None:
+    """Changes what a broker or group sets; what cannot be raises `BrokerError`."""
     match resource.resource_type:
-        case ResourceType.TOPIC:
-            await _alter_topic(broker, resource.resource_name, change, validate_only=validate_only)
         case ResourceType.BROKER:
             await _alter_broker(broker, resource.resource_name, change, validate_only=validate_only)
         case ResourceType.GROUP:
@@ -88,13 +95,7 @@ async def alter_settings(
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"Resources of type {other} cannot be altered so.")
 
 
-async def _alter_topic(
-    broker: Broker,
-    name: str,
-    change: ChangeByKeys,
-    *,
-    validate_only: bool,
-) -> None:
+def _check_topic(broker: Broker, name: str) -> None:
     if not name:
         raise BrokerError(ErrorCode.INVALID_REQUEST, "There are no settings for all topics: name one.")
     fault = fault_of_name(name)
@@ -102,15 +103,31 @@ async def _alter_topic(
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if broker.metadata.topic(name) is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+
+
+async def _alter_topics(
+    broker: Broker, changes: Mapping[str, ChangeByKeys], *, validate_only: bool
+) -> dict[str, Outcome]:
+    by_keys = {name: partial(_with_topic_keys, change) for name, change in changes.items()}
     try:
-        await broker.configs.alter_topic(
-            name,
-            lambda settings: change(settings, TOPIC_CONFIG.__getitem__),
-            broker.controller.update_topic_configs,
-            validate_only=validate_only,
+        outcomes = await broker.configs.alter_topics(
+            by_keys, broker.controller.update_topic_configs, validate_only=validate_only
         )
-    except ConfigError as error:
-        raise BrokerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    except ControllerError as error:
+        return dict.fromkeys(changes, (error.code, str(error)))
+    return {name: _outcome(error) for name, error in outcomes.items()}
+
+
+def _with_topic_keys(change: ChangeByKeys, settings: Settings) -> Settings:
+    return change(settings, TOPIC_CONFIG.__getitem__)
+
+
+def _outcome(error: Exception | None) -> Outcome:
+    if error is None:
+        return ErrorCode.NONE, None
+    if isinstance(error, BrokerError | ControllerError):
+        return error.code, str(error)
+    return ErrorCode.INVALID_CONFIG, str(error)
 
 
 async def _alter_broker(

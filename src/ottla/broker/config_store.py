@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from ottla.base.config import ConfigError, ConfigKey
 from ottla.base.coordination import Coordination
+from ottla.broker.api import BrokerError
 from ottla.broker.config import BROKER_CONFIG, BrokerConfig
 from ottla.broker.config_keys.update_modes import DYNAMIC_ONLY, UpdateMode, update_mode
 from ottla.broker.config_nodes import NO_SETTINGS, Change, Settings, settings_in, write_settings
@@ -44,6 +45,10 @@ _THREADS: Final = (
 def broker_key(name: str) -> ConfigKey:
     """A key that can be set for a broker in the tree; also those that no file can set."""
     return DYNAMIC_ONLY[name] if name in DYNAMIC_ONLY else BROKER_CONFIG[name]
+
+
+WriteTopics = Callable[[Mapping[str, Settings]], Awaitable[Mapping[str, object]]]
+"""Keeps what topics set; tells for each what came of it, where an exception means that nothing did."""
 
 
 class ConfigStore:
@@ -130,22 +135,34 @@ class ConfigStore:
                     _logger.error("a setting of the topic %s is passed over: %s", name, error)
                     del left[error.key]
 
-    async def alter_topic(
-        self,
-        name: str,
-        change: Change,
-        write: Callable[[str, Settings], Awaitable[object]],
-        *,
-        validate_only: bool = False,
-    ) -> None:
-        """Changes what a topic sets itself; `write` keeps it. What is wrong raises `ConfigError`, and nothing is
-        done."""
+    async def alter_topics(
+        self, changes: Mapping[str, Change], write: WriteTopics, *, validate_only: bool = False
+    ) -> dict[str, Exception | None]:
+        """Changes what topics set themselves; `write` keeps all that is right, at once. What came of each topic: None,
+        or what is wrong with it alone, mostly a `ConfigError`."""
+        outcomes: dict[str, Exception | None] = {}
         async with self._changing:
-            configs = change(self.topic_config(name))
-            LogConfig.from_properties(configs, self.effective.given)
-            if not validate_only:
-                await write(name, configs)
-                self.note_topic(name, configs)
+            altered: dict[str, Settings] = {}
+            good: set[frozenset[tuple[str, str]]] = set()  # many topics are set to the same
+            for name, change in changes.items():
+                try:
+                    configs = change(self.topic_config(name))
+                    if (key := frozenset(configs.items())) not in good:
+                        LogConfig.from_properties(configs, self.effective.given)
+                        good.add(key)
+                except (ConfigError, BrokerError) as error:
+                    outcomes[name] = error
+                else:
+                    altered[name] = configs
+                    outcomes[name] = None
+            if validate_only or not altered:
+                return outcomes
+            for name, outcome in (await write(altered)).items():
+                if isinstance(outcome, Exception):
+                    outcomes[name] = outcome
+                else:
+                    self.note_topic(name, altered[name])
+        return outcomes
 
     # --- brokers ----------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,15 @@ class NewTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class NewPartitionCount:
+    """How many partitions a topic is to have in all; `assignments` are the replicas of the new ones."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
 class Controller:
     """See the module. `load` before anything else.
 
@@ -246,18 +255,52 @@ class Controller:
         return outcomes
 
     @change
-    async def update_topic_configs(self, name: str, configs: Mapping[str, str]) -> TopicState:
-        """These and no others are what the topic sets itself, from now on."""
-        topic = self._known(name)
-        self._check_configs(configs)
-        await self._nodes.write_configs(name, configs)
-        topic = replace(topic, configs=dict(configs))
-        await self._changed(topic)
-        return topic
+    async def update_topic_configs(
+        self, configs: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, TopicState | ControllerError]:
+        """These and no others are what the topics set themselves, from now on. What came of each, by name."""
+        outcomes: dict[str, TopicState | ControllerError] = {}
+        good: set[frozenset[tuple[str, str]]] = set()  # many topics are set to the same
+        for name, own in configs.items():
+            try:
+                topic = self._known(name)
+                if (key := frozenset(own.items())) not in good:
+                    self._check_configs(own)
+                    good.add(key)
+            except ControllerError as error:
+                outcomes[name] = error
+            else:
+                outcomes[name] = replace(topic, configs=dict(own))
+        changed = [outcome for outcome in outcomes.values() if isinstance(outcome, TopicState)]
+        if changed:
+            await self._nodes.write_configs({topic.name: topic.configs for topic in changed})
+        for topic in changed:
+            await self._changed(topic)
+        return outcomes
 
     # --- partitions -------------------------------------------------------------------------------------------------
 
     @change
+    async def grow_topics(
+        self, wanted: Sequence[NewPartitionCount], *, validate_only: bool = False
+    ) -> list[TopicState | ControllerError]:
+        """One answer each, in order: the topic with its new partitions. A topic may be named once."""
+        outcomes: list[TopicState | ControllerError] = []
+        for each in wanted:
+            try:
+                topic = self._known(each.name)
+                added = self._added(topic, each.total, each.assignments)
+            except ControllerError as error:
+                outcomes.append(error)
+            else:
+                outcomes.append(replace(topic, partitions=(*topic.partitions, *added)))
+        grown = [(self._topics[each.name], each) for each in outcomes if isinstance(each, TopicState)]
+        if grown and not validate_only:
+            await self._nodes.grow(grown)
+            for old, new in grown:
+                await self._changed(new, new_partitions=frozenset(range(len(old.partitions), len(new.partitions))))
+        return outcomes
+
     async def create_partitions(
         self,
         name: str,
@@ -266,15 +309,12 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> TopicState:
-        """The topic with that many partitions in all; `assignments` are the replicas of the new ones."""
-        topic = self._known(name)
-        old_total = len(topic.partitions)
-        added = self._added(topic, new_total, assignments)
-        grown = replace(topic, partitions=(*topic.partitions, *added))
-        if not validate_only:
-            await self._nodes.grow(topic, grown)
-            await self._changed(grown, new_partitions=frozenset(range(old_total, new_total)))
-        return grown
+        """The same for one; raises what is wrong."""
+        wanted = NewPartitionCount(name, new_total, assignments)
+        (outcome,) = await self.grow_topics([wanted], validate_only=validate_only)
+        if isinstance(outcome, ControllerError):
+            raise outcome
+        return outcome
 
     def _added(
         self, topic: TopicState, new_total: int, assignments: Sequence[Sequence[int]] | None

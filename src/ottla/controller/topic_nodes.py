@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from ottla.base.coordination import Coordination, Create, Node, NoNodeError, Operation, SetData
+from ottla.base.coordination import Coordination, Create, Node, Operation, SetData
 from ottla.base.ids import ZERO_UUID
 from ottla.controller.election import NO_NODE, unelected
 from ottla.controller.state import PartitionState, TopicState
@@ -104,19 +104,20 @@ class TopicNodes:
         configured = await self._tree.get_many([_config(topic.name) for topic in topics])
         operations: list[Operation] = []
         for topic, config in zip(topics, configured, strict=True):
-            data = encode_config(topic.configs)
             # A config can be there before its topic: Kafka's tools let it be set.
-            operations.append(
-                Create(_config(topic.name), data) if config is None else SetData(_config(topic.name), data)
-            )
+            operations.append(_config_write(topic.name, topic.configs, config))
             operations.append(Create(paths.topic(topic.name), _encode(topic)))
             operations.append(Create(paths.partitions(topic.name)))
             operations.extend(_new_partitions(topic, range(len(topic.partitions))))
         await self._tree.transact(operations)
 
-    async def grow(self, old: TopicState, new: TopicState) -> None:
-        added = range(len(old.partitions), len(new.partitions))
-        await self._tree.transact([SetData(paths.topic(new.name), _encode(new)), *_new_partitions(new, added)])
+    async def grow(self, changes: Iterable[tuple[TopicState, TopicState]]) -> None:
+        """From the old states to those with more partitions: all of them, or none."""
+        operations: list[Operation] = []
+        for old, new in changes:
+            operations.append(SetData(paths.topic(new.name), _encode(new)))
+            operations.extend(_new_partitions(new, range(len(old.partitions), len(new.partitions))))
+        await self._tree.transact(operations)
 
     async def update(self, changes: Iterable[tuple[TopicState, TopicState]]) -> None:
         """From the old states to the new ones, with as many partitions as before. Each node is right by itself: they
@@ -136,11 +137,12 @@ class TopicNodes:
         for start in range(0, len(operations), _WRITES_AT_ONCE):
             await self._tree.transact(operations[start : start + _WRITES_AT_ONCE])
 
-    async def write_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        try:
-            await self._tree.set(_config(name), encode_config(configs))
-        except NoNodeError:
-            await self._tree.create(_config(name), encode_config(configs), parents=True)
+    async def write_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """What topics set themselves: all of them, or none."""
+        nodes = await self._tree.get_many([_config(name) for name in configs])
+        await self._tree.transact(
+            [_config_write(name, own, node) for (name, own), node in zip(configs.items(), nodes, strict=True)]
+        )
 
     async def mark_for_deletion(self, names: Sequence[str]) -> None:
         """All of them, or none."""
@@ -157,6 +159,11 @@ class TopicNodes:
 
 def _config(name: str) -> str:
     return paths.config(ConfigKind.TOPICS, name)
+
+
+def _config_write(name: str, configs: Mapping[str, str], present: Node | None) -> Operation:
+    data = encode_config(configs)
+    return Create(_config(name), data) if present is None else SetData(_config(name), data)
 
 
 def _assignment(name: str, node: Node) -> TopicAssignment:

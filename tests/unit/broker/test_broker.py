@@ -167,7 +167,7 @@ def test_partitions_without_folders_are_made_at_the_next_start(tmp_path: Path) -
 def test_a_new_partition_has_the_config_that_its_topic_has_by_then(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.broker.controller.create_topic(NewTopic("orders", 2, 1))
-        await client.broker.controller.update_topic_configs("orders", {"max.message.bytes": "77"})
+        await client.broker.controller.update_topic_configs({"orders": {"max.message.bytes": "77"}})
         await client.broker.replicas.expected.settled()
         sizes = {log.config.max_message_bytes for log in client.broker.directories.logs()}
         assert sizes == {77}

@@ -38,9 +38,11 @@ def setting(**settings: str | None) -> Callable[[Mapping[str, str]], Mapping[str
 async def alter_topic(
     broker: ConfiguredBroker, name: str, *, validate_only: bool = False, **settings: str | None
 ) -> None:
-    await broker.configs.alter_topic(
-        name, setting(**settings), broker.controller.update_topic_configs, validate_only=validate_only
+    outcomes = await broker.configs.alter_topics(
+        {name: setting(**settings)}, broker.controller.update_topic_configs, validate_only=validate_only
     )
+    if (error := outcomes[name]) is not None:
+        raise error
 
 
 async def alter_broker(broker: ConfiguredBroker, broker_id: int | None = BROKER_ID, **settings: str | None) -> None:
@@ -105,9 +107,7 @@ def test_a_topic_s_change_is_checked_as_a_whole_before_anything_is_written(
     async def test(broker: ConfiguredBroker) -> None:
         await broker.topic("topic", max_compaction_lag_ms="5")
         with pytest.raises(ConfigError) as raised:
-            await broker.configs.alter_topic(
-                "topic", setting(retention_ms="9", **settings), broker.controller.update_topic_configs
-            )
+            await alter_topic(broker, "topic", validate_only=False, retention_ms="9", **settings)
         assert str(raised.value) == reason
         assert await broker.in_the_tree(ConfigKind.TOPICS, "topic") == {"max.compaction.lag.ms": "5"}
         assert broker.configs.topic_config("topic") == {"max.compaction.lag.ms": "5"}

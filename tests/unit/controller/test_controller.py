@@ -12,7 +12,7 @@ from brokers.lone_broker import BROKER_ID, CountingTree, LoneBroker, on_tree
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, format_uuid
-from ottla.controller.controller import PARTITIONS_AT_ONCE_MAX, NewTopic
+from ottla.controller.controller import PARTITIONS_AT_ONCE_MAX, NewPartitionCount, NewTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import NO_LEADER, PartitionState, TopicState
 from ottla.zookeeper.node_json import ZnodeError
@@ -210,7 +210,7 @@ async def test_a_tree_that_fails_is_told_and_changes_nothing(broker: LoneBroker)
 @on_tree
 async def test_configs_are_replaced(broker: LoneBroker) -> None:
     topic = await broker.create("events", configs={"retention.ms": "5"})
-    changed = await broker.controller.update_topic_configs("events", {"retention.bytes": "6"})
+    changed = await broker.update_configs("events", {"retention.bytes": "6"})
     assert changed == replace(topic, configs={"retention.bytes": "6"})
     assert broker.applied[-1] == (changed, frozenset())
     assert await broker.data("/config/topics/events") == b'{"version":1,"config":{"retention.bytes":"6"}}'
@@ -222,7 +222,7 @@ async def test_configs_are_replaced(broker: LoneBroker) -> None:
 async def test_a_topic_that_never_had_a_config_gets_one(broker: LoneBroker) -> None:
     await put(broker, "/brokers/topics/events", b'{"partitions":{"0":[4]},"version":2}')
     later = await broker.restarted()
-    await later.controller.update_topic_configs("events", {"retention.ms": "5"})
+    await later.update_configs("events", {"retention.ms": "5"})
     assert await later.data("/config/topics/events") == b'{"version":1,"config":{"retention.ms":"5"}}'
 
 
@@ -230,11 +230,11 @@ async def test_a_topic_that_never_had_a_config_gets_one(broker: LoneBroker) -> N
 async def test_wrong_configs_are_not_written(broker: LoneBroker) -> None:
     await broker.create("events", configs={"retention.ms": "5"})
     with pytest.raises(ControllerError) as error:
-        await broker.controller.update_topic_configs("events", {"retention.ms": "soon"})
+        await broker.update_configs("events", {"retention.ms": "soon"})
     assert error.value.code is ErrorCode.INVALID_CONFIG
     assert await broker.data("/config/topics/events") == b'{"version":1,"config":{"retention.ms":"5"}}'
     with pytest.raises(ControllerError) as error:
-        await broker.controller.update_topic_configs("other", {})
+        await broker.update_configs("other", {})
     assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -282,6 +282,29 @@ async def test_validation_of_growth_changes_nothing(broker: LoneBroker) -> None:
     assert len(grown.partitions) == 2
     assert broker.controller.topics == {"events": topic}
     assert await broker.data("/brokers/topics/events/partitions/1") is None
+
+
+@on_tree
+async def test_many_topics_grow_and_are_configured_in_one_transaction_each(broker: LoneBroker) -> None:
+    names = [f"t{number}" for number in range(20)]
+    await broker.controller.create_topics([NewTopic(name, 1, 1) for name in names])
+    broker.tree.calls.clear()
+    wanted = [NewPartitionCount(name, 3) for name in (*names, "absent")]
+    *grown, unknown = await broker.controller.grow_topics(wanted)
+    assert {len(topic.partitions) for topic in grown if isinstance(topic, TopicState)} == {3}
+    assert refused(unknown) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.tree.calls == ["transact"]
+    broker.tree.calls.clear()
+    configs = {**{name: {"retention.ms": "5"} for name in names}, "t3": {"retention.ms": "soon"}, "absent": {}}
+    outcomes = await broker.controller.update_topic_configs(configs)
+    assert [refused(outcomes[name]) for name in ("t3", "absent")] == [
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert broker.tree.calls == ["get_many", "transact"]
+    assert {topic.configs.get("retention.ms") for topic in broker.controller.topics.values()} == {"5", None}
+    later = await broker.restarted()
+    assert later.controller.topics == broker.controller.topics
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import BrokerError, RequestContext
-from ottla.broker.config_resources import alter_settings, outcomes
+from ottla.broker.config_resources import ChangeByKeys, outcomes
 from ottla.broker.handlers import handles
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 @handles(AlterConfigsRequest)
 async def alter_configs(broker: Broker, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    async def alter(resource: AlterConfigsResource) -> None:
+    def plan(resource: AlterConfigsResource) -> ChangeByKeys:
         settings = {entry.name: entry.value for entry in resource.configs if entry.value is not None}
         if len(settings) < len(resource.configs):
             raise BrokerError(ErrorCode.INVALID_REQUEST, "A value is null: leave out keys that are not to be set.")
-        await alter_settings(broker, resource, lambda *_: settings, validate_only=request.validate_only)
+        return lambda *_: settings
 
+    altered = await outcomes(broker, request.resources, plan, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
@@ -35,8 +36,6 @@ async def alter_configs(broker: Broker, request: AlterConfigsRequest, context: R
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-            for resource, (code, reason) in zip(
-                request.resources, await outcomes(request.resources, alter), strict=True
-            )
+            for resource, (code, reason) in zip(request.resources, altered, strict=True)
         ]
     )

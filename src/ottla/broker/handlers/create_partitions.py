@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
+from ottla.controller.controller import NewPartitionCount
 from ottla.controller.errors import ControllerError
+from ottla.controller.state import TopicState
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -24,25 +27,30 @@ if TYPE_CHECKING:
 async def create_partitions(
     broker: Broker, request: CreatePartitionsRequest, _context: RequestContext
 ) -> CreatePartitionsResponse:
-    results = []
-    for name, times in Counter(topic.name for topic in request.topics).items():
-        if times > 1:
-            reason = f"Topic '{name}' is in the request {times} times."
-            results.append(_refused(name, ControllerError(ErrorCode.INVALID_REQUEST, reason)))
-            continue
-        topic = next(topic for topic in request.topics if topic.name == name)
-        results.append(await _grow(broker, topic, validate_only=request.validate_only))
-    return CreatePartitionsResponse(results=results)
-
-
-async def _grow(broker: Broker, topic: CreatePartitionsTopic, *, validate_only: bool) -> CreatePartitionsTopicResponse:
-    by_hand = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
+    times = Counter(topic.name for topic in request.topics)
+    errors: dict[str, ControllerError] = {
+        name: ControllerError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request {count} times.")
+        for name, count in times.items()
+        if count > 1
+    }
+    wanted = [_wanted(topic) for topic in request.topics if times[topic.name] == 1]
+    outcomes: Sequence[TopicState | ControllerError]
     try:
-        await broker.controller.create_partitions(topic.name, topic.count, by_hand, validate_only=validate_only)
+        outcomes = await broker.controller.grow_topics(wanted, validate_only=request.validate_only)
     except ControllerError as error:
-        return _refused(topic.name, error)
-    return CreatePartitionsTopicResponse(name=topic.name)
+        outcomes = [error] * len(wanted)
+    for each, outcome in zip(wanted, outcomes, strict=True):
+        if isinstance(outcome, ControllerError):
+            errors[each.name] = outcome
+    return CreatePartitionsResponse(results=[_answer(name, errors.get(name)) for name in times])
 
 
-def _refused(name: str, error: ControllerError) -> CreatePartitionsTopicResponse:
+def _wanted(topic: CreatePartitionsTopic) -> NewPartitionCount:
+    by_hand = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
+    return NewPartitionCount(topic.name, topic.count, by_hand)
+
+
+def _answer(name: str, error: ControllerError | None) -> CreatePartitionsTopicResponse:
+    if error is None:
+        return CreatePartitionsTopicResponse(name=name)
     return CreatePartitionsTopicResponse(name=name, error_code=error.code, error_message=error.reason)

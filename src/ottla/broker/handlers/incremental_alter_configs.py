@@ -10,7 +10,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.broker import log_levels
 from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.config_nodes import KeyOf
-from ottla.broker.config_resources import ResourceType, alter_settings, check_broker_name, outcomes
+from ottla.broker.config_resources import ChangeByKeys, ResourceType, check_broker_name, outcomes
 from ottla.broker.handlers import handles
 from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsEntry,
@@ -31,19 +31,15 @@ _NAMES: Final = {_APPEND: "Appending", _SUBTRACT: "Subtracting"}
 async def incremental_alter_configs(
     broker: Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    async def alter(resource: IncrementalAlterConfigsResource) -> None:
+    def plan(resource: IncrementalAlterConfigsResource) -> ChangeByKeys | None:
         _check_operations(resource.configs)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             check_broker_name(broker, resource.resource_name)
             _alter_loggers(resource.configs, validate_only=request.validate_only)
-        else:
-            await alter_settings(
-                broker,
-                resource,
-                lambda settings, key_of: _altered(settings, resource.configs, key_of),
-                validate_only=request.validate_only,
-            )
+            return None
+        return lambda settings, key_of: _altered(settings, resource.configs, key_of)
 
+    altered = await outcomes(broker, request.resources, plan, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             IncrementalAlterConfigsResourceResponse(
@@ -52,9 +48,7 @@ async def incremental_alter_configs(
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
-            for resource, (code, reason) in zip(
-                request.resources, await outcomes(request.resources, alter), strict=True
-            )
+            for resource, (code, reason) in zip(request.resources, altered, strict=True)
         ]
     )
 
