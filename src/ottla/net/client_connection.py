@@ -207,11 +207,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         if version is None:
             version = self.version_for(type(request))
         api = api_of(request.api_key)
-        answer = await self._send(request, version, lambda frame: read_response(api, version, frame)[1])
         timeout_s = self._options.request_timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(timeout_s):
-                received = await answer
+                # The wait for room counts too: a broker that takes nothing answers nothing.
+                received = await (
+                    await self._send(request, version, lambda frame: read_response(api, version, frame)[1])
+                )
         except TimeoutError:
             raise self._give_up(api.name, timeout_s) from None
         if not isinstance(received, response):
@@ -231,11 +233,20 @@ class ClientConnection(asyncio.BufferedProtocol):
             api.name, lambda frame: read_response(api, version, frame)[1], _Answering(self._loop, timer, answered)
         )
 
-    async def send_unanswered(self, request: Request, *, version: int | None = None) -> None:
-        """For the one request that has no answer: Produce with acks=0."""
+    async def send_unanswered(
+        self, request: Request, *, version: int | None = None, timeout_s: float | None = None
+    ) -> None:
+        """For the one request that has no answer: Produce with acks=0. A broker that takes nothing for so long ends the
+        connection."""
         if version is None:
             version = self.version_for(type(request))
-        await self._writable.wait()
+        if not self._writable.is_set():
+            timeout_s = self._options.request_timeout_s if timeout_s is None else timeout_s
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._writable.wait()
+            except TimeoutError:
+                raise self._give_up(api_of(request.api_key).name, timeout_s) from None
         self._write(request, version)
 
     async def _send(
@@ -377,8 +388,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         try:
             response = waiting.read(frame)
-        except ProtocolError as error:
-            reason = f"the answer of {self.address} to {waiting.name} cannot be read: {error}"
+        except Exception as error:  # whatever it is, whoever asked must not wait any longer
+            told = error if isinstance(error, ProtocolError) else repr(error)
+            reason = f"the answer of {self.address} to {waiting.name} cannot be read: {told}"
             self._fail(BrokerUnreachableError(reason))
             waiting.answer.set_exception(BrokerUnreachableError(reason))
             return

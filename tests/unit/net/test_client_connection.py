@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -167,6 +168,40 @@ def test_one_who_stops_waiting_disturbs_nobody() -> None:
             answer = await connection.send(metadata_of("b"), MetadataResponse)
             assert answer.topics[0].name == "b"
             assert first.cancelled()
+            await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_that_takes_nothing_is_given_up_in_time() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker:
+            for is_asked in (True, False):
+                connection = await ClientConnection.open(broker.address)
+                connection.pause_writing()  # as the transport does when the broker takes nothing
+                sending: Coroutine[Any, Any, object] = (
+                    connection.send(metadata_of("a"), MetadataResponse, timeout_s=0.01)
+                    if is_asked
+                    else connection.send_unanswered(ProduceRequest(acks=0), timeout_s=0.01)
+                )
+                with pytest.raises(RequestTimeoutError, match="did not answer"):
+                    await sending
+                assert not connection.is_open
+                await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_that_breaks_its_reader_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def scenario() -> None:
+        async with ScriptedBroker() as broker:
+            connection = await ClientConnection.open(broker.address)
+            monkeypatch.setattr("ottla.net.client_connection.read_response", fail)
+            with pytest.raises(BrokerUnreachableError, match=r"cannot be read: ZeroDivisionError"):
+                await connection.send(metadata_of("a"), MetadataResponse, timeout_s=20)
             await connection.close()
 
     asyncio.run(scenario())
