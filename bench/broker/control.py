@@ -54,9 +54,17 @@ class Control:
         self._socket.close()
 
     def ask(self, request: Request, version: int, answer: type[R]) -> R:
-        for chunk in request_frame(request, version, 1, CLIENT_ID):
-            self._socket.sendall(chunk)
-        _, response = read_response(api_of(request.api_key), version, receive_frame(self._socket))
+        return self.read(
+            request, version, answer, self.exchange(b"".join(request_frame(request, version, 1, CLIENT_ID)))
+        )
+
+    def exchange(self, frame: bytes) -> bytearray:
+        """The answer to a frame, as it came."""
+        self._socket.sendall(frame)
+        return receive_frame(self._socket)
+
+    def read(self, request: Request, version: int, answer: type[R], frame: bytearray) -> R:
+        _, response = read_response(api_of(request.api_key), version, frame)
         if not isinstance(response, answer):
             raise TypeError(f"{type(request).__name__} was answered by a {type(response).__name__}")
         return response

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from bench.broker.control import Control, check, connect, receive_frame
 from bench.broker.frames import CLIENT_ID
@@ -38,6 +38,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.schema import Request, Response
 
 _TIMEOUT_MS: Final = 60_000
 _TOPIC: Final = 2
@@ -55,30 +56,42 @@ def topics_live(
     found: dict[str, float] = {}
     before_s = cpu_s(pid)
     with Control(address) as control:
-        steps: dict[str, Callable[[], None]] = {
-            "create": lambda: create(control, names, partitions),
-            "list_offsets": lambda: list_offsets(control, names, partitions),
-            "describe": lambda: describe_configs(control, names),
-            "alter": lambda: alter_configs(control, names),
-            "grow": lambda: grow(control, names, 2 * partitions),
-            "delete": lambda: delete(control, names),
-        }
-        for key, step in steps.items():
+        for key, step in {
+            "create": creation(names, partitions),
+            "list_offsets": listing(names, partitions),
+            "describe": description(names),
+            "alter": alteration(names),
+            "grow": growth(names, 2 * partitions),
+            "delete": deletion(names),
+        }.items():
             if key == "list_offsets":
                 for name in names:
                     control.wait_for_logs(name, partitions)
-            with timed(found, f"{key}_ms"):
-                step()
+            found[f"{key}_ms"] = do(control, step)
             time.sleep(settled_s)
     found["cpu_s"] = cpu_s(pid) - before_s
     return found
 
 
-@contextmanager
-def timed(found: dict[str, float], key: str) -> Iterator[None]:
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A request, and how to see from its answer that all of it was done: (code, what) for each part."""
+
+    request: Request
+    version: int
+    answer: type[Response]
+    parts: Callable[[Any], Iterable[tuple[int, str]]]
+
+
+def do(control: Control, step: Step) -> float:
+    """The milliseconds from sending the request to having its answer; what the answer says is looked at afterwards."""
+    frame = b"".join(request_frame(step.request, step.version, 1, CLIENT_ID))
     begun_s = time.perf_counter()
-    yield
-    found[key] = (time.perf_counter() - begun_s) * 1e3
+    answer = control.exchange(frame)
+    elapsed_ms = (time.perf_counter() - begun_s) * 1e3
+    for code, what in step.parts(control.read(step.request, step.version, step.answer, answer)):
+        check(code, what)
+    return elapsed_ms
 
 
 def one_by_one(address: str, pid: int, prefix: str, seconds: float) -> dict[str, float]:
@@ -86,8 +99,8 @@ def one_by_one(address: str, pid: int, prefix: str, seconds: float) -> dict[str,
     done, until_s = 0, time.perf_counter() + seconds
     with Control(address) as control, measured(pid) as spent:
         while time.perf_counter() < until_s:
-            create(control, [f"{prefix}-{done}"], 1)
-            delete(control, [f"{prefix}-{done}"])
+            do(control, creation([f"{prefix}-{done}"], 1))
+            do(control, deletion([f"{prefix}-{done}"]))
             done += 1
     return spent.of_requests(2 * done)
 
@@ -103,48 +116,64 @@ def all_metadata(address: str, pid: int, seconds: float) -> dict[str, float]:
     return {**spent.of_requests(answered), "answer_bytes": answer_bytes}
 
 
-def create(control: Control, names: Iterable[str], partitions: int) -> None:
+def creation(names: Iterable[str], partitions: int) -> Step:
     wanted = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
-    response = control.ask(CreateTopicsRequest(topics=wanted, timeout_ms=_TIMEOUT_MS), 7, CreateTopicsResponse)
-    for topic in response.topics:
-        check(topic.error_code, f"creation of {topic.name}")
+
+    def parts(response: CreateTopicsResponse) -> Iterator[tuple[int, str]]:
+        return ((topic.error_code, f"creation of {topic.name}") for topic in response.topics)
+
+    return Step(CreateTopicsRequest(topics=wanted, timeout_ms=_TIMEOUT_MS), 7, CreateTopicsResponse, parts)
 
 
-def delete(control: Control, names: Iterable[str]) -> None:
+def deletion(names: Iterable[str]) -> Step:
     unwanted = [DeletableTopic(name=name) for name in names]
-    response = control.ask(DeleteTopicsRequest(topics=unwanted, timeout_ms=_TIMEOUT_MS), 6, DeleteTopicsResponse)
-    for topic in response.responses:
-        check(topic.error_code, f"deletion of {topic.name}")
+
+    def parts(response: DeleteTopicsResponse) -> Iterator[tuple[int, str]]:
+        return ((topic.error_code, f"deletion of {topic.name}") for topic in response.responses)
+
+    return Step(DeleteTopicsRequest(topics=unwanted, timeout_ms=_TIMEOUT_MS), 6, DeleteTopicsResponse, parts)
 
 
-def list_offsets(control: Control, names: Iterable[str], partitions: int) -> None:
+def listing(names: Iterable[str], partitions: int) -> Step:
     wanted = [ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in range(partitions)]
     topics = [ListOffsetsTopic(name=name, partitions=wanted) for name in names]
-    for topic in control.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse).topics:
-        for partition in topic.partitions:
-            check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
+
+    def parts(response: ListOffsetsResponse) -> Iterator[tuple[int, str]]:
+        for topic in response.topics:
+            for partition in topic.partitions:
+                yield partition.error_code, f"offset of {topic.name}-{partition.partition_index}"
+
+    return Step(ListOffsetsRequest(replica_id=-1, topics=topics), 7, ListOffsetsResponse, parts)
 
 
-def describe_configs(control: Control, names: Iterable[str]) -> None:
+def description(names: Iterable[str]) -> Step:
     resources = [
         DescribeConfigsResource(resource_type=_TOPIC, resource_name=name, configuration_keys=None) for name in names
     ]
-    for result in control.ask(DescribeConfigsRequest(resources=resources), 4, DescribeConfigsResponse).results:
-        check(result.error_code, f"configs of {result.resource_name}")
+
+    def parts(response: DescribeConfigsResponse) -> Iterator[tuple[int, str]]:
+        return ((result.error_code, f"configs of {result.resource_name}") for result in response.results)
+
+    return Step(DescribeConfigsRequest(resources=resources), 4, DescribeConfigsResponse, parts)
 
 
-def alter_configs(control: Control, names: Iterable[str]) -> None:
+def alteration(names: Iterable[str]) -> Step:
     configs = [IncrementalAlterConfigsEntry(name="retention.ms", config_operation=0, value="3600000")]
     resources = [
         IncrementalAlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=configs) for name in names
     ]
-    request = IncrementalAlterConfigsRequest(resources=resources)
-    for result in control.ask(request, 1, IncrementalAlterConfigsResponse).responses:
-        check(result.error_code, f"configs of {result.resource_name}")
+
+    def parts(response: IncrementalAlterConfigsResponse) -> Iterator[tuple[int, str]]:
+        return ((result.error_code, f"configs of {result.resource_name}") for result in response.responses)
+
+    return Step(IncrementalAlterConfigsRequest(resources=resources), 1, IncrementalAlterConfigsResponse, parts)
 
 
-def grow(control: Control, names: Iterable[str], total: int) -> None:
+def growth(names: Iterable[str], total: int) -> Step:
     topics = [CreatePartitionsTopic(name=name, count=total, assignments=None) for name in names]
+
+    def parts(response: CreatePartitionsResponse) -> Iterator[tuple[int, str]]:
+        return ((result.error_code, f"partitions of {result.name}") for result in response.results)
+
     request = CreatePartitionsRequest(topics=topics, timeout_ms=_TIMEOUT_MS)
-    for result in control.ask(request, 3, CreatePartitionsResponse).results:
-        check(result.error_code, f"partitions of {result.name}")
+    return Step(request, 3, CreatePartitionsResponse, parts)

@@ -15,7 +15,7 @@ from bench.broker.lines import Contender, Contenders, Figures, Line, Metric
 from bench.broker.session import Effort, Session
 from bench.broker.sides import Running, Side
 from bench.forms import driver
-from bench.forms.admin import create
+from bench.forms.admin import creation, do
 from bench.forms.session import SIDES
 
 SPEED: Final = 0.9
@@ -157,7 +157,7 @@ def metadata(amounts: Amounts) -> Line:
         running = session.broker(side)
         names = [f"known-{number:04}" for number in range(amounts.known_topics)]
         control = stack.enter_context(Control(running.address))
-        create(control, names, 1)
+        do(control, creation(names, 1))
         for name in names:
             control.wait_for_leaders(name)
 

@@ -58,10 +58,8 @@ async def create_topics(broker: Broker, request: CreateTopicsRequest, context: R
         outcomes.update(zip((topic.name for topic in wanted), created, strict=True))
     except ControllerError as error:
         outcomes.update((topic.name, error) for topic in wanted)
-    defaults = _broker_defaults(broker.configs) if context.version >= 5 else None
-    return CreateTopicsResponse(
-        topics=[_answer(topic.name, outcomes[topic.name], defaults) for topic in request.topics]
-    )
+    configs = _Configs(_broker_defaults(broker.configs)) if context.version >= 5 else None
+    return CreateTopicsResponse(topics=[_answer(topic.name, outcomes[topic.name], configs) for topic in request.topics])
 
 
 def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> NewTopic:
@@ -86,8 +84,8 @@ def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> NewTopic
     )
 
 
-def _answer(name: str, outcome: TopicState | ControllerError, defaults: Defaults | None) -> CreatedTopic:
-    """With the whole config if there are `defaults`."""
+def _answer(name: str, outcome: TopicState | ControllerError, configs: _Configs | None) -> CreatedTopic:
+    """With the whole config if there is what tells it."""
     if isinstance(outcome, ControllerError):
         return CreatedTopic(name=name, error_code=outcome.code, error_message=outcome.reason)
     return CreatedTopic(
@@ -96,7 +94,7 @@ def _answer(name: str, outcome: TopicState | ControllerError, defaults: Defaults
         error_message=None,
         num_partitions=len(outcome.partitions),
         replication_factor=len(outcome.partitions[0].replicas),
-        configs=[] if defaults is None else _configs(outcome.configs, defaults),
+        configs=[] if configs is None else configs.of(outcome.configs),
     )
 
 
@@ -111,12 +109,22 @@ def _broker_defaults(configs: ConfigStore) -> Defaults:
     return defaults
 
 
-def _configs(own: Mapping[str, str], defaults: Defaults) -> list[CreatedTopicConfig]:
-    configs = []
-    for key in TOPIC_CONFIG:
-        if key.name in own:
-            value, source = own[key.name], _BY_TOPIC
-        else:
-            value, source = defaults.get(key.name) or (key.text(key.default), _NOT_SET)
-        configs.append(CreatedTopicConfig(name=key.name, value=value, config_source=source))
-    return configs
+class _Configs:
+    """Whole configs of topics, where most keys are the same for all: those are made once."""
+
+    def __init__(self, defaults: Defaults) -> None:
+        self._defaults = [
+            CreatedTopicConfig(name=key.name, value=value, config_source=source)
+            for key in TOPIC_CONFIG
+            for value, source in (defaults.get(key.name) or (key.text(key.default), _NOT_SET),)
+        ]
+
+    def of(self, own: Mapping[str, str]) -> list[CreatedTopicConfig]:
+        if not own:
+            return self._defaults
+        return [
+            CreatedTopicConfig(name=each.name, value=own[each.name], config_source=_BY_TOPIC)
+            if each.name in own
+            else each
+            for each in self._defaults
+        ]
