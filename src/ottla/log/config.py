@@ -43,6 +43,8 @@ class LogConfig:
     roll_ms: int = field(init=False, default=_WEEK_MS)
     """How much time a segment may span: `segment.ms`, or `max.compaction.lag.ms` of a compacted topic if that is less,
     for only a closed segment can be compacted (KIP-354)."""
+    limits_records: bool = field(init=False, default=False)
+    """Whether a sound record can be refused: for its key or its timestamp."""
     compacts: bool = False
     deletes: bool = True
     compression: Compression | None = None
@@ -73,6 +75,8 @@ class LogConfig:
     def __post_init__(self) -> None:
         as_sent = self.compression is None and self.timestamp_type is TimestampType.CREATE_TIME
         object.__setattr__(self, "takes_as_sent", as_sent)
+        limits_time = min(self.timestamp_after_max_ms, self.timestamp_before_max_ms) != _MAX_LONG
+        object.__setattr__(self, "limits_records", self.compacts or limits_time)
         has_lag = self.compacts and self.max_compaction_lag_ms > 0
         roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if has_lag else self.segment_ms
         object.__setattr__(self, "roll_ms", roll_ms)

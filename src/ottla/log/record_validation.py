@@ -26,7 +26,7 @@ from ottla.records import (
 )
 from ottla.records.errors import DecompressionLimitError
 from ottla.records.layout import HEADER_SIZE, NO_TIMESTAMP
-from ottla.records.record_walk import RecordFacts, iter_marks, walk, walker
+from ottla.records.record_walk import LOAD_AT_RECORDS, RecordFacts, iter_marks, walk, walker
 
 FAULTS_MAX: Final = 10_000
 """As many faulty records of a batch are named."""
@@ -78,6 +78,8 @@ def validate_records(
     count = header.record_count
     if bounded and is_large(count):
         raise LargeBatchError(f"{count} records")
+    if count >= LOAD_AT_RECORDS:  # in a thread: Python would keep the loop from running for seconds, on and off
+        walker.wait()
     try:
         records = decompressed(header.compression, packed, bounded=bounded)
     except RecordError as error:

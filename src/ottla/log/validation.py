@@ -259,7 +259,9 @@ def _assign_one(
     if type(data) is not memoryview or data.readonly or size < HEADER_SIZE:
         return None
     header = HEADER.unpack_from(data)
-    base_offset, length, _, magic, crc, attributes, last_delta, oldest, newest, producer_id, _, sequence, count = header
+    base_offset, length, _, magic, crc, attributes, last_delta, base_ms, newest, producer_id, _, sequence, count = (
+        header
+    )
     if (
         magic != MAGIC_V2
         or length + LENGTH_PREFIX_SIZE != size
@@ -275,18 +277,20 @@ def _assign_one(
     ):
         return None
     if origin is _CLIENT:
-        if bounded and is_large(count):
+        if count > 1 and bounded and is_large(count):
             return None
         try:
             codec = attributes & COMPRESSION_MASK
             if codec:
                 records = decompressed(codec, data[HEADER_SIZE:], bounded=bounded)
-                facts = walk(records, 0, count, oldest)
+                facts = walk(records, 0, count, base_ms)
             else:
-                facts = walk(data, HEADER_SIZE, count, oldest)
+                facts = walk(data, HEADER_SIZE, count, base_ms)
         except RecordError:
             return None
-        if facts is None or facts[0] != newest or not keeps_rules(facts, config, now_ms):
+        if facts is None or facts[0] != newest:
+            return None
+        if config.limits_records and not keeps_rules(facts, config, now_ms):
             return None
     elif origin is not _COORDINATOR:
         return None

@@ -97,12 +97,34 @@ def test_what_the_codec_writes_is_sound(count: int) -> None:
         assert each(memoryview(batch), HEADER_SIZE, count, 1000) == expected
 
 
+@pytest.mark.parametrize("key", [None, b"", b"k", b"k" * 63, b"k" * 64])
+@pytest.mark.parametrize("size", [0, 1, 40, 55, 56, 57, 63, 64, 8100, 8170, 8180, 8191, 8192])
+@pytest.mark.parametrize("base_ms", [-1, 0, 1_700_000_000_000, -5])
+def test_a_single_record_is_told_alike(key: bytes | None, size: int, base_ms: int) -> None:
+    sound = record_bytes(0, key=key, value=bytes(size))
+    expected = oracle(sound, 1, base_ms)
+    assert expected is not None
+    assert fast_walk(sound, 0, 1, base_ms) == expected
+    for broken in (sound[:-1], sound + b"\0", record_bytes(0, key=key, value=bytes(size), size=size)):
+        assert fast_walk(broken, 0, 1, base_ms) == oracle(broken, 1, base_ms)
+    for at in range(min(len(sound), 8)):
+        for bit in range(8):
+            flipped = bytearray(sound)
+            flipped[at] ^= 1 << bit
+            assert fast_walk(flipped, 0, 1, base_ms) == oracle(flipped, 1, base_ms)
+
+
 # Which walk is taken
 
 
 @pytest.fixture(autouse=True)
 def _without_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_walk, "walker", type(walker)())
+
+
+def test_a_thread_with_a_lot_to_walk_waits_for_the_kernel() -> None:
+    record_walk.walker.wait()
+    assert record_walk.walker.kernel is walk_kernel.walk
 
 
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
@@ -137,7 +159,10 @@ def test_single_records_load_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_kernel_is_taken_once_it_is_loaded() -> None:
     record_walk.walker.load()
     assert record_walk.walker.kernel is walk_kernel.walk
-    assert walk(record_bytes(0), 0, 1, 5) == (5, 5, 0)
+    calls: list[int] = []
+    record_walk.walker.kernel = lambda *given: calls.append(given[2])
+    assert walk(record_bytes(0) + record_bytes(1), 0, 2, 5) is None
+    assert calls == [2]
 
 
 def test_a_kernel_that_cannot_be_loaded_is_done_without(
