@@ -13,6 +13,7 @@ files, which stay open until they are removed. An `OSError` is left to the calle
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from bisect import bisect_left, bisect_right
@@ -41,7 +42,7 @@ from ottla.log.errors import (
     UnexpectedOffsetError,
 )
 from ottla.log.leader_epochs import LeaderEpochs
-from ottla.log.names import DELETED
+from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, segment_name
 from ottla.log.partition_metadata import PartitionMetadata
 from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions, SegmentRead
@@ -352,12 +353,29 @@ class PartitionLog:
         return offset if self.active.base_offset < offset <= self.next_offset else self.next_offset
 
     def _new_segment(self, base_offset: int) -> Segment:
-        segment = Segment.open(self.disk, self.directory, base_offset, self._segment_options())
+        try:
+            segment = Segment.open(self.disk, self.directory, base_offset, self._segment_options())
+        except OSError as error:
+            if is_full(error):
+                self._remove_half_made(base_offset)
+            raise
         if segment.size:
             raise FileError(segment.path, "a new segment would begin in a file that has records; move it away")
         self._segments.append(segment)
         self._bases.append(base_offset)
         return segment
+
+    def _remove_half_made(self, base_offset: int) -> None:
+        """The disk was full when some files of a new segment were made. They go for good before the log goes on in the
+        old segment: the next start would take them for its end. An `OSError` of this takes the directory offline."""
+        try:
+            for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
+                path = self.directory / segment_name(base_offset, kind)
+                if self.disk.exists(path) and not self.disk.size(path):
+                    self.disk.remove(path)
+            self.disk.sync_directory(self.directory)
+        except OSError as error:
+            raise OSError(errno.EIO, f"a half-made segment cannot be removed ({error})", error.filename) from error
 
     def _segment_options(self) -> SegmentOptions:
         return SegmentOptions(

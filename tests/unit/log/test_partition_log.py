@@ -956,6 +956,31 @@ def test_an_append_that_fails_is_not_there(code: int) -> None:
     check(here.open(SMALL, clean=False))
 
 
+@pytest.mark.parametrize("power_cut", [False, True])
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_roll_that_finds_no_room_leaves_no_segment_behind(suffix: str, power_cut: bool) -> None:
+    """The log goes on in the old segment; files of a new one would be taken for the log's end at the next start."""
+    disk = SimulatedDisk(3)
+    here = Home(disk, ManualClock(), Path("/data"))
+    log = here.open(SMALL)
+    fill(log, 30)
+    disk.sync_all()
+    before = bases(log)
+    disk.fail(errno.ENOSPC, when=lambda operation, path: operation is Operation.CREATE and path.suffix == suffix)
+    with pytest.raises(OSError, match=suffix):
+        log.roll()
+    assert bases(log) == before
+    log.append_as_leader(batch([b"30"]), 0)
+    log.flush()
+    if power_cut:
+        disk.crash()
+        disk.restart()
+    again = here.open(SMALL, clean=not power_cut, recovery_point=31)
+    assert [int(value or b"") for value in values_of(records_in(again))] == list(range(31))
+    check(again)
+    assert bases(again) == before
+
+
 def test_records_whose_epoch_cannot_be_written_do_not_count_as_flushed() -> None:
     disk = SimulatedDisk(3)
     here = Home(disk, ManualClock(), Path("/data"))
