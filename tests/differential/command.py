@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         "--peer", choices=peers.VERSIONS, default="4.3.1", help="Kafka's version (default: %(default)s)"
     )
     parser.add_argument("--theme", choices=sorted(THEMES), default=None, help="play dialogues of this theme only")
-    parser.add_argument("--jobs", type=int, default=3, help="dialogues at the same time (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=5, help="dialogues at the same time (default: %(default)s)")
     parser.add_argument(
         "--restarts", type=int, default=1, help="restart both brokers this often (default: %(default)s)"
     )

@@ -68,6 +68,18 @@ def _has_damage(difference: Difference, damage: str) -> bool:
     return any(batch.get("damage") == damage for batch in _sent_batches(difference))
 
 
+def _is_refused_here(difference: Difference) -> bool:
+    """A batch that Kafka took, or refused for something else, with any acks."""
+    if difference.api != "Produce":
+        return False
+    if difference.theirs == "unanswered":
+        return bool(difference.ours == "closed")
+    return difference.field.endswith("error_code") and difference.ours in (
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.CORRUPT_MESSAGE,
+    )
+
+
 def _recompresses(difference: Difference) -> bool:
     return any("compression.type" in str(step.get("request")) for step in difference.steps)
 
@@ -154,10 +166,47 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         ),
     ),
     OnPurpose(
-        "no answer to an assignment without replicas",
+        "an assignment without replicas",
         "Kafka 3.9.1 makes the topic, without a leader, and waits for one until the time is up; Kafka 4 refuses it.",
-        lambda found: found.peer == "3.9.1" and found.api == "CreateTopics" and found.theirs == "timeout",
+        lambda found: (
+            found.peer == "3.9.1" and found.api == "CreateTopics" and "'broker_ids': []" in str(found.step["request"])
+        ),
         parts_ways=True,
+    ),
+    OnPurpose(
+        "fetching from zstd topics in old versions",
+        "Before version 10, Kafka 3.9.1 refuses to read from topics with compression.type=zstd; Kafka 4 does not.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api == "Fetch"
+            and found.version < 10
+            and found.theirs == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "spelling of config values",
+        "Kafka 3.9.1 answers CreateTopics with values as it understood them; Kafka 4 with those that were sent.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api == "CreateTopics"
+            and found.field.endswith("/value")
+            and str(found.ours).strip().lower() == found.theirs
+        ),
+    ),
+    OnPurpose(
+        "assignments while a group rebalances",
+        "DescribeGroups of Kafka 3.9.1 shows assignments of stable groups only; Kafka 4 shows them always.",
+        lambda found: found.peer == "3.9.1" and found.field.endswith("/member_assignment") and found.theirs == "",
+    ),
+    OnPurpose(
+        "partitions for a topic that is being deleted",
+        "Kafka 3.9.1 deletes topics after its answer, and says INVALID_TOPIC_EXCEPTION until it is done.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api == "CreatePartitions"
+            and (found.ours, found.theirs) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        ),
     ),
     OnPurpose(
         "default of message.timestamp.after.max.ms",
@@ -171,12 +220,13 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     OnPurpose(
         "offsets of records",
         "Kafka takes uncompressed batches whose records do not have offsets in sequence; Ottla refuses them.",
-        lambda found: (
-            found.api == "Produce"
-            and found.theirs == ErrorCode.NONE
-            and found.ours in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
-            and _has_damage(found, "offset deltas")
-        ),
+        lambda found: _is_refused_here(found) and _has_damage(found, "offset deltas"),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "bytes after compressed records",
+        "Kafka does not look at what follows the end of a compressed stream; Ottla refuses it.",
+        lambda found: _is_refused_here(found) and _has_damage(found, "trailing"),
         parts_ways=True,
     ),
     OnPurpose(
@@ -184,7 +234,7 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "A batch of an unknown format makes Kafka refuse all partitions of the request; Ottla refuses that one.",
         lambda found: (
             found.api == "Produce"
-            and (found.ours, found.theirs) == (ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE)
+            and found.theirs == ErrorCode.CORRUPT_MESSAGE
             and _has_damage(found, "magic 3")
             and len(_sent_batches(found)) > 1
         ),

@@ -27,13 +27,16 @@ from ottla.wire.schema import Response
 SETTLE_S: Final = 10.0
 _LATER_S: Final = 0.03
 """Until a request that is not waited for has surely been handled."""
-_CONFIG_S: Final = 0.08
-"""Until Kafka has applied a config that it has answered."""
+_CONFIG_S: Final = 0.02
+"""Until Kafka has applied a config that it already shows."""
+_CONFIG_PATIENCE_S: Final = 2.0
+_DYNAMIC_TOPIC_CONFIG: Final = 1
 _WAIT_WORTH_MS: Final = 300
 """A fetch that may wait as long is compared by whether it did."""
 _WAIT_FOR_OTHERS: Final = ("JoinGroup", "SyncGroup")
-_PATIENCE_S: Final = 1.0
-"""With a request that may wait for what nobody in the dialogue does."""
+_PATIENCE_S: Final = (0.6, 0.3, 3.0)
+"""With a request that may wait for what nobody in the dialogue does: for ours, then for Kafka, which was asked at the
+same time, if ours has not answered, and if it has."""
 _run_numbers = itertools.count()
 
 Explain = Callable[[Difference], OnPurpose | None]
@@ -82,7 +85,7 @@ class Side:
         else:
             self._sent = sent
 
-    def receive(self, step: Step) -> Any:
+    def receive(self, step: Step, patience_s: float = PATIENCE_S) -> Any:
         """A tree, for the step that was sent last or for a `receive`."""
         if step.get("later"):
             time.sleep(_LATER_S)
@@ -102,7 +105,7 @@ class Side:
             sent = self._sent
             if self._is_unanswered(sent):
                 return self._barrier(number)
-        return self._answer(number, sent)
+        return self._answer(number, sent, patience_s)
 
     @staticmethod
     def _is_unanswered(sent: _Pending) -> bool:
@@ -119,9 +122,8 @@ class Side:
             return str(error)
         return "unanswered"
 
-    def _answer(self, number: int, sent: _Pending) -> Any:
+    def _answer(self, number: int, sent: _Pending, patience_s: float) -> Any:
         try:
-            patience_s = _PATIENCE_S if sent.api.name in _WAIT_FOR_OTHERS else PATIENCE_S
             answer = self._connection(number).receive(sent.api, sent.version, sent.correlation_id, patience_s)
         except NoAnswerError as error:
             self._drop(number)
@@ -172,8 +174,6 @@ class Side:
             self.await_topics(done, {topic: wanted[topic] for topic in done})
         elif name == "DeleteTopics":
             self._await_deleted([each.name for each in results.responses if each.error_code == 0 and each.name])
-        elif name in ("AlterConfigs", "IncrementalAlterConfigs") and self.is_kafka:
-            time.sleep(_CONFIG_S)
 
     def await_topics(self, names: list[str], counts: dict[str, int] | None = None) -> None:
         """Until all partitions are led and served."""
@@ -204,6 +204,17 @@ class Side:
             return True
 
         self._await(is_there, f"topics {names} are not served")
+
+    def set_configs(self, names: list[str]) -> dict[str, dict[str, str | None]]:
+        """What is set for these topics alone, by names that do not tell whose they are."""
+        resources = [{"resource_type": 2, "resource_name": name, "configuration_keys": None} for name in names]
+        answer = self.ask("DescribeConfigs", 2, {"resources": self.symbols.resolve(resources)})
+        return {
+            self.symbols.name_text(each.resource_name): {
+                config.name: config.value for config in each.configs if config.config_source == _DYNAMIC_TOPIC_CONFIG
+            }
+            for each in answer.results
+        }
 
     def _await_deleted(self, names: list[str]) -> None:
         def is_gone() -> bool:
@@ -298,7 +309,9 @@ class Playing:
         if "receive" not in step:
             for side in self.sides:
                 side.send(step)
-        ours, theirs = (side.receive(step) for side in self.sides)
+        ours, theirs = self._received(step)
+        if step.get("api") in ("AlterConfigs", "IncrementalAlterConfigs"):
+            self._await_configs(step)
         if keep_transcript:
             self.result.transcript.append((step, ours, theirs))
         for path, mine, other in differences(ours, theirs):
@@ -313,6 +326,24 @@ class Playing:
                 self.result.difference = found
             self._remaining = []
             return
+
+    def _await_configs(self, step: Step) -> None:
+        """Until Kafka shows what ours does; a real difference is there for later steps to find."""
+        names = [each["resource_name"] for each in step["request"]["resources"]]
+        ours, kafka = self.sides
+        wanted = ours.set_configs(names)
+        deadline_s = time.monotonic() + _CONFIG_PATIENCE_S
+        while kafka.set_configs(names) != wanted and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        time.sleep(_CONFIG_S)
+
+    def _received(self, step: Step) -> tuple[Any, Any]:
+        ours, kafka = self.sides
+        if "receive" not in step and step["api"] not in _WAIT_FOR_OTHERS:
+            return ours.receive(step), kafka.receive(step)
+        mine_s, after_none_s, after_some_s = _PATIENCE_S
+        mine = ours.receive(step, mine_s)
+        return mine, kafka.receive(step, after_none_s if mine == "timeout" else after_some_s)
 
     def close(self) -> Played:
         for side in self.sides:

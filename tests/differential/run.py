@@ -21,7 +21,7 @@ from differential.peers import common_versions
 from differential.player import Played, Playing, play
 from differential.shrinking import shrink
 
-_AT_ONCE = 12
+_AT_ONCE = 20
 """Dialogues between two looks at the clock."""
 _AROUND_RESTART = 24
 """Dialogues that share a restart."""
@@ -47,7 +47,7 @@ class Options:
     dialogues: int | None = None
     first: int = 0
     theme: str | None = None
-    jobs: int = 3
+    jobs: int = 5
     restarts: int = 1
     keep: Path | None = None
 

@@ -50,7 +50,8 @@ class FetchedPartition:
     def ask(self, asked: FetchPartition) -> None:
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
-        self.current_leader_epoch = asked.current_leader_epoch
+        # Any negative epoch means none here; ListOffsets and OffsetForLeaderEpoch take only -1 for that.
+        self.current_leader_epoch = max(asked.current_leader_epoch, -1)
         self.last_fetched_epoch = asked.last_fetched_epoch
 
     def is_news(self, answer: FetchPartitionResponse) -> bool:

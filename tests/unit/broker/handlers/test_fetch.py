@@ -103,6 +103,7 @@ def test_records_of_any_size_are_read_whole(tmp_path: Path, size: int) -> None:
         (0, {}, "nothing", 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (0, {}, "nothing", 17, ErrorCode.UNKNOWN_TOPIC_ID),
         (0, {"current_leader_epoch": 9}, "orders", 17, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (0, {"current_leader_epoch": -2}, "orders", 17, ErrorCode.NONE),
     ],
 )
 def test_what_cannot_be_read_is_told_at_once(
