@@ -57,7 +57,7 @@ class Scrubbing:
 
     async def _look(self, task: ScrubTask, throttle: Throttle) -> None:
         def spend(size: int) -> None:
-            throttle.spend(size)
+            throttle.spend(size, self._stopping.is_set)
             if self._stopping.is_set():
                 raise ScrubStoppedError
 

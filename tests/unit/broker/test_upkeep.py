@@ -17,8 +17,11 @@ from ottla.base.ids import TopicPartition
 from ottla.broker import upkeep as upkeep_module
 from ottla.broker.config_nodes import Settings
 from ottla.log.compaction import CleanedGroup, Compaction
+from ottla.log.compaction.throttle import Throttle
+from ottla.log.errors import CorruptRecordsError
 from ottla.log.names import CLEANER_OFFSETS
 from ottla.log.partition_log import PartitionLog
+from ottla.log.retention import apply_retention
 from ottla.records import Record, encode_batch
 from ottla.replication.partition import Partition
 
@@ -133,11 +136,37 @@ def before_cleaning(monkeypatch: pytest.MonkeyPatch, call: int, do: Callable[[],
 COMPACTED = {"cleanup_policy": "compact", "segment_bytes": "2000", "min_cleanable_dirty_ratio": "0.01"}
 
 
-def test_retention_of_one_bad_log_neither_ends_that_of_the_others_nor_keeps_its_own_old_segments(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_retention_of_one_bad_log_does_not_end_that_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def retain(log: PartitionLog) -> int:
+        if log.partition.topic == "bad":
+            raise CorruptRecordsError("its active segment cannot be read")
+        return apply_retention(log)
+
     async def work(client: Client) -> None:
         upkeep = client.broker._upkeep
+        for topic in ("bad", "good"):
+            await client.create_topic(topic, segment_bytes="1000", retention_ms="1")
+            partition = client.broker.replicas.get(topic, 0)
+            assert partition is not None
+            for _ in range(5):
+                partition.append(bytearray(batch_of(b"x" * 500)), all_replicas=True)
+        monkeypatch.setattr(upkeep_module, "apply_retention", retain)
+        for _ in range(3):
+            await upkeep._retain()
+        assert log_of(client, "good").size == 0
+        assert upkeep.stats.not_retained == [log_of(client, "bad").directory]
+        assert upkeep.stats.failures == {"retention": 3}
+        await client.broker.controller.delete_topic("bad")
+        assert upkeep.stats.not_retained == []
+
+    with_client(tmp_path, work)
+    assert len([line for line in caplog.messages if "bad-0: old records cannot be deleted" in line]) == 1
+
+
+def test_a_damaged_log_is_retained_like_the_others(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
         for topic in ("bad", "good"):
             await client.create_topic(topic, segment_bytes="1000", retention_ms="1")
             partition = client.broker.replicas.get(topic, 0)
@@ -147,17 +176,11 @@ def test_retention_of_one_bad_log_neither_ends_that_of_the_others_nor_keeps_its_
         with log_of(client, "bad").active.path.open("r+b") as file:
             file.seek(8)
             file.write(b"\xff" * 4)
-        for _ in range(3):
-            await upkeep._retain()
-        assert log_of(client, "good").size == 0
-        assert len(log_of(client, "bad").segments) == 1
-        assert upkeep.stats.not_retained == [log_of(client, "bad").directory]
-        assert upkeep.stats.failures == {"retention": 3}
-        await client.broker.controller.delete_topic("bad")
-        assert upkeep.stats.not_retained == []
+        await client.broker._upkeep._retain()
+        assert log_of(client, "good").size == log_of(client, "bad").size == 0
+        assert client.broker.directories.directories[0].failure is None
 
     with_client(tmp_path, work)
-    assert len([line for line in caplog.messages if "bad-0: old records cannot be deleted" in line]) == 1
 
 
 def test_retention_waits_for_the_compaction_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,6 +388,28 @@ def test_a_broker_stops_soon_though_its_compaction_is_slow_on_purpose(tmp_path: 
         compacting.cancel()
 
     with_client(tmp_path, work, log_cleaner_backoff_ms="1000000", log_cleaner_io_max_bytes_per_second="1")
+
+
+def test_a_broker_stops_soon_though_its_scrub_is_slow_on_purpose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_waiting = threading.Event()
+    real = Throttle.spend
+
+    def spend(throttle: Throttle, size: int, *args: Any) -> None:
+        is_waiting.set()
+        real(throttle, size, *args)
+
+    monkeypatch.setattr(Throttle, "spend", spend)
+
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", segment_bytes="1000")
+        append_keyed(client, "orders", 5)
+        await until(is_waiting.is_set)
+        await client.broker._upkeep.stop()
+
+    settings = {"ottla_log_scrub_bytes_per_second": "1", "ottla_log_scrub_interval_ms": "10"}
+    with_client(tmp_path, work, **settings, log_initial_task_delay_ms="0", log_cleaner_backoff_ms="1000000")
 
 
 def test_producers_are_forgotten_as_the_setting_says_now(tmp_path: Path) -> None:

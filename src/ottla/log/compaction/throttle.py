@@ -19,7 +19,8 @@ def _never() -> bool:
 
 
 class Throttle:
-    """May be shared by threads: the rate is that of all together. `wait` sleeps, and may return early."""
+    """May be shared by threads: the rate is that of all together. `wait` sleeps; where it returns early for good, as of
+    an event that is set, `spend` must be told that it is cancelled."""
 
     def __init__(self, bytes_per_second: float | None, clock: Clock, wait: Callable[[float], object]) -> None:
         self._bytes_per_second = bytes_per_second

@@ -16,12 +16,14 @@ import pytest
 from ottla.base.config import ConfigError
 from ottla.base.ids import TopicPartition
 from ottla.log.checkpoints import OffsetCheckpoint
-from ottla.log.compaction import Cleaner, CleanerOptions, CompactionCancelledError, chunks
+from ottla.log.compaction import Cleanable, Cleaner, CleanerOptions, CompactionCancelledError, chunks, find_cleanable
+from ottla.log.compaction import cleaner as cleaner_module
 from ottla.log.compaction.cleaned_offsets import CleanedOffsets
 from ottla.log.compaction.throttle import Throttle
 from ottla.log.errors import CorruptRecordsError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.names import CLEANER_OFFSETS
+from ottla.log.partition_log import PartitionLog
 from ottla.records import Compression
 from ottla.testing.manual_clock import ManualClock
 from unit.log.compaction.written_log import ENGINES, PARTITION, RETENTION_MS, WrittenLog, take_apart
@@ -493,16 +495,19 @@ def test_rotten_bytes_are_neither_dropped_nor_laundered(tmp_path: Path, engine: 
     assert not list(written.log.directory.glob("*.cleaned"))
 
 
-def test_a_log_that_cannot_be_looked_at_keeps_no_other_from_being_chosen(tmp_path: Path) -> None:
-    good = WrittenLog.make(tmp_path / "good")
-    bad = WrittenLog.make(tmp_path / "bad", max_compaction_lag_ms=1)
+def test_a_log_that_cannot_be_looked_at_keeps_no_other_from_being_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = WrittenLog.make(tmp_path / "good"), WrittenLog.make(tmp_path / "bad")
     for written in (good, bad):
         fill(written)
-    first = bad.log.segments[0]
-    data = bytearray(first.path.read_bytes())
-    data[8:12] = b"\xff" * 4
-    bad.reopen()
-    first.path.write_bytes(data)  # the length of its first batch, which tells how old the log is
+
+    def look(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Cleanable:
+        if log is bad.log:
+            raise CorruptRecordsError("its first batch cannot be read")
+        return find_cleanable(log, cleaned_offset, now_ms)
+
+    monkeypatch.setattr(cleaner_module, "find_cleanable", look)
     compaction = good.cleaner.choose([bad.log, good.log])
     assert compaction is not None
     assert compaction.log is good.log
