@@ -25,7 +25,7 @@ from ottla.records import (
     decompress,
 )
 from ottla.records.errors import DecompressionLimitError
-from ottla.records.layout import HEADER_SIZE, NO_TIMESTAMP
+from ottla.records.layout import HEADER_SIZE, MINIMUM_RECORD_SIZE, NO_TIMESTAMP
 from ottla.records.record_walk import LOAD_AT_RECORDS, RecordFacts, iter_marks, walk, walker
 
 FAULTS_MAX: Final = 10_000
@@ -76,39 +76,44 @@ def validate_records(
     told, or `LargeBatchError`."""
     packed = memoryview(data)[position + HEADER_SIZE : position + header.size_in_bytes]
     count = header.record_count
-    if bounded and is_large(count):
-        raise LargeBatchError(f"{count} records")
-    if count >= LOAD_AT_RECORDS:  # in a thread: Python would keep the loop from running for seconds, on and off
-        walker.wait()
     try:
         records = decompressed(header.compression, packed, bounded=bounded)
     except RecordError as error:
         raise InvalidRecordsError(str(error)) from error
+    if count * MINIMUM_RECORD_SIZE > len(records):  # before anything is done for so many
+        raise InvalidRecordsError(f"its header says {count} records, which do not fit into {len(records)} bytes")
+    if bounded and is_large(count):
+        raise LargeBatchError(f"{count} records")
+    if count >= LOAD_AT_RECORDS:  # in a thread: Python would keep the loop from running for seconds, on and off
+        walker.wait()
     facts = walk(records, 0, count, header.base_timestamp_ms)
     if facts is None or not keeps_rules(facts, config, now_ms):
         if bounded and count > LOOP_RECORDS_MAX:  # Python looks for the words
             raise LargeBatchError(f"{count} records with faults")
-        _refuse(records, header, config, now_ms)
+        _refuse(records, header, config, now_ms, is_sound=facts is not None)
     return records, facts[0]
 
 
-def _refuse(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> NoReturn:
-    """Says what is wrong with records that were found faulty."""
+def _refuse(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, *, is_sound: bool) -> NoReturn:
+    """Says what is wrong with records that were found faulty; of sound ones, no more than is told."""
     faults: list[RecordFault] = []
-    count = untimely = 0
+    untimely = 0
     try:
         for fault, is_untimely in _faults(records, header, config, now_ms):
-            count += 1
-            untimely += is_untimely
-            if count <= FAULTS_MAX:
+            if len(faults) < FAULTS_MAX:
                 faults.append(fault)
+                untimely += is_untimely
+            elif is_sound:
+                break
     except RecordError as error:
         raise InvalidRecordsError(str(error)) from error
     if not faults:
         raise RuntimeError(f"the walks over records contradict each other about a batch: {header}")
+    count = len(faults)
+    number = f"{count} or more" if count == FAULTS_MAX else str(count)
     quoted = "; ".join(fault.reason for fault in faults[:_SHOWN])
     more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
-    reason = f"{count} of {header.record_count} records are refused: {quoted}{more}"
+    reason = f"{number} of {header.record_count} records are refused: {quoted}{more}"
     raise (InvalidTimestampError if untimely else InvalidRecordsError)(reason, faults=faults)
 
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.background_load import BackgroundLoad
 from ottla.records.errors import MalformedRecordError, OffsetDeltaError, RecordCountError, RecordError
-from ottla.records.layout import MAX_INT64, NO_TIMESTAMP, ByteBuffer
+from ottla.records.layout import MAX_INT64, MINIMUM_RECORD_SIZE, NO_TIMESTAMP, ByteBuffer
 from ottla.records.varint import read_unsigned_varint, read_varint, read_varlong
 
 _logger = logging.getLogger(__name__)
@@ -103,6 +103,8 @@ def walk(data: ByteBuffer, start: int, count: int, base_timestamp_ms: int) -> Re
         kernel = walker.kernel
         if kernel is not None:
             return kernel(data, start, count, base_timestamp_ms)
+        if count * MINIMUM_RECORD_SIZE > len(data) - start:
+            return None
         walker.note(count)
     return fast_walk(data, start, count, base_timestamp_ms)  # for one record as quick as the kernel
 
