@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 def offset_commit(
     broker: Broker, request: OffsetCommitRequest | PlainCommit, context: RequestContext
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse] | Deferred:
-    if type(request) is not PlainCommit:
-        assert isinstance(request, OffsetCommitRequest)
+    if not isinstance(request, PlainCommit):
         return broker.groups.commit_offsets(request, context)
     if broker.groups.commit_plainly(request):
         return _GatheredCommit(request)
