@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from models.client_connections import ClientConnectionModel
+from models.connections import ServerConnectionModel
 
 BRIEF = settings(
     max_examples=60,
@@ -17,6 +18,15 @@ BRIEF = settings(
     suppress_health_check=list(HealthCheck),
 )
 LONG = settings(BRIEF, max_examples=3000, stateful_step_count=60)
+
+
+def test_the_servers_connections_keep_their_promises() -> None:
+    run_state_machine_as_test(ServerConnectionModel, settings=BRIEF)
+
+
+@pytest.mark.soak
+def test_the_servers_connections_keep_their_promises_for_long() -> None:
+    run_state_machine_as_test(ServerConnectionModel, settings=LONG)
 
 
 def test_a_clients_connection_keeps_its_promises() -> None:

@@ -26,7 +26,9 @@ Chunk = Any
 """Bytes, or a slice of a file."""
 
 SMALL_FRAME: Final = 64 * 1024
-"""Frames beyond this are received into memory of their own, which counts against the budget."""
+"""Buffers beyond this count against the budget. Frames up to this size need none."""
+_GROWTH: Final = 4
+"""A buffer grows by this factor as it fills: a peer that announces a large frame gets memory for what it sends."""
 
 
 class RefusedFrameError(FrameSizeError):
@@ -43,19 +45,24 @@ class InBuffer:
     As long as whole frames arrive, connections share the server's scratch buffer; what is left of one moves into a
     buffer of the connection's own, in which the rest of it is received. That one is kept for the next frame: a producer
     of large batches sends many of one size, each of which then lands in it without being moved.
+
+    The own buffer of a large frame grows as it fills, and all of it is reserved from the budget: `reserved` is its
+    size, or 0 if it is small. Bytes that were received already are reserved even if that overdraws the budget.
     """
 
     __slots__ = (
         "_budget",
-        "_filled",
         "_frame_end",
+        "_is_closed",
         "_max_bytes",
         "_own",
-        "_reserved",
         "_scratch",
         "_spare",
+        "filled",
         "has_frames",
         "is_waiting",
+        "may_overdraw",
+        "reserved",
     )
 
     def __init__(self, scratch: memoryview, max_bytes: int, budget: MemoryBudget) -> None:
@@ -65,26 +72,35 @@ class InBuffer:
         self._own: memoryview | None = None
         self._spare: memoryview | None = None
         """A small one, kept while the connection is busy."""
-        self._filled = 0
         self._frame_end = 0
-        """Where the frame in the own buffer ends; 0 if that is not known yet."""
-        self._reserved = 0
+        """Where the large frame in the own buffer ends, which may be beyond it; 0 for a small one or if not known."""
+        self._is_closed = False
+        self.filled = 0
+        """Bytes that are here and not handled: the beginning of a frame, or whole ones (`has_frames`)."""
+        self.reserved = 0
         self.is_waiting = False
         """For memory: nothing may be received."""
+        self.may_overdraw = False
+        """The frame that is being received may have memory beyond the budget."""
         self.has_frames = False
         """Whole ones that are to be handled before anything is received."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no piece of a frame is here."""
-        return not self._filled
+        return not self.filled
+
+    @property
+    def frame_bytes(self) -> int:
+        """The size of the large frame that is being received; 0 if there is none."""
+        return self._frame_end
 
     def target(self) -> memoryview:
         """Where to receive next; up to the end of the frame, if that is large."""
         own = self._own
         if own is None:
             return self._scratch
-        return own[self._filled : self._frame_end or len(own)]
+        return own[self.filled : self._frame_end or len(own)]
 
     def only_frame(self, received: int) -> memoryview | None:
         """The frame, where just that and nothing else was received into the scratch buffer, as from whoever waits for
@@ -100,10 +116,12 @@ class InBuffer:
         call with nothing received. Raises `RefusedFrameError` for one that is too large or has a negative size."""
         own = self._own
         view = self._scratch if own is None else own
-        end = self._filled + received
+        end = self.filled + received
         self.has_frames = False
         if own is not None and self._frame_end > end:  # a large frame goes on
-            self._filled = end
+            self.filled = end
+            if end == len(own):
+                self._grow()
             return
         start = 0
         while end - start >= SIZE_BYTES:
@@ -123,15 +141,32 @@ class InBuffer:
         self._keep(view, start, end)
 
     def release(self) -> None:
-        """Gives memory back: the connection is closed, or idle with nothing half received."""
+        """Gives back memory that is not needed for what is half received."""
+        own = self._own
+        if self._frame_end or self.filled > SMALL_FRAME:
+            return
+        if own is not None and self.filled:
+            if len(own) <= SMALL_FRAME:
+                return
+            self._own = memoryview(bytearray(SMALL_FRAME))
+            self._own[: self.filled] = own[: self.filled]
+        else:
+            self._own = None
+        self._spare = None
+        self._reserve(0)
+
+    def close(self) -> None:
+        """Gives all memory back, and takes none any more."""
+        self._is_closed = True
         self._own = self._spare = None
-        self._filled = self._frame_end = 0
-        self._give_back()
+        self.filled = self._frame_end = 0
+        self.has_frames = self.is_waiting = self.may_overdraw = False
+        self._reserve(0)
 
     def retry(self) -> bool:
         """Whether there is room now for the frame that waits for memory."""
-        if self._own is not None and self.is_waiting:
-            self._make_room(self._frame_end)
+        if self.is_waiting:
+            self._grow()
         return not self.is_waiting
 
     def _refusal(self, seen: memoryview) -> RefusedFrameError:
@@ -141,13 +176,18 @@ class InBuffer:
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
         """Moves what is left to where the rest of it will be received."""
-        left = end - start
+        if self._is_closed:  # by the handler of the last frame
+            return
+        left = self.filled = end - start
         self._frame_end = 0
+        self.may_overdraw = False
         own = self._own
         if not left:
-            self._filled = 0
-            if own is not None and len(own) <= SMALL_FRAME:
-                self._own, self._spare = None, own
+            if own is not None:
+                if len(own) <= SMALL_FRAME:
+                    self._own, self._spare = None, own
+                elif self._budget.is_short:
+                    self.release()
             return
         if own is None:
             # A byte of the size may be all there is; room for a small frame is enough until more is known, unless the
@@ -155,38 +195,40 @@ class InBuffer:
             own, self._spare = self._spare, None
             if own is None or len(own) < left:
                 own = memoryview(bytearray(max(SMALL_FRAME, left)))
+                self._reserve(len(own))
             self._own = own
             own[:left] = view[start:end]
         elif start:
             own[:left] = view[start:end]
-        self._filled = left
         if left >= SIZE_BYTES:
             frame_end = SIZE_BYTES + int.from_bytes(own[:SIZE_BYTES], "big")
             if frame_end > self._max_bytes + SIZE_BYTES:
                 raise self._refusal(own[:left])
             if frame_end <= left:
                 self.has_frames = True
-            elif frame_end > len(own):
-                self._make_room(frame_end)
             elif frame_end > SMALL_FRAME:
                 self._frame_end = frame_end
+                if frame_end > len(own):
+                    self._grow()
 
-    def _make_room(self, frame_end: int) -> None:
-        self._give_back()
-        self._frame_end = frame_end
-        self.is_waiting = not self._budget.take(frame_end)
+    def _grow(self) -> None:
+        """Makes room for more of the large frame, or waits for the memory."""
+        own = self._own
+        assert own is not None  # it holds the beginning of the frame
+        size = min(self._frame_end, _GROWTH * len(own))
+        self.is_waiting = not self.may_overdraw and not self._budget.has_room(self.reserved, size)
         if self.is_waiting:
             return
-        self._reserved = frame_end
-        own, self._own = self._own, memoryview(bytearray(frame_end))
-        if own is not None:
-            self._own[: self._filled] = own[: self._filled]
+        self._reserve(size)
+        grown = memoryview(bytearray(size))
+        grown[: self.filled] = own[: self.filled]
+        self._own = grown
 
-    def _give_back(self) -> None:
-        if self._reserved:
-            self._budget.give_back(self._reserved)
-            self._reserved = 0
-        self.is_waiting = False
+    def _reserve(self, size: int) -> None:
+        """For a buffer of that size in place of the one that was there."""
+        counted = size if size > SMALL_FRAME else 0
+        self._budget.used += counted - self.reserved
+        self.reserved = counted
 
 
 class Slot:
@@ -230,7 +272,9 @@ class Answers:
         self._slots.append(slot)
 
     def fill(self, slot: Slot, chunks: list[Chunk]) -> bool:
-        """The answer; whether anything became ready by it."""
+        """The answer; whether anything became ready by it. Only the first answer of a slot counts."""
+        if slot.chunks is not None:
+            return False
         slot.chunks = chunks
         slots = self._slots
         if slots[0] is not slot:

@@ -60,19 +60,17 @@ class ConnectionCount:
 
 
 class MemoryBudget:
-    """Bytes that large frames may take while they are received. Who has room for a whole frame can always finish it, so
-    waiting for room never locks up."""
+    """Bytes that the buffers of large frames take while they are received. Buffers grow as frames arrive, so many
+    half-received frames can use up the budget while each of them waits for more: `Server` sees to it that one of them
+    may overdraw it then."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.is_short = False
+        """A frame waits for memory: buffers that are not needed are given back at once."""
 
-    def take(self, size: int) -> bool:
-        """Whether there is room; a frame beyond the limit itself gets it when it is alone."""
-        if self.used and self.used + size > self.limit:
-            return False
-        self.used += size
-        return True
-
-    def give_back(self, size: int) -> None:
-        self.used -= size
+    def has_room(self, held: int, size: int) -> bool:
+        """Whether a buffer may grow from `held` to `size` bytes; one beyond the limit itself may when it is alone."""
+        others = self.used - held
+        return not others or others + size <= self.limit

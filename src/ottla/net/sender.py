@@ -9,6 +9,7 @@ soon: the thread asks the system once for each answer, and never waits for a cli
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from asyncio import AbstractEventLoop
@@ -20,6 +21,8 @@ from ottla.base.background_load import BackgroundLoad
 if TYPE_CHECKING:
     from ottla.net.sending_kernel import BatchTable
     from ottla.net.socket_connection import SocketConnection
+
+_logger = logging.getLogger(__name__)
 
 MANY: Final = 8
 """As many answers are worth a thread's being woken."""
@@ -93,21 +96,31 @@ class Sender:
         table = self._table
         assert table is not None
         place, count = self._next, len(answers)
+        try:
+            numbers = table.numbers[place]
+            numbers[COUNT] = count
+            numbers[DESCRIPTORS : DESCRIPTORS + count] = [connection.descriptor for connection in connections]
+            numbers[SIZES : SIZES + count] = list(map(len, answers))
+            joined = b"".join(answers)
+            table.data[place][: len(joined)] = joined
+            os.eventfd_write(self._wake, 1)
+        except Exception:  # the thread knows nothing of it
+            _logger.exception("the sender thread could not be given answers")
+            for connection, answer in zip(connections, answers, strict=True):
+                connection.take_back(answer, 0)
+            return
         self._next = (place + 1) % SLOTS
-        numbers = table.numbers[place]
-        numbers[COUNT] = count
-        numbers[DESCRIPTORS : DESCRIPTORS + count] = [connection.descriptor for connection in connections]
-        numbers[SIZES : SIZES + count] = list(map(len, answers))
-        joined = b"".join(answers)
-        table.data[place][: len(joined)] = joined
         self._away.append((place, connections, answers))
         self.handed_over += count
-        os.eventfd_write(self._wake, 1)
 
     def _take_back(self) -> None:
         table = self._table
         assert table is not None
-        for _ in range(os.eventfd_read(self._done)):
+        try:
+            done = os.eventfd_read(self._done)
+        except BlockingIOError:
+            return
+        for _ in range(done):
             place, connections, answers = self._away.popleft()
             sent = table.numbers[place, SENT : SENT + len(answers)].tolist()
             for connection, answer, size in zip(connections, answers, sent, strict=True):
@@ -118,6 +131,8 @@ class Sender:
     def _is_ready(self) -> bool:
         if self._table is not None:
             return True
+        if self._is_closed:
+            return False
         if not self.loading.is_begun:
             now_s = self._loop.time()
             if now_s - self._counted_from_s > 1:
@@ -126,25 +141,34 @@ class Sender:
             if self._many_count < self.load_at or not hasattr(os, "eventfd"):
                 return False
             self.loading.begin()
-        return not self.loading.is_going_on and not self._is_closed and self._start()
+        return not self.loading.is_going_on and self._start()
 
     def _start(self) -> bool:
+        """Whether the thread runs now. If it cannot be started, that is not tried again."""
+        wake = done = -1
         try:
             from ottla.net.sending_kernel import BatchTable
-        except ImportError:
-            self._is_closed = True  # as if: there is nothing to start
+
+            table = BatchTable()
+            wake, done = os.eventfd(0), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            thread = threading.Thread(
+                target=table.send_until_the_end, args=(wake, done), name="ottla-sender", daemon=True
+            )
+            thread.start()
+        except Exception as error:  # numba raises RuntimeError where it has nowhere to keep what it compiles
+            self._is_closed = True
+            for descriptor in (wake, done):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            if not isinstance(error, ImportError):
+                _logger.warning("answers are sent without a sender thread, it could not be started: %s", error)
             return False
-        self._table = table = BatchTable()
-        self._wake, self._done = os.eventfd(0), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._thread = threading.Thread(
-            target=table.send_until_the_end, args=(self._wake, self._done), name="ottla-sender", daemon=True
-        )
-        self._thread.start()
-        self._loop.add_reader(self._done, self._take_back)
+        self._table, self._thread, self._wake, self._done = table, thread, wake, done
+        self._loop.add_reader(done, self._take_back)
         return True
 
     def close(self) -> None:
-        """What is with the thread is sent first."""
+        """What is with the thread is sent first. Idempotent."""
         self._is_closed = True
         table, thread = self._table, self._thread
         if table is None or thread is None:
@@ -152,12 +176,13 @@ class Sender:
         table.numbers[self._next, COUNT] = -1
         os.eventfd_write(self._wake, 1)
         thread.join()
-        self._loop.remove_reader(self._done)
-        if self._away:
+        try:
+            self._loop.remove_reader(self._done)
             self._take_back()
-        self._table = None
-        os.close(self._wake)
-        os.close(self._done)
+        finally:
+            self._table = self._thread = None
+            os.close(self._wake)
+            os.close(self._done)
 
 
 def _load_kernel() -> None:

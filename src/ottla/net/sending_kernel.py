@@ -82,11 +82,13 @@ class BatchTable:
         self._data: NDArray[np.uint8] = np.zeros((SLOTS, BYTES_MAX), np.uint8)
         self.data = [memoryview(row) for row in self._data]
         """Of each batch, the answers one behind the other."""
+        self._functions = np.array([_address(name) for name in ("read", "write", "send")], np.int64)
 
     def send_until_the_end(self, wake: int, done: int) -> None:
         """Sends a batch after the other, as often as `wake` is written to, and writes to `done` behind each: both are
         descriptors that count events."""
-        functions = np.array([_address(name) for name in ("read", "write", "send")], np.int64)
         layout = np.array([COUNT, DESCRIPTORS, SIZES, SENT, BYTES_MAX], np.int64)
         words = np.array([0, 1], np.int64)  # where to read the count of events, and one to write
-        _send_batches(functions, layout, self.numbers, self._data.ctypes.data, wake, done, words, words.ctypes.data)
+        _send_batches(
+            self._functions, layout, self.numbers, self._data.ctypes.data, wake, done, words, words.ctypes.data
+        )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ottla.net.limits import ConnectionCount, Limits, MemoryBudget
+from ottla.net.memory_queue import MemoryQueue
 from ottla.net.sender import Sender
 from ottla.net.socket_connection import SocketConnection
 from ottla.wire.errors import ProtocolError
@@ -77,7 +78,7 @@ class Server:
         """Given an address and what happened: says so, not more often than people want to read it."""
         self._count = ConnectionCount(limits)
         self._listening: list[tuple[socket.socket, str]] = []
-        self._waiting: dict[int, SocketConnection] = {}
+        self._memory_queue = MemoryQueue(self)
         self.sender = Sender(loop)
         self.held: list[SocketConnection] | None = None
         """Connections that have something to send, while answers are held back."""
@@ -113,7 +114,11 @@ class Server:
                     self._rest(listening, name, error)
                     return
                 continue  # the client is gone before it was accepted
-            self._accept(sock, (peer[0].removeprefix("::ffff:"), peer[1]), name)
+            try:
+                self._accept(sock, (peer[0].removeprefix("::ffff:"), peer[1]), name)
+            except OSError as error:  # the client is gone again
+                _logger.debug("a connection from %s could not be served: %s", peer[0], error)
+                sock.close()
 
     def _rest(self, listening: socket.socket, name: str, error: OSError) -> None:
         """Nothing can be accepted now: trying at once, over and over, would take all time from the others."""
@@ -142,23 +147,33 @@ class Server:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
         if self.limits.send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
+        self.adopt(sock, peer, listener)
+
+    def adopt(self, sock: socket.socket, peer: tuple[str, int], listener: str) -> SocketConnection:
+        """Serves a non-blocking socket that is connected."""
         self._next_id += 1
         connection = SocketConnection(self, sock, peer, listener, self._next_id)
         self.connections[connection.connection_id] = connection
         self._count.opened(peer[0])
         self._counters.opened += 1
+        return connection
 
     # --- what connections tell ----------------------------------------------------------------------------------------
 
     def closed(self, connection: SocketConnection) -> None:
         if self.connections.pop(connection.connection_id, None) is not None:
-            self._waiting.pop(connection.connection_id, None)
+            self._memory_queue.leave(connection)
             self._count.closed(connection.address)
             self._counters.closed += 1
 
     def lost(self, connection: SocketConnection, error: Exception) -> None:
         if not isinstance(error, (ConnectionError, BrokenPipeError, TimeoutError)):
-            self._complain(connection.address, f"closed the connection of {connection}: {error}")
+            self._complain(connection.address, f"closed the connection of {connection}: {str(error) or repr(error)}")
+
+    def failed(self, connection: SocketConnection, error: BaseException) -> None:
+        """A handler raised, or there is no memory for a request: hangs up, so that its client does not wait."""
+        _logger.error("closed the connection of %s: a request could not be handled", connection, exc_info=error)
+        connection.close()
 
     def refuse(self, connection: SocketConnection, error: ProtocolError, seen: bytes = b"") -> None:
         """Bytes that are no request: says so in one line, and hangs up. Whoever speaks HTTP is told in HTTP."""
@@ -172,19 +187,18 @@ class Server:
         connection.say_and_close(words)
 
     def wait_for_memory(self, connection: SocketConnection) -> None:
-        if not self._waiting:
-            self.loop.call_later(0.1, self._serve_waiting)
-        self._waiting[connection.connection_id] = connection
+        self._memory_queue.join(connection)
 
-    def _serve_waiting(self) -> None:
-        for connection in self.connections.values():
-            if connection.connection_id not in self._waiting:
-                connection.release_memory()
-        for connection in list(self._waiting.values()):
-            if connection.retry_memory():
-                self._waiting.pop(connection.connection_id, None)
-        if self._waiting:
-            self.loop.call_later(0.1, self._serve_waiting)
+    def stalled(self, connection: SocketConnection) -> None:
+        """Others wait for the memory of its half-received request, and the rest of it does not come."""
+        incoming = connection.incoming
+        self._complain(
+            connection.address,
+            f"closed the connection of {connection}: its request stalled after {incoming.filled} bytes while others "
+            f"wait for memory; queued.max.request.bytes is {self.budget.limit}",
+        )
+        self._counters.count_refused("stalled")
+        connection.close()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -206,6 +220,7 @@ class Server:
 
     def _look_after(self) -> None:
         """Closes idle connections, and takes back memory from those that do not use it."""
+        self._upkeep = self.loop.call_later(self._upkeep_s(), self._look_after)
         now_s = self.loop.time()
         quiet_since, idle_since = now_s - _UPKEEP_S, now_s - self.limits.idle_s
         for connection in list(self.connections.values()):
@@ -213,7 +228,6 @@ class Server:
                 connection.close()
             elif connection.last_active_s < quiet_since:
                 connection.release_memory()
-        self._upkeep = self.loop.call_later(self._upkeep_s(), self._look_after)
 
     def change_limits(self, limits: Limits) -> None:
         """For connections to come; those that are there stay."""
@@ -231,6 +245,7 @@ class Server:
             self._upkeep.cancel()
         for connection in list(self.connections.values()):
             connection.close()
+        self._memory_queue.close()
         self.sender.close()
 
 

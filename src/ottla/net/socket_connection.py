@@ -1,13 +1,29 @@
 """A connection over a plain non-blocking socket: receives into the core's buffers, sends bytes and file slices.
 
-Reading stops while the peer does not take its answers, while too many of its requests are unanswered, and while there
-is no memory for its frame: a slow client costs what it has, and nobody else waits for it. Owned by the loop.
+A slow client costs what it has, and nobody else waits for it: the socket is read unless one of these holds it up.
+
+| reason | until |
+| --- | --- |
+| `BLOCKED`: the peer does not take its answers | the socket is writable and they are sent |
+| `AWAY`: answers pile up behind one that the sending thread has | the thread is done with it |
+| `UNANSWERED`: too many requests wait for their answers | some are answered |
+| `MEMORY`: there is none for the frame that is being received | the server grants it |
+| `UNHANDLED`: frames were received and not handled, for a reason above | they are handled, in a later turn |
+
+`held_by` derives the reason from the state, and `_regulate` alone turns the reader on and off. Whatever changes the
+state calls it: `_flush` when sending blocks or goes on, and each entry point (`_handle`, `fill`, `take_back`,
+`retry_memory`) before it returns, whenever the reader is off or something may hold it up.
+
+A handler that raises closes its connection: no request stays without an answer on a connection that is open.
+Owned by the loop.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+from asyncio import CancelledError
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -17,6 +33,14 @@ from ottla.net.core import Answers, Chunk, InBuffer, RefusedFrameError, Slot
 
 if TYPE_CHECKING:
     from ottla.net.server import Server
+
+_logger = logging.getLogger(__name__)
+
+BLOCKED: Final = "the peer does not take its answers"
+AWAY: Final = "answers wait for the sending thread"
+UNANSWERED: Final = "too many requests are unanswered"
+MEMORY: Final = "there is no memory for the frame"
+UNHANDLED: Final = "received frames are not handled yet"
 
 _GATHERED_CHUNKS: Final = 64
 """As many go out in one call to the system."""
@@ -37,7 +61,6 @@ class SocketConnection:
         "_descriptor",
         "_frame_handler",
         "_in_frames",
-        "_incoming",
         "_is_away",
         "_is_blocked",
         "_is_resuming",
@@ -48,6 +71,7 @@ class SocketConnection:
         "address",
         "attachment",
         "connection_id",
+        "incoming",
         "is_closed",
         "last_active_s",
         "listener",
@@ -62,7 +86,7 @@ class SocketConnection:
         self._socket = sock
         self._descriptor = sock.fileno()
         self._frame_handler = server.on_frame
-        self._incoming = InBuffer(server.scratch, server.limits.frame_max_bytes, server.budget)
+        self.incoming = InBuffer(server.scratch, server.limits.frame_max_bytes, server.budget)
         self._answers = Answers()
         self._unanswered_max = server.limits.unanswered_per_connection
         self._in_frames = False
@@ -84,7 +108,7 @@ class SocketConnection:
     # --- in ---------------------------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
-        incoming = self._incoming
+        incoming = self.incoming
         try:
             received = self._socket.recv_into(incoming.target())
         except (BlockingIOError, InterruptedError):
@@ -99,7 +123,7 @@ class SocketConnection:
 
     def _handle(self, received: int) -> None:
         """Hands on the frames as long as their answers are taken: those of a thousand small requests may be large."""
-        incoming, answers, handle = self._incoming, self._answers, self._frame_handler
+        incoming, answers, handle = self.incoming, self._answers, self._frame_handler
         ready, unanswered_max = answers.ready, self._unanswered_max
         self._in_frames = True
         try:
@@ -112,45 +136,70 @@ class SocketConnection:
                 frames = incoming.frames(received)
                 for frame in frames:
                     handle(self, frame)
-                    if self.is_closed:
-                        return
                     if len(ready) >= _READY_CHUNKS:
                         self._flush()
-                    if self._is_blocked or len(answers) >= unanswered_max:
+                    if self.is_closed:
+                        return
+                    is_held = self._is_blocked or self._is_away or len(answers) >= unanswered_max
+                    if is_held and self._handling_held_by is not None:
                         frames.close()
                         break
         except RefusedFrameError as error:
             self._server.refuse(self, error, error.seen)
             return
+        except BaseException as error:
+            self._server.failed(self, error)
+            if not isinstance(error, (Exception, CancelledError)):
+                raise
+            return
         finally:
             self._in_frames = False
-        self._server.on_handled()
+        try:
+            self._server.on_handled()
+        except Exception:  # others who wait; what was handled here has its answers
+            _logger.exception("requests that wait for others could not be looked at")
         if ready and not self._is_blocked:
             self._flush()
-        if incoming.is_waiting:
-            self._server.wait_for_memory(self)
-        if self._is_blocked or incoming.is_waiting or incoming.has_frames or len(answers) >= unanswered_max:
+        # What is ready still is blocked, or behind what the thread sends.
+        if ready or not self._can_read or incoming.is_waiting or incoming.has_frames or len(answers) >= unanswered_max:
             self._regulate()
 
     def _handle_rest(self) -> None:
         """Frames that were received and not handled, now that they may be."""
         self._is_resuming = False
-        if not self.is_closed and self._may_handle:
+        if self.held_by == UNHANDLED:
             self._handle(0)
 
     @property
-    def _may_handle(self) -> bool:
-        return not self._is_blocked and len(self._answers) < self._unanswered_max
+    def held_by(self) -> str | None:
+        """Why nothing is read now; None if it is."""
+        if (held := self._handling_held_by) is not None:
+            return held
+        if self.incoming.is_waiting:
+            return MEMORY
+        return UNHANDLED if self.incoming.has_frames else None
+
+    @property
+    def _handling_held_by(self) -> str | None:
+        """Why frames that are here are not handled."""
+        answers = self._answers
+        if self._is_blocked:
+            return BLOCKED
+        if self._is_away and len(answers.ready) >= _READY_CHUNKS:
+            return AWAY
+        return UNANSWERED if len(answers) >= self._unanswered_max else None
 
     def _regulate(self) -> None:
-        """Reads, or not, as things stand."""
-        if self.is_closed:
+        """Turns the reader on or off as things stand, and sees to it that somebody ends what holds it up."""
+        if self.is_closed or self._in_frames:  # `_handle` does it, when it is through
             return
-        incoming = self._incoming
-        if incoming.has_frames and self._may_handle and not self._is_resuming:
+        held_by = self.held_by
+        if held_by is MEMORY:
+            self._server.wait_for_memory(self)
+        elif held_by is UNHANDLED and not self._is_resuming:
             self._is_resuming = True
             self._loop.call_soon(self._handle_rest)
-        can_read = self._may_handle and not incoming.is_waiting and not incoming.has_frames
+        can_read = held_by is None
         if can_read != self._can_read:
             self._can_read = can_read
             if can_read:
@@ -159,16 +208,18 @@ class SocketConnection:
                 self._loop.remove_reader(self._descriptor)
 
     def release_memory(self) -> None:
-        """Nothing is half received: the buffer can go, until the next large frame."""
-        if self._incoming.is_empty:
-            self._incoming.release()
+        """The buffer can go, until the next large frame, as far as nothing half received is in it."""
+        self.incoming.release()
 
     def retry_memory(self) -> bool:
         """Whether it need not wait for memory any longer."""
-        if self.is_closed or self._incoming.retry():
-            self._regulate()
+        try:
+            has_room = self.incoming.retry()
+        except MemoryError as error:
+            self._server.failed(self, error)
             return True
-        return False
+        self._regulate()
+        return has_room
 
     @property
     def is_idle(self) -> bool:
@@ -181,7 +232,7 @@ class SocketConnection:
         """Answers the request that is being handled."""
         self._answers.add(chunks)
         if not self._in_frames:
-            self._flush()
+            self.flush()
 
     def reserve(self, slot: Slot) -> None:
         """The request that is being handled is answered later, by `fill`; this is its place."""
@@ -204,7 +255,7 @@ class SocketConnection:
             self._regulate()
 
     def flush(self) -> None:
-        """Sends what was held back."""
+        """Sends what was held back. Never raises: a connection that cannot send is closed."""
         if self._answers.ready and not self._is_blocked:
             self._flush()
 
@@ -229,13 +280,15 @@ class SocketConnection:
         """So much of it was sent; less than nothing for what the system refused, which is found out again."""
         self._is_away = False
         if self.is_closed:
-            self._socket.close()
+            self._close_socket()
             return
         ready = self._answers.ready
         if sent < len(answer):
             ready.appendleft(memoryview(answer)[max(sent, 0) :])
         if ready:
             self.flush()
+        if not self._can_read:
+            self._regulate()
 
     def _flush(self) -> None:
         if self._is_away:
@@ -265,14 +318,16 @@ class SocketConnection:
             if not self._is_blocked:
                 self._is_blocked = True
                 self._loop.add_writer(self._descriptor, self._writable)
+                self._regulate()
             return
-        except (OSError, EOFError) as error:
+        except Exception as error:
             self._server.lost(self, error)
             self.close()
             return
         if self._is_blocked:
             self._is_blocked = False
             self._loop.remove_writer(self._descriptor)
+            self._regulate()
 
     def _send_gathered(self, ready: deque[Chunk]) -> None:
         gathered = []
@@ -300,8 +355,6 @@ class SocketConnection:
     def _writable(self) -> None:
         self.last_active_s = self._loop.time()
         self._flush()
-        if not self._is_blocked:
-            self._regulate()
 
     def say_and_close(self, words: bytes) -> None:
         """Something that is no answer, as far as it can be sent at once."""
@@ -321,7 +374,11 @@ class SocketConnection:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
         else:
-            self._socket.close()
-        self._incoming.release()
-        self._answers.ready.clear()
+            self._close_socket()
+        self.incoming.close()
         self._server.closed(self)
+        self._answers.close()
+
+    def _close_socket(self) -> None:
+        with suppress(OSError):  # what the peer did last may be told here, and does not matter any more
+            self._socket.close()

@@ -147,6 +147,74 @@ def test_large_frames_of_one_size_are_received_in_the_same_memory() -> None:
     assert budget.used == used
 
 
+def test_memory_is_reserved_for_what_is_sent_and_not_for_what_is_announced() -> None:
+    budget = MemoryBudget(1 << 30)
+    buffer = InBuffer(memoryview(bytearray(1024)), 100_000_000, budget)
+    body = random.Random(1).randbytes(3_000_000)
+    data = framed(body)
+    sent, most = 0, 0.0
+    while sent < len(data):
+        assert feed(buffer, data[sent : sent + 10_000], [10_000]) == ([] if sent + 10_000 < len(data) else [body])
+        sent += 10_000
+        most = max(most, budget.used / max(sent, SMALL_FRAME))
+        assert buffer.reserved == budget.used
+    assert most <= 4
+    buffer.release()
+    assert budget.used == 0
+
+
+def test_what_is_received_into_the_scratch_buffer_already_is_reserved_however_little_is_left() -> None:
+    budget = MemoryBudget(10)
+    budget.used = 10
+    buffer = new_buffer(1 << 20, budget)
+    data = framed(bytes(3 * SMALL_FRAME))
+    assert feed(buffer, data[: 2 * SMALL_FRAME], [1 << 20]) == []
+    assert buffer.is_waiting
+    assert budget.used == 10 + 2 * SMALL_FRAME
+    buffer.close()
+    assert budget.used == 10
+
+
+def test_a_buffer_that_is_closed_between_frames_takes_no_memory() -> None:
+    budget = MemoryBudget(1 << 30)
+    buffer = new_buffer(budget=budget)
+    data = framed(b"a") + framed(bytes(MAX_BYTES))[:100]
+    buffer.target()[: len(data)] = data
+    for _ in buffer.frames(len(data)):
+        buffer.close()
+    assert budget.used == 0
+    assert buffer.is_empty
+
+
+def test_a_kept_buffer_is_given_back_though_a_small_frame_is_half_received() -> None:
+    budget = MemoryBudget(1 << 30)
+    buffer = new_buffer(budget=budget)
+    large, small = bytes(2 * SMALL_FRAME), random.Random(1).randbytes(100)
+    assert feed(buffer, framed(large) + framed(small)[:50], [SMALL_FRAME]) == [large]
+    assert budget.used > 0
+    buffer.release()
+    assert budget.used == 0
+    assert feed(buffer, framed(small)[50:], [10]) == [small]
+
+
+def test_while_memory_is_short_a_buffer_is_given_back_when_its_frame_is_handled() -> None:
+    budget = MemoryBudget(1 << 30)
+    buffer = new_buffer(budget=budget)
+    budget.is_short = True
+    body = bytes(2 * SMALL_FRAME)
+    for _ in range(2):
+        assert feed(buffer, framed(body), [SMALL_FRAME]) == [body]
+        assert budget.used == 0
+
+
+def test_only_the_first_answer_of_a_request_counts() -> None:
+    answers = Answers()
+    answers.reserve(slot := Slot())
+    assert answers.fill(slot, ["first"])
+    assert not answers.fill(slot, ["second"])
+    assert list(answers.ready) == ["first"]
+
+
 @settings(deadline=None)
 @given(data=st.data())
 def test_answers_leave_in_the_order_of_their_requests(data: st.DataObject) -> None:

@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from types import ModuleType
 from typing import cast
 
 import pytest
@@ -179,6 +180,41 @@ def test_what_is_answered_meanwhile_leaves_behind_it(run: Callable[..., None], m
     run(work())
 
 
+def test_a_connection_that_is_away_handles_no_more_than_it_can_keep(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of small requests may come at once, and their answers may be large."""
+
+    async def work() -> None:
+        async with with_clients(MANY) as (running, waiting, clients, sender):
+            await ask(clients, waiting, [b"first"] * MANY)
+            reader, writer = clients[0]
+            connection = waiting.requests[0][0]
+            handled = 0
+
+            def at_once(connection: SocketConnection, frame: memoryview) -> None:
+                nonlocal handled
+                handled += 1
+                connection.answer([framed(bytes(frame))])
+
+            async with asleep(sender, monkeypatch):
+                waiting.answer(running)
+                connection._frame_handler = at_once
+                writer.write(framed(b"more") * 1000)
+                await until(lambda: handled > 0)
+                other = await running.connect()  # a whole exchange: the first had its chance
+                other[1].write(framed(b"other"))
+                await waiting.come(1)
+                waiting.answer(running)
+                assert await read_frame(other[0]) == b"other"
+                other[1].close()
+                assert handled < 100
+            assert await read_frame(reader) == b"first"
+            assert [await read_frame(reader) for _ in range(1000)] == [b"more"] * 1000
+
+    run(work())
+
+
 def test_when_all_places_are_taken_connections_send_themselves(
     run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,6 +289,77 @@ def test_without_numba_connections_send_themselves(
             assert not sender.is_running
             for _, writer in clients:
                 writer.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("broken", ["import", "table", "descriptors", "thread"])
+def test_a_thread_that_cannot_be_started_costs_no_answer(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    """numba, for one, raises RuntimeError where it has nowhere to keep what it compiles."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    class BrokenKernel(ModuleType):
+        BatchTable = staticmethod(fail)
+
+    if broken == "import":
+        monkeypatch.setitem(sys.modules, "ottla.net.sending_kernel", BrokenModule("ottla.net.sending_kernel"))
+    elif broken == "table":
+        monkeypatch.setitem(sys.modules, "ottla.net.sending_kernel", BrokenKernel("ottla.net.sending_kernel"))
+    elif broken == "descriptors":
+        monkeypatch.setattr(os, "eventfd", fail)
+    else:
+        monkeypatch.setattr("ottla.net.sender.threading.Thread", fail)
+
+    async def work() -> None:
+        waiting = Waiting()
+        async with serving(waiting.take) as running:
+            sender = running.server.sender
+            sender.load_at = 0
+            sender.loading = BackgroundLoad(lambda: None, ("no_such_package",))
+            clients = [await running.connect() for _ in range(MANY)]
+            for number in range(3):
+                body = b"%d" % number
+                await ask(clients, waiting, [body] * MANY)
+                waiting.answer(running)
+                assert [await read_frame(reader) for reader, _ in clients] == [body] * MANY
+            assert not sender.is_running
+            assert caplog.text.count("it could not be started: cannot cache function") == 1
+            for _, writer in clients:
+                writer.close()
+
+    run(work())
+
+
+class BrokenModule(ModuleType):
+    """Raises when something is imported from it."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError("cannot cache function: no locator available")
+
+
+def test_answers_that_the_thread_cannot_be_given_leave_by_themselves(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no more events")
+
+    async def work() -> None:
+        async with with_clients(MANY) as (running, waiting, clients, sender):
+            await ask(clients, waiting, [b"x"] * MANY)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "eventfd_write", fail)
+                waiting.answer(running)
+            assert not sender.is_busy
+            assert [await read_frame(reader) for reader, _ in clients] == [b"x"] * MANY
+            await ask(clients, waiting, [b"y"] * MANY)
+            waiting.answer(running)
+            assert sender.is_busy
+            assert [await read_frame(reader) for reader, _ in clients] == [b"y"] * MANY
+            assert "no more events" in caplog.text
 
     run(work())
 

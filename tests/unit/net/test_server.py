@@ -15,7 +15,7 @@ from ottla.log.local_disk import LocalDisk
 from ottla.net.core import Slot
 from ottla.net.limits import Limits
 from ottla.net.server import Server
-from ottla.net.socket_connection import SocketConnection
+from ottla.net.socket_connection import BLOCKED, SocketConnection
 from servers import WAIT_S, Counters, echo, framed, read_frame, serving, until
 
 
@@ -209,6 +209,143 @@ def test_a_connection_with_too_many_unanswered_requests_is_not_read_from(run: Ca
             writer.close()
             other_writer.close()
             del other_reader
+
+    run(work())
+
+
+class TellingSlot(Slot):
+    """Notes that its connection closed, and breaks."""
+
+    def __init__(self, told: list[Slot]) -> None:
+        super().__init__()
+        self.told = told
+
+    def connection_closed(self) -> None:
+        self.told.append(self)
+        raise ZeroDivisionError
+
+
+def test_requests_without_an_answer_are_told_that_the_connection_closed(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        told: list[Slot] = []
+        slots: list[Slot] = []
+
+        def answer_later(connection: SocketConnection, _: memoryview) -> None:
+            connection.reserve(slot := TellingSlot(told))
+            slots.append(slot)
+
+        async with serving(answer_later) as running:
+            _, writer = await running.connect()
+            writer.write(framed(b"x") * 4)
+            await until(lambda: len(slots) == 4)
+            (connection,) = running.server.connections.values()
+            connection.fill(slots[2], [framed(b"waits behind the first")])
+            writer.close()
+            await until(lambda: connection.is_closed)
+            assert told == [slots[0], slots[1], slots[3]]
+            assert caplog.text.count("could not be cancelled") == 3
+            connection.fill(slots[0], [framed(b"too late")])
+        assert len(told) == 3
+        caplog.clear()
+
+    run(work())
+
+
+def test_a_connection_is_read_again_after_its_rest_was_handled(run: Callable[..., None]) -> None:
+    """The first answer fills the socket, and what came with its request is handled when the client has read it."""
+    large = framed(bytes(8_000_000))
+    pieces = [large[at : at + 100_000] for at in range(0, len(large), 100_000)]
+
+    def answer(connection: SocketConnection, frame: memoryview) -> None:
+        connection.answer(list(pieces) if bytes(frame) == b"large" else [framed(bytes(frame))])
+
+    async def work() -> None:
+        async with serving(answer) as running:
+            reader, writer = await running.connect()
+            await until(lambda: bool(running.server.connections))
+            (connection,) = running.server.connections.values()
+            for turn in range(3):
+                writer.write(framed(b"large") + framed(b"small %d" % turn))
+                await until(lambda: connection.held_by == BLOCKED)
+                assert len(await read_frame(reader)) == 8_000_000
+                assert await read_frame(reader) == b"small %d" % turn
+            writer.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("on purpose"), asyncio.CancelledError(), MemoryError()])
+def test_a_handler_that_raises_closes_its_connection_and_nothing_else(
+    run: Callable[..., None], error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer(connection: SocketConnection, frame: memoryview) -> None:
+        if bytes(frame) == b"raise":
+            raise error
+        echo(connection, frame)
+
+    async def work() -> None:
+        async with serving(answer) as running:
+            reader, writer = await running.connect()
+            other_reader, other_writer = await running.connect()
+            writer.write(framed(b"raise") + framed(b"never handled"))
+            assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+            assert "a request could not be handled" in caplog.text
+            other_writer.write(framed(b"fine"))
+            assert await read_frame(other_reader) == b"fine"
+            writer.close()
+            other_writer.close()
+
+    run(work())
+
+
+def test_requests_are_answered_though_waking_others_fails(
+    run: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    async def work() -> None:
+        async with serving(echo) as running:
+            running.server.on_handled = fail
+            reader, writer = await running.connect()
+            for _ in range(2):
+                writer.write(framed(b"x"))
+                assert await read_frame(reader) == b"x"
+            assert "ZeroDivisionError" in caplog.text
+            writer.close()
+
+    run(work())
+
+
+def test_memory_is_given_back_when_a_handler_hangs_up_before_a_large_frame(run: Callable[..., None]) -> None:
+    async def work() -> None:
+        async with serving(lambda connection, _: connection.close()) as running:
+            for _ in range(3):
+                reader, writer = await running.connect()
+                writer.write(framed(b"abcd") + (90_000_000).to_bytes(4, "big") + b"x" * 100)
+                assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
+                writer.close()
+            assert running.server.budget.used == 0
+
+    run(work())
+
+
+def test_peers_that_announce_much_and_stall_do_not_keep_others_waiting(run: Callable[..., None]) -> None:
+    async def work() -> None:
+        async with serving(echo, Limits(queued_bytes=500_000_000)) as running:
+            stalling = [await running.connect() for _ in range(5)]
+            for _, writer in stalling:
+                writer.write((100_000_000).to_bytes(4, "big") + bytes(70_000))
+            await until(lambda: running.server.budget.used >= 5 * 70_000)
+            body = bytes(200_000)
+            reader, writer = await running.connect()
+            writer.write(framed(body))
+            assert await read_frame(reader) == body
+            assert not running.complaints
+            for _, each in [*stalling, (reader, writer)]:
+                each.close()
 
     run(work())
 
