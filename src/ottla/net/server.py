@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import select
 import socket
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import Final, Protocol
 from ottla.net.limits import ConnectionCount, Limits, MemoryBudget
 from ottla.net.memory_queue import MemoryQueue
 from ottla.net.sender import Sender
-from ottla.net.socket_connection import SocketConnection
+from ottla.net.socket_connection import UNANSWERED, SocketConnection
 from ottla.wire.errors import ProtocolError
 
 _logger = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ _BACKLOG: Final = 1024
 _ACCEPTED_AT_ONCE: Final = 64
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _UPKEEP_S: Final = 5.0
+_HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
 _HTTP_METHODS: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN")
 _HTTP_ANSWER: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
@@ -220,6 +222,7 @@ class Server:
 
     def _look_after(self) -> None:
         """Closes idle connections, and takes back memory from those that do not use it."""
+        unread: dict[int, SocketConnection] = {}
         self._upkeep = self.loop.call_later(self._upkeep_s(), self._look_after)
         now_s = self.loop.time()
         quiet_since, idle_since = now_s - _UPKEEP_S, now_s - self.limits.idle_s
@@ -228,6 +231,19 @@ class Server:
                 connection.close()
             elif connection.last_active_s < quiet_since:
                 connection.release_memory()
+                if connection.held_by == UNANSWERED:
+                    unread[connection.descriptor] = connection
+        if unread:
+            self._close_those_that_left(unread)
+
+    def _close_those_that_left(self, unread: dict[int, SocketConnection]) -> None:
+        """A connection that is not read does not see that its peer hung up, and its requests would wait for nobody."""
+        poll = select.poll()
+        for descriptor in unread:
+            poll.register(descriptor, _HUNG_UP)
+        for descriptor, events in poll.poll(0):
+            if events & (_HUNG_UP | select.POLLHUP | select.POLLERR):
+                unread[descriptor].close()
 
     def change_limits(self, limits: Limits) -> None:
         """For connections to come; those that are there stay."""

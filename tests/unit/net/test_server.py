@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from models.step_loop import StepLoop
 from ottla.base.file_slice import FileSlice
 from ottla.log.local_disk import LocalDisk
 from ottla.net.core import Slot
@@ -211,6 +212,34 @@ def test_a_connection_with_too_many_unanswered_requests_is_not_read_from(run: Ca
             del other_reader
 
     run(work())
+
+
+def test_a_peer_that_left_is_noticed_though_its_connection_is_not_read() -> None:
+    slots: list[Slot] = []
+
+    def answer_later(connection: SocketConnection, _: memoryview) -> None:
+        connection.reserve(slot := Slot())
+        slots.append(slot)
+
+    loop = StepLoop()
+    limits = Limits(unanswered_per_connection=10)
+    server = Server(loop, answer_later, limits, Counters(), lambda _, __: None)
+    server.start()
+    pairs = [socket.socketpair() for _ in range(2)]
+    connections = []
+    for ours, theirs in pairs:
+        ours.setblocking(False)
+        connections.append(server.adopt(ours, ("peer", 1), "PLAINTEXT"))
+        theirs.sendall(framed(b"x") * 20)
+    loop.turn(3)
+    assert len(slots) == 20
+    pairs[0][1].close()
+    for _ in range(3):
+        loop.advance(5.1)
+    assert [connection.is_closed for connection in connections] == [True, False]
+    server.close()
+    pairs[1][1].close()
+    loop.close()
 
 
 class TellingSlot(Slot):
