@@ -35,7 +35,7 @@ from ottla.testing.manual_clock import ManualClock
 VICTIM: Final = TopicPartition("victim", 0)
 BYSTANDER: Final = TopicPartition("bystander", 0)
 CONFIG: Final = LogConfig(
-    segment_bytes=3000, index_interval_bytes=250, retention_ms=-1, file_delete_delay_ms=0, max_message_bytes=2000
+    segment_bytes=2100, index_interval_bytes=250, retention_ms=-1, file_delete_delay_ms=0, max_message_bytes=2000
 )
 COMPACTED: Final = replace(CONFIG, compacts=True, deletes=False)
 OPTIONS: Final = DirectoryOptions(broker_id=1, cluster_id="cluster", producer_id_expiration_ms=2**62)
@@ -102,11 +102,11 @@ def make_template(path: Path, *, compacted: bool, clean: bool) -> Template:
 def _fill(log: PartitionLog, random: Random, clock: ManualClock) -> Truth:
     truth: Truth = {}
     sequences = [0, 0]
-    for number in range(70):
+    for number in range(50):
         clock.advance_ms(10)
         count = random.randrange(1, 4)
         values = [b"%d:" % (log.next_offset + at) + random.randbytes(random.choice((3, 40, 90))) for at in range(count)]
-        epoch = number // 25
+        epoch = number // 20
         is_transactional = number % 10 == 0
         data = batch(
             values,
@@ -197,6 +197,14 @@ def header_damages(root: Path) -> list[Damage]:
     return found
 
 
+def is_unverifiable(root: Path, damage: Damage) -> bool:
+    """Whether it reaches to the base offset of the last batch of all. No CRC covers that, nothing follows, and after a
+    kill nobody knows where a compacted log ended: its batches may have gaps between them."""
+    last = files_of(root, names.LOG)[-1]
+    views = list(iter_batches((root / last).read_bytes()))
+    return damage.file == last and damage.kind != "cut" and views[-1].position <= damage.position + damage.count
+
+
 # --- the judge --------------------------------------------------------------------------------------------------------
 
 
@@ -284,7 +292,6 @@ class Case:
         log = directories.get(VICTIM)
         if log is None:
             assert told.lines, "the partition is gone, and nobody says so"
-            self.check_bystander(directories)
             self.appended: Truth = {}
             return "told"
         records, error = self.consume(directories, VICTIM)
@@ -315,7 +322,6 @@ class Case:
         assert not directories.directories[0].failure, directories.directories[0].failure
         before = len(told.lines)
         self.check_appended(directories, told, before)
-        self.check_bystander(directories)
         return outcome
 
     def append(self, log: PartitionLog) -> Truth:

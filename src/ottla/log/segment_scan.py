@@ -175,6 +175,35 @@ def iter_batches(
         position = start + at
 
 
+def iter_in_order(
+    file: File, end: int, first_offset: int, *, gaps: bool
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """The batches of a file from its start, their CRCs checked, up to the first that is not sound. No CRC covers a base
+    offset: a batch that leaves a gap before it counts only if the next one follows it, or, at the end of the file, if
+    the log may have `gaps`."""
+    expected = first_offset
+    doubtful: tuple[int, BatchHeader, memoryview] | None = None
+    batches = iter_batches(file, 0, end)
+    while True:
+        try:
+            batch = next(batches)
+        except (RecordError, StopIteration):
+            break
+        header = batch[1]
+        if header[0] < expected and header[3] >= MAGIC_V2:
+            return
+        if doubtful is not None:
+            yield doubtful
+            doubtful = None
+        if header[0] == expected or header[3] < MAGIC_V2:
+            yield batch
+        else:
+            doubtful = batch
+        expected = header[0] + header[6] + 1
+    if doubtful is not None and gaps:
+        yield doubtful
+
+
 def check_crc(header: BatchHeader, data: memoryview, position: int) -> None:
     """Raises `CorruptBatchError` if the bytes of a whole batch, of any magic, are not what they were."""
     crc = crc32c(data[ATTRIBUTES_AT:]) if header[3] == MAGIC_V2 else zlib.crc32(data[MAGIC_AT:])

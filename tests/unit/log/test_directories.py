@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from ottla.log.checkpoints import CleanShutdownFile, MetaProperties, OffsetCheck
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories, LogDirectory
 from ottla.log.errors import CorruptCheckpointError, DirectoryLockedError, FileError, LogDirectoryError
+from ottla.log.loader import load
 from ottla.log.local_disk import LocalDisk
 from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
@@ -585,24 +587,27 @@ def test_a_small_file_of_a_log_that_cannot_be_read_is_made_anew(
     assert broker.disk.read(log.directory / name) == original
 
 
-def test_a_log_that_cannot_be_opened_is_offline_alone(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_cannot_be_opened_is_offline_alone(
+    broker: Broker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directories = broker.start()
-    bad, good = (directories.create(partition(number), CONFIG, topic_id=SOME_ID) for number in range(2))
-    for log in (bad, good):
-        fill(log, 10)
-    for log in (bad, good):
-        log.flush()
-    directories._release_locks()  # killed
-    content = bytearray(broker.disk.read(bad.active.path))
-    content[3] ^= 1  # a base offset too far for its segment
-    broker.disk.write(bad.active.path, content)
+    for number in range(2):
+        fill(directories.create(partition(number), CONFIG, topic_id=SOME_ID), 10)
+    directories.close()
+
+    def refuse_one(*arguments: Any) -> PartitionLog:
+        if arguments[3] == partition(0):
+            raise FileError(arguments[2], "it is beyond repair")
+        return load(*arguments)
+
+    monkeypatch.setattr("ottla.log.directories.load", refuse_one)
     directories = broker.start()
     assert "topic-0 is offline, its log cannot be opened" in caplog.text
     assert values(directories.get(partition(1))) == list(range(10))
     assert directories.get(partition(0)) is None
-    with pytest.raises(FileError, match=r"topic-0: the log cannot be opened.*restore the folder"):
+    # Nor is it begun anew, in whatever directory.
+    with pytest.raises(FileError, match=r"topic-0: the log cannot be opened: .*beyond repair; restore the folder"):
         directories.create(partition(0), CONFIG, topic_id=SOME_ID, is_new=False)
-    assert broker.disk.read(bad.active.path) == content
 
 
 # Directories that fail

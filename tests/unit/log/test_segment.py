@@ -574,7 +574,7 @@ def test_an_index_entry_that_lies_is_found_out(tmp_path: Path, caplog: pytest.Lo
     third_offset, third_position = struct.unpack_from(">ii", content, 16)
 
     def lying(offset: int, position: int) -> Segment:
-        index.write_bytes(content[:16] + struct.pack(">ii", offset, position) + content[24:])
+        index.write_bytes(content[:16] + struct.pack(">iI", offset, position) + content[24:])
         return opened(tmp_path)
 
     for offset, position in (
