@@ -30,11 +30,16 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 
+Alike = tuple[frozenset[tuple[str, str]], frozenset[str]]
+"""What a topic sets itself, and which keys are asked for: topics that share both are described once a request."""
+
+
 @handles(DescribeConfigsRequest)
 def describe_configs(
     broker: Broker, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
-    results = [_result(broker, each, request) for each in request.resources]
+    alike: dict[Alike, list[DescribedConfig]] = {}
+    results = [_result(broker, each, request, alike) for each in request.resources]
     if context.version == 0:  # which knows no other sources
         for result in results:
             for config in result.configs:
@@ -43,13 +48,24 @@ def describe_configs(
 
 
 def _result(
-    broker: Broker, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    broker: Broker,
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    alike: dict[Alike, list[DescribedConfig]],
 ) -> DescribeConfigsResourceResponse:
     result = DescribeConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
         # An empty list asks for everything too: that is what Kafka makes of it.
         wanted = frozenset(resource.configuration_keys or ())
-        for config in _described(broker, resource):
+        described = _described(broker, resource)
+        if resource.resource_type == ResourceType.TOPIC:
+            own = broker.configs.topic_config(resource.resource_name)
+            key = frozenset(own.items()), wanted
+            if (known := alike.get(key)) is not None:
+                result.configs = known
+                return result
+            alike[key] = result.configs
+        for config in described:
             if not wanted or config.name in wanted:
                 if not request.include_synonyms:
                     config.synonyms = []

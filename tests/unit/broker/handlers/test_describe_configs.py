@@ -251,3 +251,30 @@ def test_what_is_wrong_in_the_tree_is_shown_as_what_holds(tmp_path: Path) -> Non
         assert (config.value, config.config_source) == ("1073741824", 5)
 
     run(tmp_path, test)
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_many_topics_are_described_as_each_alone(tmp_path: Path, version: int) -> None:
+    async def test(broker: ConfiguredBroker) -> None:
+        await broker.topic("plain")
+        await broker.topic("other")
+        await broker.topic("set", retention_ms="5")
+        asked: list[tuple[str, list[str] | None]] = [
+            ("plain", None),
+            ("other", None),
+            ("set", None),
+            ("absent", None),
+            ("plain", ["retention.ms"]),
+            ("set", ["retention.ms"]),
+            ("other", ["retention.ms"]),
+        ]
+        resources = [
+            DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=keys)
+            for name, keys in asked
+        ]
+        request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
+        response = describe_configs(broker, request, context(version))  # type: ignore[arg-type]
+        results = decode(DescribeConfigsResponse, version, encode(response, version)).results
+        assert results == [ask(broker, TOPIC, name, keys, version=version) for name, keys in asked]
+
+    run(tmp_path, test)
