@@ -406,11 +406,13 @@ class PartitionLog:
             )
         if bound is None or bound > end:
             bound = end
-        if max_bytes < 0 and offset < bound:
-            raise InvalidReadSizeError(f"{self.partition}: cannot read {max_bytes} bytes at offset {offset}")
+        if max_bytes <= 0:
+            if max_bytes < 0 and offset < bound:
+                raise InvalidReadSizeError(f"{self.partition}: cannot read {max_bytes} bytes at offset {offset}")
+            if not min_one:
+                return LogRead(None, [] if with_aborted else None)
         index = bisect_right(self._bases, offset) - 1
-        may_find = max_bytes > 0 or min_one
-        while may_find and offset < bound and index < len(self._segments):
+        while offset < bound and index < len(self._segments):
             segment = self._segments[index]
             position = self._position_of_bound(index, segment, bound)
             found = segment.read(offset, max_bytes, max_position=position, min_one=min_one)

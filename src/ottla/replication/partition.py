@@ -259,7 +259,10 @@ class Partition:
         log = self.log
         if log is None:
             raise self._offline()
-        bound = self.bound(committed_only=committed_only, to_log_end=to_log_end)
+        # As `bound` says; not called here, where every fetch of every partition comes by.
+        bound = log.last_stable_offset if committed_only else log.high_watermark
+        if to_log_end:
+            bound = log.next_offset
         try:
             return log.read(offset, max_bytes, bound=bound, min_one=min_one, with_aborted=committed_only)
         except OSError as error:

@@ -160,11 +160,16 @@ class Reading:
                 # would come again and again.
                 if answer.error_code in _UNKNOWN:
                     continue
-            found = len(answer.records) if answer.records else 0
-            size += found
-            left = max(left - found, 0)
+                is_final = True
+            elif answer.diverging_epoch is not None:
+                is_final = True
             is_any_known = True
-            is_final = is_final or bool(answer.error_code) or answer.diverging_epoch is not None
+            if answer.records:
+                found = len(answer.records)
+                size += found
+                left = max(left - found, 0)
+            elif left < 0:
+                left = 0  # a negative limit is an error of the first partition only
         return answers, size, is_final or not is_any_known
 
     def partition_of(self, fetched: FetchedPartition) -> Partition | None:
@@ -229,8 +234,12 @@ class Reading:
         session = self.session
         with_records = []
         for key, fetched, answer in answers:
-            if answer.records and len(answer.records) < COPY_BELOW_BYTES:
-                answer = self._copied(fetched, answer)
+            records = answer.records
+            if records and len(records) < COPY_BELOW_BYTES:
+                try:
+                    answer.records = records.read()  # type: ignore[union-attr]  # a slice of a file
+                except OSError as error:
+                    answer = self._unreadable(fetched, error)
             if session is not None:
                 is_news = fetched.is_news(answer)
                 if self.is_incremental:
@@ -248,16 +257,12 @@ class Reading:
             session_id = session.session_id
         return FetchResponse(session_id=session_id, responses=list(topics.values()))
 
-    def _copied(self, fetched: FetchedPartition, answer: FetchPartitionResponse) -> FetchPartitionResponse:
-        """The answer with its bytes in place of where they lie."""
-        try:
-            answer.records = answer.records.read()  # type: ignore[union-attr]  # a slice of a file
-        except OSError as error:
-            partition = self.partition_of(fetched)
-            code = ErrorCode.KAFKA_STORAGE_ERROR if partition is None else partition.read_failed(error).code
-            self.broker.request_stats.api(FetchRequest.api_key).count_error(code)
-            return _refused(fetched, code)
-        return answer
+    def _unreadable(self, fetched: FetchedPartition, error: OSError) -> FetchPartitionResponse:
+        """For bytes that were found, and then could not be read."""
+        partition = self.partition_of(fetched)
+        code = ErrorCode.KAFKA_STORAGE_ERROR if partition is None else partition.read_failed(error).code
+        self.broker.request_stats.api(FetchRequest.api_key).count_error(code)
+        return _refused(fetched, code)
 
     def failure(self, error: ErrorCode) -> FetchResponse:
         """The answer to a request that failed as a whole. Old versions have no place for that but in each partition. A
