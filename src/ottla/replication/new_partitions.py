@@ -1,6 +1,6 @@
 """Partitions that are announced but have no log yet. A topic's creation is answered once the coordination tree has it;
 the folders are made afterwards, in a thread, a few at a time. A partition that a request asks for meanwhile is made at
-once.
+once, unless too many were made in this turn of the loop: then clients are told to try again, as by Kafka.
 
     expect ─▶ waiting ─▶ in the thread ─▶ `host`
                  └──────── get_now ────────▲
@@ -27,6 +27,8 @@ _logger = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 32
 """Logs that the thread makes before they are hosted: a request for one of them waits for all."""
+_AT_ONCE_MAX: Final = 100
+"""Logs that are made on the loop in one of its turns: each takes half a millisecond, and everybody else waits."""
 _DELAY_S: Final = 0.005
 """Before the first is made, so that the answer to whoever created the topic leaves first."""
 
@@ -43,6 +45,7 @@ class NewPartitions:
         """Those that are in the thread."""
         self._logs: NewLogs | None = None
         self._made: Future[None] | None = None
+        self._made_in_turn = 0
         self._task: asyncio.Task[None] | None = None
         self._thread: ThreadPoolExecutor | None = None
 
@@ -60,15 +63,22 @@ class NewPartitions:
             self._task.add_done_callback(self._ended)
 
     def get_now(self, name: TopicPartition) -> bool:
-        """Whether the partition was announced; it is hosted when this returns."""
-        new = self._waiting.pop(name, None)
-        if new is not None:
-            self._host(new)
+        """Whether the partition is hosted now. False if it was not announced, or if it is not its turn yet."""
+        if name in self._waiting:
+            if self._made_in_turn >= _AT_ONCE_MAX:
+                return False
+            if not self._made_in_turn:
+                self._loop.call_soon(self._begin_turn)
+            self._made_in_turn += 1
+            self._host(self._waiting.pop(name))
             return True
         if name not in self._at_work:
             return False
         self._finish()
         return True
+
+    def _begin_turn(self) -> None:
+        self._made_in_turn = 0
 
     def forget(self, names: Iterable[TopicPartition]) -> None:
         """These are not wanted any more. Those that are in the thread are hosted all the same."""

@@ -118,6 +118,19 @@ def test_a_partition_that_is_asked_for_is_made_at_once(tmp_path: Path) -> None:
     with_replicas(tmp_path, work)
 
 
+def test_many_that_are_asked_for_do_not_hold_up_the_loop(tmp_path: Path) -> None:
+    async def work(replicas: Replicas, _: list[TopicPartition]) -> None:
+        replicas.expect([TopicPartition("wide", index) for index in range(250)], TOPIC_ID, CONFIG)
+        found = [replicas.get("wide", index) is not None for index in range(250)]
+        assert found == [True] * 100 + [False] * 150
+        await asyncio.sleep(0)
+        assert replicas.get("wide", 249) is not None  # in the next turn
+        await replicas.expected.settled()
+        assert len(replicas.partitions) == 250
+
+    with_replicas(tmp_path, work)
+
+
 def test_one_that_is_in_the_thread_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     held = HeldThread(monkeypatch)
 
