@@ -46,7 +46,7 @@ POISON = {
     "a record that is too short": (record_bytes(0, size=3), 1, "cut off"),
     "a record of a negative size": (record_bytes(0, size=-3), 1, "claims -3 bytes"),
     "a key beyond the record": (record_bytes(0, key_size=9999), 1, "key of 9999 bytes"),
-    "a key of a negative size": (record_bytes(0, key_size=-2), 1, "key of -2 bytes"),
+    "a key of a negative size": (record_bytes(0, key=None, key_size=-2), 1, "key of -2 bytes"),
     "a negative number of headers": (record_bytes(0, headers=header_bytes(count=-1)), 1, "-1 headers"),
     "headers that are not there": (record_bytes(0, headers=header_bytes(count=50)), 1, "50 headers"),
     "a header without a key": (record_bytes(0, headers=header_bytes((None, b""))), 1, "header without a key"),
