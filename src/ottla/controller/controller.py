@@ -45,13 +45,14 @@ PARTITIONS_AT_ONCE_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic that is wanted: with counts, or with (partition, replicas) by hand and the counts None."""
+    """A topic that is wanted: with counts, or with (partition, replicas) by hand and the counts None. A config without
+    a value is refused, but only after the name was checked."""
 
     name: str
     partition_count: int | None = None
     replication_factor: int | None = None
     assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +183,13 @@ class Controller:
 
     def _new_topic(self, wanted: NewTopic, keys: Mapping[str, str], left_over: frozenset[str], room: int) -> TopicState:
         self._check_name(wanted.name, keys, left_over)
+        configs = {key: value for key, value in wanted.configs.items() if value is not None}
+        if len(configs) < len(wanted.configs):
+            without_value = ", ".join(key for key, value in wanted.configs.items() if value is None)
+            raise ControllerError(ErrorCode.INVALID_CONFIG, f"A config of a new topic needs a value: {without_value}.")
         partitions = self._new_partitions(self._assigned(wanted, room))
-        self._check_configs(wanted.configs)
-        return TopicState(wanted.name, random_uuid(), partitions, dict(wanted.configs))
+        self._check_configs(configs)
+        return TopicState(wanted.name, random_uuid(), partitions, configs)
 
     def _new_partitions(self, assigned: Sequence[assignment.Replicas]) -> tuple[PartitionState, ...]:
         """Those that are alike are one object: there may be ten thousands."""

@@ -45,6 +45,7 @@ Defaults = Mapping[str, tuple[str, int]]
 
 @handles(CreateTopicsRequest)
 async def create_topics(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    """One answer for each name. A topic that is named more than once is not created."""
     times = Counter(topic.name for topic in request.topics)
     wanted: list[NewTopic] = []
     outcomes: dict[str, TopicState | ControllerError] = {}
@@ -59,16 +60,13 @@ async def create_topics(broker: Broker, request: CreateTopicsRequest, context: R
     except ControllerError as error:
         outcomes.update((topic.name, error) for topic in wanted)
     configs = _Configs(_broker_defaults(broker.configs)) if context.version >= 5 else None
-    return CreateTopicsResponse(topics=[_answer(topic.name, outcomes[topic.name], configs) for topic in request.topics])
+    return CreateTopicsResponse(topics=[_answer(name, outcomes[name], configs) for name in times])
 
 
 def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> NewTopic:
     if times > 1:
         reason = f"Topic '{topic.name}' is in the request {times} times."
         raise ControllerError(ErrorCode.INVALID_REQUEST, reason)
-    if without_value := [setting.name for setting in topic.configs if setting.value is None]:
-        reason = f"A config of a new topic needs a value: {', '.join(without_value)}."
-        raise ControllerError(ErrorCode.INVALID_CONFIG, reason)
     partition_count: int | None = topic.num_partitions
     replication_factor: int | None = topic.replication_factor
     if partition_count == _DEFAULT:
@@ -80,7 +78,7 @@ def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> NewTopic
         partition_count,
         replication_factor,
         [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
-        {setting.name: setting.value for setting in topic.configs if setting.value is not None},
+        {setting.name: setting.value for setting in topic.configs},
     )
 
 

@@ -1,21 +1,21 @@
-"""DeleteTopics (20), all versions: by name, or by id (KIP-516)."""
+"""DeleteTopics (20), all versions: by name, or by id (KIP-516).
+
+As in Kafka 4, a topic that is given more than once is not deleted, and there is one answer for it. (Kafka 3.9 in
+ZooKeeper mode deletes it, and answers as often as it is given.)
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import ZERO_UUID, format_uuid
+from ottla.base.ids import ZERO_UUID, Uuid, format_uuid
 from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
 from ottla.controller.errors import ControllerError
-from ottla.wire.messages.delete_topics import (
-    DeletableTopic,
-    DeletedTopic,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from ottla.wire.messages.delete_topics import DeletedTopic, DeleteTopicsRequest, DeleteTopicsResponse
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -23,49 +23,55 @@ if TYPE_CHECKING:
 
 @handles(DeleteTopicsRequest)
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    asked = request.topics or [DeletableTopic(name=name) for name in request.topic_names]
-    found = [_name_or_refusal(broker, topic, context.version) for topic in asked]
-    # A topic that is named twice is deleted once, and both are told so.
-    outcomes = await _delete(broker, list(dict.fromkeys(each for each in found if isinstance(each, str))))
-    return DeleteTopicsResponse(
-        responses=[
-            _answer(topic, topic.name, each) if isinstance(each, BrokerError) else _answer(topic, each, outcomes[each])
-            for topic, each in zip(asked, found, strict=True)
-        ]
-    )
+    asked = Counter((topic.name, topic.topic_id) for topic in request.topics)
+    asked.update((name, ZERO_UUID) for name in request.topic_names)
+    refused: list[DeletedTopic] = []
+    found: dict[str, int] = {}
+    for (name, topic_id), times in asked.items():
+        try:
+            known_name = _name_of(broker, name, topic_id, context.version)
+        except BrokerError as error:
+            refused.append(_answer(name, topic_id, error))
+        else:
+            found[known_name] = found.get(known_name, 0) + times
+    # Before they are deleted: then nobody knows their ids any more.
+    ids = {name: _id_of(broker, name) for name in found}
+    outcomes = await _delete(broker, [name for name, times in found.items() if times == 1])
+    for name, times in found.items():
+        if times > 1:
+            outcomes[name] = BrokerError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request {times} times.")
+    return DeleteTopicsResponse(responses=[*(_answer(name, ids[name], outcomes[name]) for name in found), *refused])
 
 
-def _answer(topic: DeletableTopic, name: str | None, error: BrokerError | None) -> DeletedTopic:
+def _answer(name: str | None, topic_id: Uuid, error: BrokerError | None) -> DeletedTopic:
     return DeletedTopic(
         name=name,
-        topic_id=topic.topic_id,
+        topic_id=topic_id,
         error_code=error.code if error is not None else ErrorCode.NONE,
         error_message=str(error) if error is not None else None,
     )
 
 
-def _name_or_refusal(broker: Broker, topic: DeletableTopic, version: int) -> str | BrokerError:
-    try:
-        return _name_of(broker, topic, version)
-    except BrokerError as refusal:
-        return refusal
-
-
-def _name_of(broker: Broker, topic: DeletableTopic, version: int) -> str:
+def _name_of(broker: Broker, name: str | None, topic_id: Uuid, version: int) -> str:
     if not broker.config["delete.topic.enable"]:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         raise BrokerError(code, "This broker deletes no topics: delete.topic.enable is false.")
-    if topic.topic_id == ZERO_UUID:
-        if topic.name is None:
+    if topic_id == ZERO_UUID:
+        if name is None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "A topic to delete has neither a name nor an id.")
-        return topic.name
-    if topic.name is not None:
-        reason = f"Topic '{topic.name}' is to be deleted both by its name and by an id; give one of them."
+        return name
+    if name is not None:
+        reason = f"Topic '{name}' is to be deleted both by its name and by an id; give one of them."
         raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
-    name = broker.metadata.name_of(topic.topic_id)
-    if name is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {format_uuid(topic.topic_id)}.")
-    return name
+    known_name = broker.metadata.name_of(topic_id)
+    if known_name is None:
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {format_uuid(topic_id)}.")
+    return known_name
+
+
+def _id_of(broker: Broker, name: str) -> Uuid:
+    topic = broker.metadata.topic(name)
+    return ZERO_UUID if topic is None else topic.topic_id
 
 
 async def _delete(broker: Broker, names: list[str]) -> dict[str, BrokerError | None]:

@@ -5,7 +5,7 @@ import pytest
 from brokers.lone_broker import LoneBroker, on_tree
 from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import Uuid
+from ottla.base.ids import ZERO_UUID, Uuid
 from ottla.broker.handlers.delete_topics import delete_topics
 from ottla.wire.codec import encode
 from ottla.wire.messages.delete_topics import DeletableTopic, DeletedTopic, DeleteTopicsRequest
@@ -39,7 +39,7 @@ async def test_by_name(broker: LoneBroker, version: int) -> None:
 @on_tree
 async def test_by_name_or_id(broker: LoneBroker) -> None:
     topic = await broker.create("by-id")
-    await broker.create("by-name")
+    named = await broker.create("by-name")
     answers = await ask(
         broker,
         DeletableTopic(topic_id=topic.topic_id),
@@ -51,8 +51,15 @@ async def test_by_name_or_id(broker: LoneBroker) -> None:
         ("by-name", True, ErrorCode.NONE),
         (None, False, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
-    assert answers[0].topic_id == topic.topic_id
+    assert [answer.topic_id for answer in answers] == [topic.topic_id, named.topic_id, NOBODYS_ID]
     assert broker.controller.topics == {}
+
+
+@on_tree
+async def test_a_name_that_is_unknown_has_no_id(broker: LoneBroker) -> None:
+    (unknown,) = await ask(broker, DeletableTopic(name="other"))
+    assert (unknown.name, unknown.topic_id) == ("other", ZERO_UUID)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @on_tree
@@ -65,13 +72,23 @@ async def test_name_and_id_together_are_refused(broker: LoneBroker) -> None:
     assert list(broker.controller.topics) == ["events"]
 
 
+@pytest.mark.parametrize("given", ["names", "ids", "both"])
 @on_tree
-async def test_one_that_is_named_twice_is_deleted_once(broker: LoneBroker) -> None:
-    """As Kafka in ZooKeeper mode answers."""
+async def test_a_topic_that_is_given_twice_is_not_deleted_and_answered_once(broker: LoneBroker, given: str) -> None:
     topic = await broker.create("events")
-    answers = await ask(broker, DeletableTopic(name="events"), DeletableTopic(name="events"))
-    assert [answer.error_code for answer in answers] == [ErrorCode.NONE, ErrorCode.NONE]
-    assert broker.removed == [topic]
+    await broker.create("other")
+    by_name, by_id = DeletableTopic(name="events"), DeletableTopic(topic_id=topic.topic_id)
+    first, second = {"names": (by_name, by_name), "ids": (by_id, by_id), "both": (by_id, by_name)}[given]
+    twice, deleted = await ask(broker, first, second, DeletableTopic(name="other"))
+    assert (twice.name, twice.error_code) == ("events", ErrorCode.INVALID_REQUEST)
+    assert (deleted.name, deleted.error_code) == ("other", ErrorCode.NONE)
+    assert list(broker.controller.topics) == ["events"]
+
+
+@on_tree
+async def test_an_unknown_name_that_is_given_twice_is_answered_once(broker: LoneBroker) -> None:
+    (refusal,) = await ask(broker, "other", "other", version=5)
+    assert (refusal.name, refusal.error_code) == ("other", ErrorCode.INVALID_REQUEST)
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, "INVALID_REQUEST"), (3, "TOPIC_DELETION_DISABLED")])
