@@ -80,6 +80,14 @@ def _is_refused_here(difference: Difference) -> bool:
     )
 
 
+def _is_nameless_error(difference: Difference) -> bool:
+    return (
+        difference.field.endswith("error_code")
+        and difference.theirs == ErrorCode.UNKNOWN_SERVER_ERROR
+        and difference.ours not in (ErrorCode.NONE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    )
+
+
 def _recompresses(difference: Difference) -> bool:
     return any("compression.type" in str(step.get("request")) for step in difference.steps)
 
@@ -135,9 +143,13 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     OnPurpose(
         "a name for the error",
         "Where Kafka fails with UNKNOWN_SERVER_ERROR, because an exception was not expected, Ottla says what is wrong.",
-        lambda found: (
-            found.field.endswith("error_code") and found.theirs == -1 and found.ours not in (ErrorCode.NONE, -1)
-        ),
+        lambda found: found.api == "Produce" and _is_nameless_error(found),
+    ),
+    OnPurpose(
+        "a name for the error of other requests",
+        "As for Produce; what else the answer holds may differ as well.",
+        lambda found: found.api != "Produce" and _is_nameless_error(found),
+        parts_ways=True,
     ),
     OnPurpose(
         "sizes of recompressed batches",
@@ -148,7 +160,7 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "groups without offsets",
         "Kafka 4 keeps empty groups until its next clean-up: those whose last offset is gone, which 3.9.1 drops too, "
         "and those whose only join or commit was refused.",
-        lambda found: found.peer == "4.3.1" and _is_left_group(found),
+        _is_left_group,
         parts_ways=True,
     ),
     OnPurpose(
@@ -166,10 +178,10 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         ),
     ),
     OnPurpose(
-        "an assignment without replicas",
-        "Kafka 3.9.1 makes the topic, without a leader, and waits for one until the time is up; Kafka 4 refuses it.",
+        "assignments to nobody",
+        "Kafka 3.9.1 makes topics whose replicas are on no broker, and waits for a leader; Kafka 4 refuses them.",
         lambda found: (
-            found.peer == "3.9.1" and found.api == "CreateTopics" and "'broker_ids': []" in str(found.step["request"])
+            found.peer == "3.9.1" and found.api == "CreateTopics" and "'assignments'" in str(found.step["request"])
         ),
         parts_ways=True,
     ),
@@ -200,12 +212,21 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         lambda found: found.peer == "3.9.1" and found.field.endswith("/member_assignment") and found.theirs == "",
     ),
     OnPurpose(
-        "partitions for a topic that is being deleted",
-        "Kafka 3.9.1 deletes topics after its answer, and says INVALID_TOPIC_EXCEPTION until it is done.",
+        "configs of impossible topics",
+        "Kafka 4 says that the name of the topic is invalid, 3.9.1 that there is no such topic.",
         lambda found: (
             found.peer == "3.9.1"
-            and found.api == "CreatePartitions"
-            and (found.ours, found.theirs) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
+            and found.api in ("AlterConfigs", "IncrementalAlterConfigs")
+            and (found.ours, found.theirs) == (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        ),
+    ),
+    OnPurpose(
+        "deleting neither a name nor an id",
+        "Kafka 4 says that the request is invalid, 3.9.1 that the client may not delete the topic.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api == "DeleteTopics"
+            and (found.ours, found.theirs) == (ErrorCode.INVALID_REQUEST, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         ),
     ),
     OnPurpose(
@@ -256,7 +277,7 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
 class Explanations:
     """Finds the reason for a difference, and counts which were needed. Shared by threads: counting only adds."""
 
-    def __init__(self, entries: tuple[OnPurpose, ...] = ENTRIES) -> None:
+    def __init__(self, entries: tuple[OnPurpose, ...]) -> None:
         self._entries = entries
         self.used: Counter[str] = Counter()
 

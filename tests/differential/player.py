@@ -21,6 +21,7 @@ from differential.dialogue import Dialogue, Step, api_name
 from differential.on_purpose import OnPurpose
 from differential.requests import api_named, request_of
 from differential.symbols import Symbols, start_time_ms
+from ottla.base.error_codes import ErrorCode
 from ottla.wire.registry import Api
 from ottla.wire.schema import Response
 
@@ -219,7 +220,12 @@ class Side:
     def _await_deleted(self, names: list[str]) -> None:
         def is_gone() -> bool:
             found = self.ask("Metadata", 12, {"topics": [{"name": name} for name in names]}).topics
-            return all(each.error_code == 3 for each in found)
+            if not all(each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in found):
+                return False
+            # Kafka 3.9.1 still deletes then: whether it is done shows when the topic could be made again.
+            topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
+            again = self.ask("CreateTopics", 4, {"topics": topics, "timeout_ms": 1000, "validate_only": True}).topics
+            return all(each.error_code != ErrorCode.TOPIC_ALREADY_EXISTS for each in again)
 
         if names:
             self._await(is_gone, f"topics {names} are still there")
@@ -229,7 +235,9 @@ class Side:
         found = self.ask(
             "Metadata", 12, {"topics": [{"name": f"{self.symbols.prefix}-t{key}"} for key in self.symbols.topic_ids]}
         )
-        self.await_topics([each.name for each in found.topics if each.error_code != 3])
+        self.await_topics(
+            [each.name for each in found.topics if each.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        )
 
     def _await(self, condition: Callable[[], bool], complaint: str) -> None:
         deadline_s = time.monotonic() + SETTLE_S

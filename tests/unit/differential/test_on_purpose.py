@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from differential.comparison import ABSENT, Difference
+from differential.known_faults import FAULTS
 from differential.on_purpose import ENTRIES, Explanations, OnPurpose
 
 
@@ -13,21 +14,23 @@ def _found(path: str, ours: object, theirs: object, api: str = "Produce", peer: 
 
 
 def test_names_are_unique_and_reasons_are_sentences() -> None:
-    assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
-    assert all(entry.reason.endswith(".") for entry in ENTRIES)
+    entries = ENTRIES + FAULTS
+    assert len({entry.name for entry in entries}) == len(entries)
+    assert all(entry.reason.endswith(".") for entry in entries)
+    assert all(entry.name.startswith("fault: ") for entry in FAULTS)
 
 
 @pytest.mark.parametrize("api", ["Produce", "Fetch", "CreateTopics", "JoinGroup", "OffsetCommit", "DeleteGroups"])
 @pytest.mark.parametrize("peer", ["4.3.1", "3.9.1"])
 def test_an_accepted_request_that_kafka_refuses_is_never_on_purpose(api: str, peer: str) -> None:
-    explain = Explanations()
+    explain = Explanations(ENTRIES)
     assert explain(_found("topics[0]/error_code", 0, 87, api, peer)) is None
     assert explain(_found("topics[0]/error_code", 0, -1, api, peer)) is None
     assert explain(_found("", "closed", {"topics": []}, api, peer)) is None
 
 
 def test_a_config_that_kafka_4_removed() -> None:
-    explain = Explanations()
+    explain = Explanations(ENTRIES)
     entry = explain(_found("topics[0]/configs/message.format.version", {}, ABSENT, "CreateTopics"))
     assert entry is not None
     assert explain(_found("topics[0]/configs/retention.ms", {}, ABSENT, "CreateTopics")) is None
