@@ -199,7 +199,7 @@ def header_damages(root: Path) -> list[Damage]:
 
 def is_unverifiable(root: Path, damage: Damage) -> bool:
     """Whether it reaches to the base offset of the last batch of all. No CRC covers that, nothing follows, and after a
-    kill nobody knows where a compacted log ended: its batches may have gaps between them."""
+    kill nobody knows where the log ended: batches may have gaps between them."""
     last = files_of(root, names.LOG)[-1]
     views = list(iter_batches((root / last).read_bytes()))
     return damage.file == last and damage.kind != "cut" and views[-1].position <= damage.position + damage.count

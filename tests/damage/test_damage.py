@@ -54,8 +54,8 @@ def run(templates: dict[tuple[bool, bool], Template], place: Path, damage: Damag
     """One case in a fresh copy; an assertion that fails says how to have it again."""
     chance = Random(seed)
     compacted = chance.random() < 0.3
-    if compacted and state == "killed" and is_unverifiable(templates[True, False].path, damage):
-        compacted = False
+    if state == "killed" and is_unverifiable(templates[compacted, False].path, damage):
+        state = "clean"
     template = templates[compacted, state != "killed"]
     root = place / "logs"
     shutil.rmtree(root, ignore_errors=True)

@@ -385,8 +385,7 @@ class _Loader:
             if transaction is not None:
                 aborted.append(transaction)
 
-        gaps = self.config.compacts or segment.base_offset < self.options.cleaned_offset
-        cut = segment.recover(replay, end_offset=end_offset, gaps=gaps)
+        cut = segment.recover(replay, end_offset=end_offset)
         for transaction in aborted:
             segment.transaction_index.append(transaction)
         # So that the next segment's recovery begins here, and not at the log's start. Behind the last one it would do

@@ -593,11 +593,9 @@ class Segment:
         on_batch: Callable[[BatchHeader, memoryview], None] | None = None,
         *,
         end_offset: int | None = None,
-        gaps: bool = True,
     ) -> int:
         """Reads the whole log, cuts it before the first batch that is not whole and valid or reaches to `end_offset`,
-        and makes the indexes anew. Returns the bytes cut off. Without `gaps` no offset may be missing before the last
-        batch: no CRC covers its own.
+        and makes the indexes anew. Returns the bytes cut off.
 
         `on_batch` is given header and bytes of each batch of magic 2; it has to fill the transaction index, which then
         begins empty. Without it that index keeps what it has about the records that stay.
@@ -611,7 +609,7 @@ class Segment:
         self._first_batch_timestamp_ms = None
         end, next_offset, base_offset = 0, self.base_offset, self.base_offset
         newest_ms, entry_due = NO_TIMESTAMP, self._index_interval_bytes
-        for position, header, data in segment_scan.iter_in_order(self.log, self._size, base_offset, gaps=gaps):
+        for position, header, data in segment_scan.iter_in_order(self.log, self._size, base_offset):
             last_offset = header[0] + header[6]
             if end_offset is not None and last_offset >= end_offset:
                 break

@@ -175,12 +175,9 @@ def iter_batches(
         position = start + at
 
 
-def iter_in_order(
-    file: File, end: int, first_offset: int, *, gaps: bool
-) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def iter_in_order(file: File, end: int, first_offset: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """The batches of a file from its start, their CRCs checked, up to the first that is not sound. No CRC covers a base
-    offset: a batch that leaves a gap before it counts only if the next one follows it, or, at the end of the file, if
-    the log may have `gaps`."""
+    offset: a batch that leaves a gap before it does not count if the next one does not follow it."""
     expected = first_offset
     doubtful: tuple[int, BatchHeader, memoryview] | None = None
     batches = iter_batches(file, 0, end)
@@ -200,7 +197,7 @@ def iter_in_order(
         else:
             doubtful = batch
         expected = header[0] + header[6] + 1
-    if doubtful is not None and gaps:
+    if doubtful is not None:  # a follower that cut a batch in its middle has such a gap
         yield doubtful
 
 
@@ -282,7 +279,7 @@ def check_chain(
     """
     unpack = _STEP.unpack_from
     wanted = window_bytes = _WINDOW_BYTES
-    previous, previous_at, previous_size = first_offset - 1, position, 0
+    previous, previous_at, previous_size, previous_magic = first_offset - 1, position, 0, MAGIC_V2
     before_at, is_continuing = position, True
     # A batch that follows its former without a gap is not the one to blame if the next does not follow.
     try:
@@ -306,22 +303,23 @@ def check_chain(
                     _refuse_size(size, position, end, base_offset)
                 last_offset = base_offset + last_offset_delta
                 follows = base_offset == previous + 1 or magic != MAGIC_V2
-                if not follows:
-                    if base_offset <= previous:
-                        reason = f"offset {base_offset} at byte {position} comes after {previous} at {previous_at}"
-                        if not is_continuing:
-                            return before_at, previous_at, OffsetOrderError(reason, position=previous_at)
-                        raise OffsetOrderError(reason, position=position, base_offset=base_offset)
-                    if previous_size and not compacted:
-                        try:
-                            _check_crc_at(file, previous_at, previous_size)
-                        except RecordError as error:
-                            return before_at, previous_at, error
+                if not follows and base_offset <= previous:
+                    reason = f"offset {base_offset} at byte {position} comes after {previous} at {previous_at}"
+                    if not is_continuing:
+                        return before_at, previous_at, OffsetOrderError(reason, position=previous_at)
+                    raise OffsetOrderError(reason, position=position, base_offset=base_offset)
+                # An old message after a batch is more likely to be what a wrong length leads to.
+                is_gap_strange = not follows and not compacted
+                if previous_size and (is_gap_strange or (magic != MAGIC_V2 and previous_magic == MAGIC_V2)):
+                    try:
+                        _check_crc_at(file, previous_at, previous_size)
+                    except RecordError as error:
+                        return before_at, previous_at, error
                 if last_offset >= end_offset and magic == MAGIC_V2:
                     reason = f"its last offset is {last_offset}, but offset {end_offset} comes after it"
                     raise OffsetOrderError(reason, position=position, base_offset=base_offset)
                 before_at, is_continuing = previous_at, follows
-                previous, previous_at, previous_size = last_offset, position, size
+                previous, previous_at, previous_size, previous_magic = last_offset, position, size, magic
                 at += size
                 position += size
                 enough = min(HEADER_SIZE, end - position)

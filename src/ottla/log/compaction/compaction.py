@@ -253,6 +253,7 @@ class Compaction:
             index_interval_bytes=self._config.index_interval_bytes,
             max_index_bytes=self._config.segment_index_bytes,
             clock=self._clock,
+            damages=self.log.damages,
         )
         try:
             new = Segment.open(self._disk, self.directory, base_offset, options, suffix=CLEANED)
