@@ -16,6 +16,8 @@ class LogError(Exception):
     """Something that the log refuses or cannot do."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+    tells_log_start: ClassVar[bool] = True
+    """Whether a producer that gets this error is told where the log starts, as in Kafka."""
 
 
 class OffsetOutOfRangeError(LogError):
@@ -33,6 +35,7 @@ class CorruptRecordsError(LogError):
     is where in a log file, if it is one."""
 
     code = ErrorCode.CORRUPT_MESSAGE
+    tells_log_start = False
 
     def __init__(self, reason: str, *, position: int | None = None) -> None:
         super().__init__(reason)
@@ -57,6 +60,12 @@ class InvalidRecordsError(LogError):
         self.faults = faults
 
 
+class NotOneBatchError(InvalidRecordsError):
+    """Anything but one whole batch of the current format: it is refused before the log is looked at."""
+
+    tells_log_start = False
+
+
 class LargeBatchError(LogError):
     """A batch that takes too long to validate where it is: `validation.prepare` does it in a thread."""
 
@@ -65,12 +74,14 @@ class RecordTooLargeError(LogError):
     """A batch beyond `max.message.bytes`."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
+    tells_log_start = False
 
 
 class RecordListTooLargeError(LogError):
     """Batches that do not fit a segment."""
 
     code = ErrorCode.RECORD_LIST_TOO_LARGE
+    tells_log_start = False
 
 
 class InvalidTimestampError(InvalidRecordsError):
@@ -113,6 +124,7 @@ class FileError(LogError):
     """A file whose content is not what it must be."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
+    tells_log_start = False
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")

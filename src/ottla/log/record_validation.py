@@ -25,7 +25,7 @@ from ottla.records import (
     decompress,
 )
 from ottla.records.errors import DecompressionLimitError
-from ottla.records.layout import HEADER_SIZE, MINIMUM_RECORD_SIZE, NO_TIMESTAMP
+from ottla.records.layout import HEADER_SIZE, MINIMUM_RECORD_SIZE, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT
 from ottla.records.record_walk import LOAD_AT_RECORDS, RecordFacts, iter_marks, walk, walker
 
 FAULTS_MAX: Final = 10_000
@@ -87,11 +87,18 @@ def validate_records(
     if count >= LOAD_AT_RECORDS:  # in a thread: Python would keep the loop from running for seconds, on and off
         walker.wait()
     facts = walk(records, 0, count, header.base_timestamp_ms)
-    if facts is None or not keeps_rules(facts, config, now_ms):
+    if facts is None or not keeps_rules(facts, config, now_ms) or _pretends_to_be_stamped(header, config):
         if bounded and count > LOOP_RECORDS_MAX:  # Python looks for the words
             raise LargeBatchError(f"{count} records with faults")
         _refuse(records, header, config, now_ms, is_sound=facts is not None)
     return records, facts[0]
+
+
+def _pretends_to_be_stamped(header: BatchHeader, config: LogConfig) -> bool:
+    """Whether the producer says that the broker gave the records their time, where that cannot be ignored. Kafka takes
+    it for a mistake, and the timestamps for the producer's own, if the topic keeps those."""
+    is_own_time_kept = config.timestamp_type is TimestampType.CREATE_TIME and header.max_timestamp_ms != NO_TIMESTAMP
+    return bool(header.attributes & TIMESTAMP_TYPE_BIT) and not is_own_time_kept
 
 
 def _refuse(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, *, is_sound: bool) -> NoReturn:
@@ -121,9 +128,12 @@ def _faults(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
     """Each faulty record, and whether it is its timestamp. A missing key comes first, as in Kafka."""
     after_max_ms, before_max_ms = config.timestamp_after_max_ms, config.timestamp_before_max_ms
     checks_time = config.timestamp_type is TimestampType.CREATE_TIME
+    is_stamped = _pretends_to_be_stamped(header, config)
     for index, (timestamp_ms, has_key) in enumerate(iter_marks(records, header.record_count, header.base_timestamp_ms)):
         if config.compacts and not has_key:
             yield RecordFault(index, f"record {index} has no key, and the topic is compacted by key"), False
+        elif is_stamped:
+            yield RecordFault(index, f"record {index} has the timestamp type LogAppendTime; send CreateTime"), True
         elif checks_time and timestamp_ms != NO_TIMESTAMP:
             age_ms = now_ms - timestamp_ms
             if age_ms > before_max_ms:

@@ -1,7 +1,7 @@
 """Batches before they are appended: validated, and made the log's own.
 
 Headers are checked here; of a producer's batch, the records as well (`record_validation`). Coordinators and followers
-are trusted with theirs. A batch is patched where it lies; it is copied only when its codec or its format must change.
+are trusted with theirs. A batch is patched where it lies; it is copied only when its codec must change.
 
 `validate_and_assign` does it all at once. Where the caller asks for it (`bounded`), a batch that takes long raises
 `LargeBatchError` instead, untouched: `prepare`, which any thread may call, then does all but giving it its offsets.
@@ -23,7 +23,7 @@ from ottla.log.errors import (
     CorruptRecordsError,
     InvalidRecordsError,
     InvalidTimestampError,
-    LargeBatchError,
+    NotOneBatchError,
     RecordTooLargeError,
 )
 from ottla.log.producer_state import DuplicateBatch
@@ -36,7 +36,6 @@ from ottla.records import (
     TimestampType,
     TruncatedBatchError,
     compress,
-    convert_to_v2,
     read_header,
 )
 from ottla.records.batch import HEADER
@@ -58,7 +57,8 @@ from ottla.records.record_walk import walk
 
 NO_TIMESTAMP: Final = -1
 _LAST_CODEC: Final = max(Compression)
-_NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
+_NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
+_UNUSUAL_FOR_CLIENTS: Final = _NOT_FOR_CLIENTS | TIMESTAMP_TYPE_BIT
 # Looking a member up in its enumeration costs as much as a comparison.
 _CLIENT: Final = AppendOrigin.CLIENT
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
@@ -109,7 +109,7 @@ class AppendInfo:
             self.valid_bytes,
             first_offset=duplicate.first_offset,
             last_offset=duplicate.last_offset,
-            log_append_time_ms=duplicate.timestamp_ms if self.log_append_time_ms >= 0 else NO_TIMESTAMP,
+            log_append_time_ms=duplicate.timestamp_ms,  # even if the topic does not keep that time, as in Kafka
             log_start_offset=log_start_offset,
             is_duplicate=True,
         )
@@ -157,7 +157,7 @@ def _sound_headers(data: Buffer, origin: AppendOrigin) -> tuple[tuple[BatchHeade
             position = end
     except TruncatedBatchError as error:
         if origin is not AppendOrigin.REPLICATION:
-            raise InvalidRecordsError(str(error)) from error
+            raise NotOneBatchError(str(error)) from error
     except RecordError as error:
         # Under a right CRC it is what the producer sent, and sending it again cannot help.
         is_lie = origin is _CLIENT and isinstance(error, (RecordCountError, OffsetDeltaError, UnknownCompressionError))
@@ -194,16 +194,15 @@ def prepare(
     data: Buffer, *, now_ms: int, config: LogConfig, origin: AppendOrigin = _CLIENT, bounded: bool = False
 ) -> PreparedBatches:
     """Does all that `validate_and_assign` does to batches but for what depends on the log. Safe in any thread."""
-    is_old = has_old_magic(data)
-    if is_old:
-        if bounded:
-            raise LargeBatchError("a message set of an old format")
-        data = _converted(data)
-    elif isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
+    if has_old_magic(data):
+        raise NotOneBatchError(
+            f"records of the old format {data[MAGIC_AT]}; this needs format {MAGIC_V2}, Kafka 0.11's"
+        )
+    if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         data = bytearray(data)
     headers, _ = _sound_headers(data, origin)
-    if len(headers) > 1 and origin is _CLIENT and not is_old:
-        raise InvalidRecordsError(f"{len(headers)} batches at once for a partition; a client may send one")
+    if len(headers) > 1 and origin is _CLIENT:
+        raise NotOneBatchError(f"{len(headers)} batches at once for a partition; a client may send one")
     for header in headers:
         _check_batch(header, config, origin, now_ms)
     batches = [
@@ -259,19 +258,19 @@ def _assign_one(
     if type(data) is not memoryview or data.readonly or size < HEADER_SIZE:
         return None
     header = HEADER.unpack_from(data)
-    base_offset, length, _, magic, crc, attributes, last_delta, base_ms, newest, producer_id, _, sequence, count = (
+    base_offset, length, _, magic, crc, attributes, last_delta, base_ms, newest, producer_id, epoch, sequence, count = (
         header
     )
     if (
         magic != MAGIC_V2
         or length + LENGTH_PREFIX_SIZE != size
         or size > config.max_message_bytes
-        or attributes & _NOT_FOR_CLIENTS
+        or attributes & _UNUSUAL_FOR_CLIENTS
         or attributes & COMPRESSION_MASK > _LAST_CODEC
         or base_offset
         or count < 1
         or count != last_delta + 1
-        or (producer_id >= 0 and sequence < 0)
+        or (producer_id >= 0 and (sequence < 0 or epoch < 0))
         or newest - now_ms > config.timestamp_after_max_ms
         or crc32c(data[ATTRIBUTES_AT:]) != crc
     ):
@@ -314,7 +313,8 @@ def _prepared(
     records: Buffer | None = None
     if origin is _CLIENT:
         records, newest_ms = validate_records(data, position, header, config=config, now_ms=now_ms, bounded=bounded)
-        if newest_ms != header.max_timestamp_ms and not config.timestamp_type:
+        is_wrong = newest_ms != header.max_timestamp_ms or header.attributes & TIMESTAMP_TYPE_BIT
+        if is_wrong and not config.timestamp_type:
             BatchView(batch).assign_max_timestamp(TimestampType.CREATE_TIME, newest_ms)  # as Kafka does
     codec = config.compression
     if codec is None or header.compression == codec or header.is_control:  # nobody gains by a smaller marker
@@ -336,7 +336,9 @@ def _positions(headers: Sequence[BatchHeader]) -> Iterator[int]:
 
 
 def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
-    base_offset, length, _, _, _, attributes, last_delta, _, max_timestamp_ms, producer_id, _, sequence, count = header
+    base_offset, length, _, _, _, attributes, last_delta, _, max_timestamp_ms, producer_id, epoch, sequence, count = (
+        header
+    )
     if length > config.max_message_bytes - LENGTH_PREFIX_SIZE:
         _check_size(header, config)
     if (
@@ -356,8 +358,8 @@ def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, n
         raise InvalidRecordsError(f"a batch of {count} records has last offset delta {last_delta}")
     if base_offset:
         raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {base_offset}")
-    if producer_id >= 0 and sequence < 0:
-        raise InvalidRecordsError(f"producer {producer_id} sends sequence number {sequence}")
+    if producer_id >= 0 and (sequence < 0 or epoch < 0):
+        raise InvalidRecordsError(f"producer {producer_id} sends sequence number {sequence} and epoch {epoch}")
 
 
 def _check_size(header: BatchHeader, config: LogConfig) -> None:
@@ -370,20 +372,7 @@ def _check_size(header: BatchHeader, config: LogConfig) -> None:
 def _refuse_attributes(header: BatchHeader) -> NoReturn:
     if header.is_control:
         raise InvalidRecordsError("clients may not write control records")
-    if header.has_delete_horizon:
-        raise InvalidRecordsError("clients may not set a delete horizon")
-    raise InvalidTimestampError("clients may not send timestamps as the broker's")
-
-
-def _converted(data: Buffer) -> bytearray:
-    """Old message sets as batches; each begins at offset 0, as clients send them now."""
-    try:
-        batches = convert_to_v2(data)
-    except RecordError as error:
-        raise CorruptRecordsError(str(error)) from error
-    for batch in batches:
-        BatchView(batch).assign_offset(0)
-    return bytearray(b"".join(batches))
+    raise InvalidRecordsError("clients may not set a delete horizon")
 
 
 def _recompressed(batch: memoryview, records: Buffer, codec: Compression, level: int | None) -> bytearray:

@@ -11,3 +11,8 @@ class ReplicationError(Exception):
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
         self.code = code
+
+    @property
+    def tells_log_start(self) -> bool:
+        """See `LogError`: whether the log was there, and could have been written to."""
+        return self.code is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -176,8 +176,9 @@ def test_a_duplicate_is_answered_with_its_first_offsets(home: Home) -> None:
     check(log)
 
 
-def test_a_duplicate_is_told_the_time_of_its_first_append(home: Home) -> None:
-    log = home.open(LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME))
+@pytest.mark.parametrize("kept", list(TimestampType))
+def test_a_duplicate_is_told_the_time_of_its_first_append(home: Home, kept: TimestampType) -> None:
+    log = home.open(LogConfig(timestamp_type=kept))
     data = batch(1, producer_id=9, producer_epoch=0, sequence=0)
     log.append_as_leader(bytes(data), 0)
     home.clock.advance_ms(77)

@@ -17,9 +17,10 @@ from ottla.log.errors import (
     InvalidRecordsError,
     InvalidTimestampError,
     LogError,
+    NotOneBatchError,
     RecordTooLargeError,
 )
-from ottla.log.validation import ValidatedBatches, analyse, validate_and_assign
+from ottla.log.validation import ValidatedBatches, analyse, prepare, validate_and_assign
 from ottla.records import BatchView, Compression, RecordError, TimestampType, iter_batches
 from ottla.records.layout import ATTRIBUTES_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, RECORD_COUNT_AT
 
@@ -100,7 +101,7 @@ def test_the_batches_of_a_coordinator_follow_each_other() -> None:
 
 
 def test_a_client_sends_one_batch_at_a_time() -> None:
-    with pytest.raises(InvalidRecordsError, match="2 batches"):
+    with pytest.raises(NotOneBatchError, match="2 batches"):
         validate(batch(1) + batch(1))
 
 
@@ -140,9 +141,25 @@ def test_the_producers_timestamps_do_not_matter_under_log_append_time() -> None:
     validate(batch(2, timestamps_ms=[1, NOW_MS * 2]), config)
 
 
-def test_a_client_may_not_claim_the_brokers_clock() -> None:
-    with pytest.raises(InvalidTimestampError):
-        validate(batch(1, timestamp_type=TimestampType.LOG_APPEND_TIME))
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_a_claim_to_the_brokers_clock_is_dropped_where_the_topic_keeps_the_producers_time(codec: Compression) -> None:
+    times = [NOW_MS, NOW_MS + 5, NOW_MS + 2]
+    data = batch(3, timestamps_ms=times, timestamp_type=TimestampType.LOG_APPEND_TIME, compression=codec)
+    for config in (LogConfig(), LogConfig(compression=Compression.LZ4)):
+        result = validate(bytes(data), config)
+        view = BatchView(result.data)
+        view.validate()
+        assert view.timestamp_type is TimestampType.CREATE_TIME
+        assert view.max_timestamp_ms == result.info.max_timestamp_ms == NOW_MS + 5
+        assert [record.timestamp_ms for record in records_of(result.data)] == times
+
+
+def test_a_claim_to_the_brokers_clock_is_refused_where_it_matters() -> None:
+    stamped = LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME)
+    for config, time_ms in ((stamped, NOW_MS), (LogConfig(), -1)):
+        with pytest.raises(InvalidTimestampError, match="LogAppendTime") as refused:
+            validate(batch(2, timestamp_ms=time_ms, timestamp_type=TimestampType.LOG_APPEND_TIME), config)
+        assert [fault.record_index for fault in refused.value.faults] == [0, 1]
 
 
 # Compression
@@ -205,36 +222,10 @@ def test_a_payload_that_cannot_be_decompressed_is_invalid() -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_messages_are_converted(magic: int) -> None:
-    data = b"".join(old_message(magic, value, offset=index) for index, value in enumerate([b"a", None, b"c"]))
-    result = validate(data)
-    records = records_of(result.data)
-    assert values_of(records) == [b"a", None, b"c"]
-    assert [record.offset for record in records] == [100, 101, 102]
-    assert {record.timestamp_ms for record in records} == {NOW_MS if magic else -1}
-    assert all(view.leader_epoch == 7 for view in iter_batches(result.data))
-    assert (result.info.first_offset, result.info.last_offset) == (100, 102)
-
-
-def test_old_messages_are_converted_into_the_topics_codec_and_time() -> None:
-    config = LogConfig(compression=Compression.ZSTD, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    result = validate(old_message(0, b"a") + old_message(0, b"b"), config)
-    assert {view.compression for view in iter_batches(result.data)} == {Compression.ZSTD}
-    assert {record.timestamp_ms for record in records_of(result.data)} == {NOW_MS}
-
-
-def test_old_messages_with_a_wrong_crc_are_corrupt() -> None:
-    data = bytearray(old_message(1, b"value"))
-    data[-1] ^= 1
-    with pytest.raises(CorruptRecordsError):
-        validate(data)
-
-
-def test_old_messages_keep_the_rules_of_the_topic() -> None:
-    with pytest.raises(InvalidRecordsError, match="key"):
-        validate(old_message(1, b"value", key=None), LogConfig(compacts=True))
-    with pytest.raises(InvalidTimestampError):
-        validate(old_message(1, b"value", timestamp_ms=5), LogConfig(timestamp_before_max_ms=1000))
+@pytest.mark.parametrize("bounded", [False, True])
+def test_old_messages_are_refused(magic: int, bounded: bool) -> None:
+    with pytest.raises(NotOneBatchError, match=f"old format {magic}"):
+        prepare(old_message(magic, b"a"), now_ms=NOW_MS, config=LogConfig(), bounded=bounded)
 
 
 # Keys
@@ -278,6 +269,11 @@ def test_a_client_may_not_set_a_delete_horizon() -> None:
 def test_the_first_offset_of_a_clients_batch_is_zero() -> None:
     with pytest.raises(InvalidRecordsError, match="offset 0"):
         validate(batch(1, base_offset=3))
+
+
+def test_a_producer_needs_an_epoch() -> None:
+    with pytest.raises(InvalidRecordsError, match="epoch -1"):
+        validate(batch(1, producer_id=5, producer_epoch=-1, sequence=0))
 
 
 def test_a_producer_needs_a_sequence_number() -> None:

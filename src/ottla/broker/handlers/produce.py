@@ -19,7 +19,8 @@ from ottla.broker.plain_produce import TOPIC_IDS_SINCE, AnswerTemplate, PlainPro
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
-from ottla.records.layout import ATTRIBUTES_AT, MAGIC_AT, MAGIC_V2, TRANSACTIONAL_BIT
+from ottla.records import Compression
+from ottla.records.layout import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC_AT, MAGIC_V2, TRANSACTIONAL_BIT
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _NONE: Final = ErrorCode.NONE
 _ALL: Final = -1
+_ZSTD_SINCE: Final = 7
 _NEW_LEADER_SINCE: Final = 10
 _ADMIN_CLIENT: Final = "__admin_client"
 """Who calls itself so may write to the topics of coordinators, as in Kafka: for repairs."""
@@ -86,7 +88,7 @@ def _produce_plainly(broker: Broker, request: PlainProduce) -> ProduceResponse |
     except LargeBatchError:
         raise
     except (LogError, ReplicationError) as failure:
-        answer = _failed(target.index, failure)
+        answer = _failed(partition, target.index, failure)
         broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
     else:
         end = info.last_offset + 1
@@ -135,10 +137,9 @@ def _produce(broker: Broker, request: ProduceRequest, context: RequestContext, *
     """`is_large`: the only batch of the request was found to be so."""
     acks = request.acks
     by_id = context.version >= TOPIC_IDS_SINCE
+    bad_acks = _NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
     refusal = _NONE
-    if not -1 <= acks <= 1:
-        refusal = ErrorCode.INVALID_REQUIRED_ACKS
-    elif any(_is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data):
+    if any(_is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data):
         # Kafka's answer to transactional records without a transactional id. There are no transactions here yet, so
         # nobody may have an id; clients take it as fatal.
         refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -153,9 +154,14 @@ def _produce(broker: Broker, request: ProduceRequest, context: RequestContext, *
         for asked in topic.partition_data:
             partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
             records = asked.records
-            error = refusal or _refusal(partition, records, by_id=by_id, known=bool(name))
-            if is_closed and not refusal:
-                error = ErrorCode.INVALID_TOPIC_EXCEPTION
+            error = refusal
+            if error:
+                pass
+            elif partition is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                error = _fault(records, context.version) or bad_acks
+                error = error or (ErrorCode.INVALID_TOPIC_EXCEPTION if is_closed else partition.check_leader())
             if error or partition is None or records is None:
                 answer = _refused(partition, asked.index, error, context.version)
                 outcomes.note_error(answer)
@@ -200,7 +206,7 @@ class _Outcomes:
 
     def answer(self, partition: Partition, index: int, outcome: Outcome) -> ProducePartitionResponse:
         if not isinstance(outcome, AppendInfo):
-            answer = _failed(index, outcome)
+            answer = _failed(partition, index, outcome)
             self.note_error(answer)
             return answer
         answer = _appended(index, outcome)
@@ -285,12 +291,18 @@ def _once_each(topics: list[ProduceTopic], *, by_id: bool) -> list[ProduceTopic]
     ]
 
 
-def _refusal(partition: Partition | None, records: Bytes | None, *, by_id: bool, known: bool) -> ErrorCode:
-    if partition is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID if by_id and not known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def _fault(records: Bytes | None, version: int) -> ErrorCode:
+    """What is wrong with records whatever their partition. Older clients than KIP-110 cannot have zstd."""
     if not records:
         return ErrorCode.INVALID_RECORD
-    return partition.check_leader()
+    if (
+        version < _ZSTD_SINCE
+        and len(records) > _ATTRIBUTES_LOW
+        and records[_ATTRIBUTES_LOW] & COMPRESSION_MASK == Compression.ZSTD
+        and records[MAGIC_AT] == MAGIC_V2
+    ):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return _NONE
 
 
 def _refused(partition: Partition | None, index: int, error: ErrorCode, version: int) -> ProducePartitionResponse:
@@ -302,8 +314,10 @@ def _refused(partition: Partition | None, index: int, error: ErrorCode, version:
     return answer
 
 
-def _failed(index: int, failure: LogError | ReplicationError) -> ProducePartitionResponse:
+def _failed(partition: Partition, index: int, failure: LogError | ReplicationError) -> ProducePartitionResponse:
     answer = ProducePartitionResponse(index=index, error_code=failure.code, base_offset=-1)
+    if failure.tells_log_start and partition.log is not None:
+        answer.log_start_offset = partition.log.log_start_offset
     if failure.code not in _HIDDEN:
         answer.error_message = str(failure)
     if isinstance(failure, InvalidRecordsError):

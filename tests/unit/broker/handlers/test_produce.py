@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from brokers import Client, batch_of, with_client
+from logs.batches import old_message
 from logs.record_bytes import record_bytes, sealed
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
@@ -80,6 +81,8 @@ def test_every_version_appends(tmp_path: Path, version: int) -> None:
         ({"index": -1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
         ({"acks": -2}, ErrorCode.INVALID_REQUIRED_ACKS),
+        ({"acks": 2, "topic": "nothing"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"acks": 2, "records": b""}, ErrorCode.INVALID_RECORD),
         ({"records": None}, ErrorCode.INVALID_RECORD),
         ({"records": b""}, ErrorCode.INVALID_RECORD),
         (
@@ -103,6 +106,62 @@ def test_what_cannot_be_appended_is_refused(tmp_path: Path, what: dict[str, obje
         assert partition.high_watermark == 0
         assert (await produce(client, request(client, batch_of(b"fine")))).base_offset == 0
         assert client.broker.request_stats.api(ProduceRequest.api_key).errors == {code: 1}
+
+    with_client(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "is_told"),
+    [
+        (batch_of(b"a", control=True), ErrorCode.INVALID_RECORD, True),
+        (
+            batch_of(b"a", producer_id=5, producer_epoch=0, base_sequence=7),
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            True,
+        ),
+        (batch_of(b"a", producer_id=5, base_sequence=0), ErrorCode.INVALID_RECORD, True),
+        (batch_of(b"a")[:-4], ErrorCode.INVALID_RECORD, False),
+        (batch_of(b"a") * 2, ErrorCode.INVALID_RECORD, False),
+        (batch_of(b"a")[:-1] + b"b", ErrorCode.CORRUPT_MESSAGE, False),
+        (batch_of(b"x" * 3000), ErrorCode.MESSAGE_TOO_LARGE, False),
+        (b"", ErrorCode.INVALID_RECORD, False),
+    ],
+)
+def test_a_refusal_tells_where_the_log_starts_if_that_was_looked_at(
+    tmp_path: Path, records: bytes, code: ErrorCode, is_told: bool
+) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", max_message_bytes="2000")
+        first = batch_of(b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=0)
+        assert not (await produce(client, request(client, first))).error_code
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        partition.delete_records(1)
+        answer = await produce(client, request(client, records))
+        assert ErrorCode.of(answer.error_code) is code
+        assert (answer.base_offset, answer.log_start_offset) == (-1, 1 if is_told else -1)
+
+    with_client(tmp_path, work)
+
+
+def test_zstd_is_refused_in_versions_that_do_not_have_it(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        records = batch_of(b"a", compression=Compression.ZSTD)
+        for version in (3, 6, 7, 9):
+            answer = await produce(client, request(client, records), version)
+            code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else ErrorCode.NONE
+            assert ErrorCode.of(answer.error_code) is code
+
+    with_client(tmp_path, work)
+
+
+def test_records_of_an_old_format_are_refused(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        answer = await produce(client, request(client, bytes(old_message(1, b"a"))))
+        assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_RECORD
+        assert "old format 1" in (answer.error_message or "")
 
     with_client(tmp_path, work)
 
