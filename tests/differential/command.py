@@ -11,7 +11,6 @@ from pathlib import Path
 
 from differential import dialogue, peers
 from differential.generate import THEMES
-from differential.known_faults import FAULTS
 from differential.on_purpose import ENTRIES, Explanations
 from differential.player import play
 from differential.run import Options, run
@@ -70,7 +69,7 @@ def _replay(path: Path) -> int:
         tempfile.TemporaryDirectory(prefix="differential-") as place,
         peers.running(Path(place), spoken.peer or "4.3.1") as both,
     ):
-        played = play(spoken, both.ports, Explanations(ENTRIES + FAULTS), both.restart, keep_transcript=True)
+        played = play(spoken, both.ports, Explanations(ENTRIES), both.restart, keep_transcript=True)
     for step, ours, theirs in played.transcript:
         sys.stdout.write(f"{json.dumps(step)}\n  Ottla {json.dumps(ours)}\n  Kafka {json.dumps(theirs)}\n")
     if played.problem is not None:

@@ -245,6 +245,15 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         parts_ways=True,
     ),
     OnPurpose(
+        "a producer id without an epoch",
+        "Kafka takes such a batch unless it compresses it again or knows the producer; Ottla refuses it always.",
+        lambda found: (
+            _is_refused_here(found)
+            and any("pid" in each and each.get("epoch", -1) < 0 for each in _sent_batches(found))
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
         "bytes after compressed records",
         "Kafka does not look at what follows the end of a compressed stream; Ottla refuses it.",
         lambda found: _is_refused_here(found) and _has_damage(found, "trailing"),

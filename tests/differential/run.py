@@ -16,7 +16,6 @@ from differential.comparison import Difference
 from differential.dialogue import Dialogue
 from differential.generate import generate
 from differential.generate.model import Range
-from differential.known_faults import FAULTS
 from differential.on_purpose import ENTRIES, Explanations, OnPurpose
 from differential.peers import common_versions
 from differential.player import Played, Playing, play
@@ -84,7 +83,7 @@ class Summary:
             "  " + ", ".join(f"{name} {times:,}" for name, times in self.asked.most_common()),
         ]
         for name, times in self.reasons.most_common():
-            lines.append(f"{times:6}  {name}" if name.startswith("fault: ") else f"{times:6}  on purpose: {name}")
+            lines.append(f"{times:6}  on purpose: {name}")
         lines += [f"   not needed: {entry.name}" for entry in self.unused]
         lines += [f"{times:6}  not seen again: {kind}" for kind, times in self.fleeting.most_common()]
         lines += [f"{times:6}  not played to the end: {problem}" for problem, times in self.problems.most_common()]
@@ -101,7 +100,7 @@ class Runner:
         self._peers = peers
         self._options = options
         self._tell = tell
-        self._explain = Explanations(ENTRIES + FAULTS)
+        self._explain = Explanations(ENTRIES)
         self._versions: dict[str, Range] = common_versions(peers.ports, peers.version)
         self._summary = Summary(options.seed, peers.version)
         self._numbers = count(options.first)

@@ -420,7 +420,7 @@ class PartitionLog:
                 self._check_gap(index, offset, found)
             if found is not None:
                 if not found.first_batch_is_whole:  # it is beyond the limit, or the bound is within it
-                    break
+                    return LogRead(None, None)  # even with aborted transactions asked for, as in Kafka
                 piece = self._sound_part(index, found.slice)
                 aborted = self._aborted(index, offset, piece, bound) if with_aborted else None
                 return LogRead(piece, aborted)

@@ -165,6 +165,16 @@ def _sound_headers(data: Buffer, origin: AppendOrigin) -> tuple[tuple[BatchHeade
     return tuple(headers), position
 
 
+def _check_alone(data: Buffer) -> None:
+    """A client may send one batch per partition. Checked before CRCs, as in Kafka: clients retry a wrong CRC."""
+    try:
+        size = read_header(data, 0).size_in_bytes
+    except RecordError:
+        return  # reported with the batch's other faults
+    if size < len(data):
+        raise NotOneBatchError(f"{len(data) - size} bytes follow the batch; a client may send one batch per partition")
+
+
 def has_old_magic(data: Buffer) -> bool:
     """Whether the first batch is a message set of magic 0 or 1."""
     return len(data) > MAGIC_AT and data[MAGIC_AT] < MAGIC_V2
@@ -200,9 +210,9 @@ def prepare(
         )
     if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         data = bytearray(data)
+    if origin is _CLIENT:
+        _check_alone(data)
     headers, _ = _sound_headers(data, origin)
-    if len(headers) > 1 and origin is _CLIENT:
-        raise NotOneBatchError(f"{len(headers)} batches at once for a partition; a client may send one")
     for header in headers:
         _check_batch(header, config, origin, now_ms)
     batches = [

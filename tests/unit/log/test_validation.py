@@ -101,8 +101,17 @@ def test_the_batches_of_a_coordinator_follow_each_other() -> None:
 
 
 def test_a_client_sends_one_batch_at_a_time() -> None:
-    with pytest.raises(NotOneBatchError, match="2 batches"):
+    with pytest.raises(NotOneBatchError, match="bytes follow the batch"):
         validate(batch(1) + batch(1))
+
+
+def test_a_second_batch_is_refused_before_the_crc_of_the_first_is_checked() -> None:
+    damaged = batch(1)
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecordsError):
+        validate(bytearray(damaged))
+    with pytest.raises(NotOneBatchError):
+        validate(damaged + batch(1))
 
 
 # Timestamps

@@ -275,8 +275,10 @@ class Reading:
 
 
 def _refused(fetched: FetchedPartition, error: ErrorCode) -> FetchPartitionResponse:
+    # Null unless the partition was not even looked for, as in Kafka.
+    aborted: list[AbortedTransaction] | None = [] if error in _UNKNOWN else None
     return FetchPartitionResponse(
-        partition_index=fetched.index, error_code=error, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=fetched.index, error_code=error, high_watermark=-1, aborted_transactions=aborted, records=b""
     )
 
 
