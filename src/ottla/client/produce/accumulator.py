@@ -284,17 +284,30 @@ class Accumulator:
     def wake(self) -> None:
         """Makes the sender look soon."""
         if not self._is_woken:
-            self._is_woken = True
-            self._wake()
+            try:
+                self._is_woken = True
+                self._wake()
+            except BaseException:
+                self._is_woken = False  # else nobody would ever wake it again
+                raise
 
     def wake_to_send(self) -> None:
         """There is a full batch."""
         if self.can_send:
             self.wake()
 
-    def looked(self) -> None:
-        """The sender begins to look: what comes from now on has to wake it again."""
+    def begin_look(self) -> None:
+        """The sender begins to look, and may pass a partition just before another thread has something for it: so
+        until `end_look` everything wakes it again. What either of the two conditions was before says nothing of what
+        it will be."""
+        self.can_send = True
+        self.next_look_s = inf
         self._is_woken = False
+
+    def end_look(self, next_look_s: float, *, can_send: bool) -> None:
+        """When it looks by itself, and whether a full batch is worth waking it before. If not, an answer will."""
+        self.next_look_s = next_look_s
+        self.can_send = can_send
 
     def hurry(self, batch: Batch) -> None:
         """Somebody waits for the batch."""

@@ -97,7 +97,7 @@ class Sender:
         if self._is_closed:
             return
         accumulator = self._accumulator
-        accumulator.looked()
+        accumulator.begin_look()
         now_s = monotonic()
         in_hurry = accumulator.is_in_hurry
         next_at_s = self._expire(now_s)
@@ -123,11 +123,10 @@ class Sender:
         if leaderless:
             self._in_background("leaders", self._learn_leaders(leaderless))
         channels = self._channels.values()
-        accumulator.can_send = not channels or any(channel.has_room for channel in channels)
+        accumulator.end_look(next_at_s, can_send=not channels or any(channel.has_room for channel in channels))
         self._look_at(next_at_s, now_s)
 
     def _look_at(self, at_s: float, now_s: float) -> None:
-        self._accumulator.next_look_s = at_s
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if at_s == inf else self._loop.call_later(max(0.0, at_s - now_s), self.look)
@@ -215,6 +214,7 @@ class Sender:
     def _refuse_to_encode(self, batch: Batch, error: Exception) -> None:
         self._remove(batch)
         self._settle(batch, _failed(ClientError(f"records for {batch.partition} cannot be encoded: {error}"), error))
+        self._accumulator.wake()  # for those behind it
 
     def _number(self, queue: PartitionQueue, batch: Batch, identity: Identity) -> bool:
         sequences = queue.sequences
