@@ -7,10 +7,10 @@ STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
 WORKERS ?= 2
 
-.PHONY: help setup bytecode demo test check format compat differential bench fuzz crash soak golden clean
+.PHONY: help setup bytecode wheel demo test check format compat differential bench fuzz crash soak golden clean
 
 help:  ## what there is to make
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
 setup: $(STAMP) $(OLD_KIO)  ## .venv with the package, all extras and the developers' tools
 
@@ -32,6 +32,10 @@ $(OLD_KIO): tests/oracles/kio-0.6.2.txt $(STAMP)
 	rm -rf $(@D)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) --requirement $<
 	@touch $@
+
+wheel:  ## dist/ottla-VERSION-py3-none-any.whl, to install with pip
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist/ottla-*.whl
 
 # What pip does with what it installs: else every process of a test compiles the sources anew where nothing may write.
 bytecode: setup

@@ -29,6 +29,8 @@ __all__ = [
     "TopicPartition",
 ]
 
+__version__ = "0.1.0.dev0"
+
 _HOMES: Final = {
     "Admin": "ottla.client.administer",
     "AsyncAdmin": "ottla.client.administer",

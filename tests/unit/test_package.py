@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +34,14 @@ def test_what_is_not_there() -> None:
         ottla.Produser  # noqa: B018
     assert set(ottla.__all__) <= set(dir(ottla))
     assert ottla.Producer is ottla.Producer
+
+
+def test_it_tells_its_version() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+)?", ottla.__version__)
+
+
+def test_the_licence_is_there_in_full() -> None:
+    text = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
+    assert "Apache License" in text
+    assert [number for number in range(1, 10) if f"\n   {number}. " not in text] == []
+    assert "END OF TERMS AND CONDITIONS" in text

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.base.config import ConfigError
 from ottla.cli.session import CommandError
+
+_EXTRAS: Final = {"prometheus_client": "broker", "rich": "cli"}
+"""Which extra installs a package that a command can find missing."""
 
 
 def explain(error: Exception) -> str:
@@ -25,6 +30,9 @@ def explain(error: Exception) -> str:
             return f"{_sentence(str(error))} `ottla topics list` shows those there are."
         case ClientError() | BrokerConnectionError() | LogError() | RecordError() | TreeFileError():
             return _sentence(str(error))
+        case ModuleNotFoundError() if error.name in _EXTRAS:
+            hint = f"Install it with `pip install 'ottla[{_EXTRAS[error.name]}]'`."
+            return f"This command needs {error.name}. {hint}"
         case OSError() if error.strerror:
             where = f"{error.filename}: " if error.filename else ""
             return _sentence(f"{where}{error.strerror}")

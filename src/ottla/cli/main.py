@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from ottla import __version__
 from ottla.cli import configs, consume, demo, groups, log_dump, pipeline, produce, start, topics
 from ottla.cli.failures import explain
 from ottla.cli.session import DEFAULT_BOOTSTRAP, Settings, settings_of
@@ -62,14 +63,7 @@ def everywhere(
 @app.command()
 def version() -> None:
     """Show which Ottla this is."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        number = installed("ottla")
-    except PackageNotFoundError:
-        number = "(not installed)"
-    typer.echo(f"ottla {number} on Python {sys.version.split()[0]}")
+    typer.echo(f"ottla {__version__} on Python {sys.version.split()[0]}")
 
 
 def run(arguments: Sequence[str]) -> int:

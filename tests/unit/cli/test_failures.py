@@ -23,6 +23,10 @@ from ottla.net.client_connection import BrokerUnreachableError, RequestTimeoutEr
         (RequestTimeoutError("it is late"), "it is late."),
         (FileNotFoundError(2, "No such file", "/a/b"), "/a/b: No such file."),
         (OSError(5, "Input/output error"), "Input/output error."),
+        (
+            ModuleNotFoundError("No module named 'prometheus_client'", name="prometheus_client"),
+            "This command needs prometheus_client. Install it with `pip install 'ottla[broker]'`.",
+        ),
         (ZeroDivisionError("zero"), "This should not happen: ZeroDivisionError, zero. `ottla --debug …` shows where."),
     ],
 )
