@@ -153,6 +153,8 @@ def _produce(broker: Broker, request: ProduceRequest, context: RequestContext, *
         answers: list[ProducePartitionResponse] = []
         for asked in topic.partition_data:
             partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
+            if partition is None:  # perhaps it is so new that its log is still to be made
+                partition = broker.replicas.get(name, asked.index)
             records = asked.records
             error = refusal
             if error:

@@ -17,6 +17,7 @@ from logs.record_bytes import record_bytes, sealed
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
 from ottla.broker import held_produce
+from ottla.controller.controller import NewTopic
 from ottla.log import record_validation
 from ottla.log.validation import AppendInfo, PreparedBatches, prepare
 from ottla.records import Compression, compress
@@ -69,6 +70,36 @@ def test_every_version_appends(tmp_path: Path, version: int) -> None:
         for expected in (0, 2):
             answer = await produce(client, request(client, batch_of(b"a", b"b")), version)
             assert (answer.error_code, answer.base_offset) == (0, expected)
+
+    with_client(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("version", "acks", "partition_count"),
+    [(3, -1, 1), (8, 1, 3), (VERSION, -1, 1), (VERSION, -1, 3), (13, 1, 3), (VERSION, 0, 1), (13, 0, 2)],
+)
+def test_a_topic_takes_records_before_its_logs_are_made(
+    tmp_path: Path, version: int, acks: int, partition_count: int
+) -> None:
+    """With acks=0 a refusal would lose the records."""
+
+    async def work(client: Client) -> None:
+        await client.broker.controller.create_topics([NewTopic("orders", partition_count, 1)])
+        replicas = client.broker.replicas
+        assert len(replicas.expected) == partition_count
+        asked = request(client, batch_of(b"a"), acks=acks)
+        asked.topic_data[0].partition_data = [
+            ProducePartition(index=index, records=batch_of(b"a")) for index in range(partition_count)
+        ]
+        if acks:
+            response = await client.ask(asked, ProduceResponse, version)
+            answers = response.responses[0].partition_responses
+            assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0)] * partition_count
+        else:
+            client.send(asked, version)
+            assert not client.connection.is_closed
+        ends = [partition.log.next_offset for partition in replicas.partitions.values() if partition.log is not None]
+        assert ends == [1] * partition_count
 
     with_client(tmp_path, work)
 
