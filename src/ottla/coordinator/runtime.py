@@ -215,6 +215,8 @@ class CoordinatorRuntime(Generic[S]):
         index, loaded = self._active(key)
         if loaded.gathered:
             self._append_gathered(index, loaded)
+            if self._shards.get(index) is not loaded:  # that failed, and the shard is loaded again
+                return self._active(key)
         return index, loaded
 
     # --- requests ---------------------------------------------------------------------------------------------------
@@ -408,6 +410,8 @@ class CoordinatorRuntime(Generic[S]):
         if loaded is None or loaded.state is not _State.ACTIVE:
             return
         self._append_gathered(index, loaded)
+        if self._shards.get(index) is not loaded:  # that failed; the operation is of a shard that is gone
+            return
         try:
             outcome = operation()
             if outcome.records:
@@ -473,6 +477,8 @@ class CoordinatorRuntime(Generic[S]):
         loaded = self._shards.get(index)
         if loaded is not None and loaded.state is _State.ACTIVE:
             self._append_gathered(index, loaded)
+            if self._shards.get(index) is not loaded:  # that failed; the marker is read from the log
+                return
             loaded.written_offset = marker_end
             loaded.shard.replay_end_of_transaction(producer_id, committed=committed)
 

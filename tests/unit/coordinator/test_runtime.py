@@ -284,6 +284,43 @@ async def test_after_an_unforeseen_error_the_shard_has_what_the_log_has() -> Non
 
 
 @in_loop
+async def test_nothing_is_asked_of_a_shard_that_a_gathered_write_had_unloaded() -> None:
+    """What it decides would be kept in a shard that is gone: whoever waits there waits for ever."""
+    log = BrokenLog(1)
+    setting = Setting(log)
+    setting.runtime.lead(0, 0)
+    setting.write(b"a")  # so that loading takes more than a turn of the loop
+    log.after = frozenset({0})
+    asked: list[str] = []
+
+    def decide(_: Words) -> Outcome[str]:
+        asked.append("write")
+        return Outcome("done")
+
+    def own() -> Outcome[None]:
+        asked.append("own")
+        return Outcome(None)
+
+    def fail_gathered() -> ShardContext:
+        """Leaves a write that will fail when it is appended."""
+        assert setting.runtime.write_gathered("k", OneWord(lambda error: told.append(error and error.code)))
+        return setting.shard.context
+
+    told: list[ErrorCode | None] = []
+    fail_gathered()
+    with pytest.raises(CoordinatorError, match=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.description):
+        setting.runtime.write_now("k", decide)
+    await turns()
+    fail_gathered()
+    with pytest.raises(CoordinatorError, match=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.description):
+        setting.runtime.read_now("k", lambda _: asked.append("read"))
+    await turns()
+    fail_gathered().write(own)
+    assert told == [ErrorCode.UNKNOWN_SERVER_ERROR] * 3
+    assert asked == []
+
+
+@in_loop
 async def test_a_change_of_the_shard_s_own_that_cannot_be_written_is_told_to_those_who_wait_for_it() -> None:
     setting = led()
     setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
