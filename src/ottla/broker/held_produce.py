@@ -88,7 +88,18 @@ class HeldProduces:
             self._end(partition, held, self._attempt(partition, held, held.data))
             return
         work = partial(prepare, held.data, now_ms=self._clock.now_ms(), config=log.config)
-        self._thread.submit(work).add_done_callback(partial(self._from_thread, partition, held))
+        try:
+            validated = self._thread.submit(work)
+        except Exception as error:  # the system may have no more threads
+            _logger.exception("a batch for %s could not be handed to the thread that validates", partition.name)
+            self._loop.call_soon(self._refused, partition, held, LogError(repr(error)))
+        else:
+            validated.add_done_callback(partial(self._from_thread, partition, held))
+
+    def _refused(self, partition: Partition, held: _Held, error: LogError) -> None:
+        """The partition must not wait for a batch that nobody validates."""
+        if not self._is_closed:
+            self._end(partition, held, error)
 
     def _from_thread(self, partition: Partition, held: _Held, validated: Future[PreparedBatches]) -> None:
         if not self._is_closed:

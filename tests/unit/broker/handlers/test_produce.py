@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -657,6 +658,30 @@ def test_whatever_goes_wrong_in_the_thread_is_answered(
 
     with_client(tmp_path, work)
     assert not stuck.is_set()
+
+
+def test_a_batch_that_no_thread_can_be_started_for_is_answered(
+    tmp_path: Path, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    stuck.set()
+
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        with monkeypatch.context() as patch:
+            patch.setattr(ThreadPoolExecutor, "submit", fail)
+            for records in (LARGE, SMALL):
+                client.send(request(client, records), VERSION)
+            answers = [
+                (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0] for _ in range(2)
+            ]
+        assert [each.error_code for each in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE]
+        assert not client.broker.held_produces.queues
+        assert (await produce(client, request(client, LARGE))).base_offset == 1
+
+    with_client(tmp_path, work)
 
 
 def test_a_config_that_changes_meanwhile_counts(tmp_path: Path, stuck: threading.Event) -> None:
