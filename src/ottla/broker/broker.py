@@ -273,8 +273,12 @@ class Broker:
             if name in self.replicas.expected:
                 continue  # it gets its role when its log is made
             partition = self.replicas.host(name, topic.topic_id, config, is_new=False)
-            if partition.must_flush and partition.log is not None:
-                await asyncio.to_thread(partition.log.flush)
+            log = partition.log
+            if partition.must_flush and log is not None:
+                try:
+                    await asyncio.to_thread(log.flush)
+                except OSError as error:  # of one directory; the partitions of the others are served
+                    _logger.error("%s could not be flushed: %s", name, self.directories.log_failed(log, error))
             self._give_role(partition, state)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)

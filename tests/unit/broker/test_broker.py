@@ -228,6 +228,43 @@ def test_a_directory_that_fails_during_the_stop_leaves_the_others_clean(
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.parametrize(("code", "is_offline"), [(errno.EIO, True), (errno.ENOSPC, False)])
+def test_a_directory_that_cannot_flush_what_a_crash_left_does_not_keep_the_broker_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, *, is_offline: bool
+) -> None:
+    places = [tmp_path / name for name in ("a", "b")]
+    flush = PartitionLog.flush
+
+    def fail_in_first(log: PartitionLog) -> None:
+        if log.directory.parent == places[0]:
+            raise OSError(code, "it failed")
+        flush(log)
+
+    async def work() -> None:
+        setting = ",".join(map(str, places))
+        async with broker_in_loop(tmp_path, log_dirs=setting) as broker:
+            await Client(broker).create_topic("orders", partitions=2, flush_messages="1")
+            for partition in broker.replicas.partitions.values():
+                partition.append(memoryview(bytearray(batch_of(b"a"))), all_replicas=True)
+        for place in places:  # as after a crash
+            CleanShutdownFile(LocalDisk(), place).remove()
+            (place / "recovery-point-offset-checkpoint").unlink()
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "flush", fail_in_first)
+            async with broker_in_loop(tmp_path, log_dirs=setting) as broker:
+                assert [directory.failure is not None for directory in broker.directories.directories] == [
+                    is_offline,
+                    False,
+                ]
+                served = {
+                    partition.log and partition.log.directory.parent
+                    for partition in broker.replicas.partitions.values()
+                }
+                assert served == {None if is_offline else places[0], places[1]}
+
+    asyncio.run(work())
+
+
 def test_a_step_of_the_stop_that_fails_does_not_keep_the_logs_from_being_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
