@@ -303,7 +303,7 @@ async def test_nothing_is_asked_of_a_shard_that_a_gathered_write_had_unloaded() 
 
     def fail_gathered() -> ShardContext:
         """Leaves a write that will fail when it is appended."""
-        assert setting.runtime.write_gathered("k", OneWord(lambda error: told.append(error and error.code)))
+        assert setting.runtime.write_gathered("k", OneWord(lambda error: told.append(error.code if error else None)))
         return setting.shard.context
 
     told: list[ErrorCode | None] = []
