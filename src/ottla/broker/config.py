@@ -7,6 +7,7 @@ What differs from Kafka, and nothing else does:
 - zookeeper.connect need not be set: the coordination tree is embedded. A value is refused, as are an authorizer and
   listeners with TLS or SASL: what they promise is not there yet, and a broker must not pretend.
 - An unknown key is refused; Kafka warns. Keys of plugins and of single listeners are let through.
+- `ottla start` without a file or listeners listens on 127.0.0.1 only; Kafka on every address.
 - A listener on 0.0.0.0 is advertised by the machine's name, as one without a host is; Kafka refuses it.
 - Kafka's own quorum (KRaft) is not there; of its settings node.id is read, and its listeners are not opened.
 """
@@ -32,7 +33,14 @@ from ottla.broker.config_keys.rules import release
 from ottla.broker.config_keys.security import SASL_DORMANT, SECURITY_DORMANT, SSL_DORMANT
 from ottla.broker.config_keys.zookeeper import ZOOKEEPER_DORMANT
 from ottla.broker.config_sources import Setting, settings_of_command, settings_of_environment, settings_of_file
-from ottla.broker.listeners import Listener, own_host_name, parse_listeners, parse_protocols
+from ottla.broker.listeners import (
+    LOOPBACK_LISTENER,
+    Listener,
+    moved_listener,
+    own_host_name,
+    parse_listeners,
+    parse_protocols,
+)
 from ottla.log.broker_config import LOG_BROKER_CONFIG
 from ottla.log.config import LogConfig
 
@@ -99,6 +107,7 @@ class BrokerConfig:
         controllers = self._quorum_listeners()
         every = parse_listeners("listeners", self["listeners"], protocols, distinct_ports=True)
         self.listeners: tuple[Listener, ...] = tuple(each for each in every if each.name not in controllers)
+        self._check_protocols()
         self._advertised = self._parse_advertised(protocols, controllers)
         self.inter_broker_listener: str = self._inter_broker_listener(protocols)
         """The name of the listener that brokers use among themselves."""
@@ -229,6 +238,13 @@ class BrokerConfig:
             limits[address.strip("[]")] = int(limit)
         return limits
 
+    def _check_protocols(self) -> None:
+        """Before anything else is said of listeners: no other advice helps."""
+        for each in self.listeners:
+            if each.protocol != "PLAINTEXT":
+                reason = f"listener {each.name} uses {each.protocol}, which is not supported yet"
+                raise ConfigError("listeners", f"{reason}: use PLAINTEXT, and keep it on a network that you trust")
+
     def _check_together(self) -> None:
         """Kafka's rules between keys, in ZooKeeper mode."""
         for key, holds, reason in _rules(self):
@@ -251,11 +267,6 @@ class BrokerConfig:
             raise ConfigError("process.roles", "a quorum elsewhere cannot be joined: add controller, or leave it out")
         if len(self["controller.quorum.voters"]) > 1:
             raise ConfigError("controller.quorum.voters", "a quorum of several cannot be joined: leave it out")
-        for each in self.listeners:
-            if each.protocol != "PLAINTEXT":
-                raise ConfigError(
-                    "listeners", f"{each.name} needs {each.protocol}, which is not there yet: use PLAINTEXT"
-                )
 
 
 def _with_both_ids(given: Mapping[str, str]) -> dict[str, str]:
@@ -309,14 +320,32 @@ def _rules(config: BrokerConfig) -> Iterable[tuple[str, bool, str]]:
     )
 
 
-def load_config(path: Path | None, overrides: Sequence[str], environ: Mapping[str, str]) -> BrokerConfig:
+def load_config(
+    path: Path | None,
+    overrides: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    is_private: bool = False,
+) -> BrokerConfig:
     """The config of a properties file, overridden by the environment, overridden by `key=value` from the command line.
-    What is wrong raises `ConfigError`, which also says who set it."""
+    `host` and `port` change only that of the listener. With `is_private` a broker that is given neither a file nor
+    listeners accepts connections from this machine only. What is wrong raises `ConfigError`, which also says who set
+    it."""
     settings: dict[str, Setting] = {}
     if path is not None:
         settings.update((each.key, each) for each in settings_of_file(path))
     settings.update((each.key, each) for each in settings_of_environment(environ, BROKER_CONFIG))
     settings.update((each.key, each) for each in settings_of_command(overrides))
+    if is_private and path is None and not {"listeners", "advertised.listeners"} & settings.keys():
+        settings["listeners"] = Setting("listeners", LOOPBACK_LISTENER, "the default")
+    if host is not None or port is not None:
+        listeners = settings["listeners"].text if "listeners" in settings else BROKER_CONFIG["listeners"].default
+        names = settings["controller.listener.names"].text if "controller.listener.names" in settings else ""
+        ignored = {name.strip().upper() for name in names.split(",")}
+        moved = moved_listener(listeners, ignored, host=host, port=port)
+        settings["listeners"] = Setting("listeners", moved, "--host" if host is not None else "--port")
     try:
         return BrokerConfig({key: setting.text for key, setting in settings.items()})
     except ConfigError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -15,6 +15,9 @@ from ottla.base.config import ConfigError
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER: Final = re.compile(r"(.*)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._:]*)):(\d+)")
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
+_LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost", "localhost.localdomain")
+LOOPBACK_LISTENER: Final = "PLAINTEXT://127.0.0.1:9092"
+"""Where a broker listens that was started without any configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,19 @@ class Listener:
     def is_everywhere(self) -> bool:
         """Whether it is no address that a client can be told."""
         return self.host in _EVERY_ADDRESS
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs on this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
+        except ValueError:
+            return self.host.lower() in _LOOPBACK_NAMES
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines can reach it, and nothing asks who they are."""
+        return self.protocol == "PLAINTEXT" and not self.is_loopback
 
     def __str__(self) -> str:
         return f"{self.name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
@@ -71,6 +87,25 @@ def _parse(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
             key, f"there is no protocol for the listener {name}: add {name}:PLAINTEXT to listener.security.protocol.map"
         )
     return Listener(name, protocols[name], match[2] or match[3] or "", port)
+
+
+def moved_listener(text: str, ignored: Collection[str], *, host: str | None, port: int | None) -> str:
+    """The listeners in `text` with the host or the port of the only one replaced; what is None stays as it is.
+    Listeners in `ignored` are not opened, and stay. Where several could be meant, a `ConfigError` names them."""
+    option = "--host" if host is not None else "--port"
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    matches = [_LISTENER.fullmatch(part) for part in parts]
+    meant = [index for index, match in enumerate(matches) if match is None or match[1].upper() not in ignored]
+    if len(meant) != 1:
+        raise ConfigError(option, f"the configuration has {len(meant)} listeners ({text}): change 'listeners' instead")
+    match = matches[meant[0]]
+    if match is None:
+        return text  # to be refused with its own reason
+    old_host = match[2] or match[3] or ""
+    new_host = old_host if host is None else host.strip("[]")
+    moved = Listener(match[1], "", new_host, int(match[4]) if port is None else port)
+    parts[meant[0]] = str(moved)
+    return ",".join(parts)
 
 
 def _check_ports(key: str, listeners: Sequence[Listener]) -> None:

@@ -7,7 +7,7 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ottla.base.clock import SystemClock
 from ottla.broker.broker import Broker, ReadyInfo
@@ -21,11 +21,24 @@ _logger = logging.getLogger(__name__)
 def run_broker(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
     """Blocks; the exit code. What keeps the broker from starting raises."""
     configure(config["ottla.log.format"], config["ottla.log.level"])
-    if config.without_effect:
-        _logger.warning("set, and without effect yet: %s", ", ".join(config.without_effect))
+    for warning in warnings_of(config):
+        _logger.warning("%s", warning)
     _allow_many_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(config, on_ready))
+
+
+def warnings_of(config: BrokerConfig) -> Iterator[str]:
+    """What a config allows and its author may not have meant."""
+    if config.without_effect:
+        yield f"these configs are set and have no effect yet: {', '.join(config.without_effect)}"
+    for listener in config.listeners:
+        if listener.is_exposed:
+            yield (
+                f"listener {listener} accepts connections from other machines without authentication or encryption: "
+                "everyone who can reach it can read and change all data. Listen on 127.0.0.1 (--host 127.0.0.1), or "
+                "let a firewall decide who can connect."
+            )
 
 
 async def _serve(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:

@@ -19,29 +19,42 @@ READY = "ready at"
 def start(
     config_file: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONFIG_FILE]", help="A server.properties as Kafka has it.", show_default=False),
+        typer.Argument(metavar="[CONFIG_FILE]", help="Read this server.properties, as Kafka does.", show_default=False),
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option("--override", "-o", metavar="KEY=VALUE", help="A config; it counts more than the file's."),
+        typer.Option("--override", "-o", metavar="KEY=VALUE", help="Set a config; overrides the value from the file."),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", "-d", help="Where the data lies.", show_default="./ottla-data")
+        Path | None, typer.Option("--data-dir", "-d", help="Keep the data here.", show_default="./ottla-data")
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(
+            "--host",
+            help="Listen on this address; 0.0.0.0 accepts connections from other machines.",
+            show_default="127.0.0.1 without a config file",
+        ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", min=0, max=65535, help="The port; 0 for any free one.", show_default="9092"),
+        typer.Option(
+            "--port", "-p", min=0, max=65535, help="Listen on this port; 0 takes any free one.", show_default="9092"
+        ),
     ] = None,
 ) -> None:
-    """Start a broker. Ctrl-C stops it in good order.
+    """Start a broker. Ctrl-C stops it cleanly.
 
-    Without any argument it listens on port 9092 and keeps its data in ./ottla-data.
+    Without any argument it listens on 127.0.0.1:9092, for programs on this machine only, and keeps its data in
+    ./ottla-data.
 
     [bold]Examples[/]
 
     ottla start
 
     ottla start --data-dir /var/lib/ottla --port 19092
+
+    ottla start --host 0.0.0.0
 
     ottla start server.properties --override log.retention.hours=24
     """
@@ -51,10 +64,8 @@ def start(
     overrides = list(override or [])
     if data_dir is not None:
         overrides.append(f"ottla.data.dir={data_dir}")
-    if port is not None:
-        overrides.append(f"listeners=PLAINTEXT://:{port}")
-    code = run_broker(load_config(config_file, overrides, os.environ), _tell)
-    raise typer.Exit(code)
+    config = load_config(config_file, overrides, os.environ, host=host, port=port, is_private=True)
+    raise typer.Exit(run_broker(config, _tell))
 
 
 def _tell(ready: ReadyInfo) -> None:
@@ -63,7 +74,7 @@ def _tell(ready: ReadyInfo) -> None:
     host = f"[{first.host}]" if ":" in first.host else first.host
     address = f"{host}:{first.port}"
     typer.echo(f"Ottla is {READY} {address}")
-    typer.echo(f"  broker {ready.broker_id} of cluster {ready.cluster_id}, {ready.topic_count} topics")
+    typer.echo(f"  broker {ready.broker_id} of cluster {ready.cluster_id}, {_topics(ready.topic_count)}")
     typer.echo(f"  data in {ready.data}")
     if ready.metrics_port is not None:
         typer.echo(f"  metrics on port {ready.metrics_port}")
@@ -76,3 +87,7 @@ def _tell(ready: ReadyInfo) -> None:
         typer.echo(f"  kcat -b {address} -L")
         typer.echo("\nCtrl-C stops the broker.")
     sys.stdout.flush()
+
+
+def _topics(count: int) -> str:
+    return f"{count} topic" if count == 1 else f"{count} topics"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,7 +187,15 @@ def test_what_does_not_fit_is_refused_in_a_sentence(settings: dict[str, str], re
         ),
         (
             {"listeners": "SSL://:9093", "security.inter.broker.protocol": "SSL"},
-            "listeners: SSL needs SSL, which is not there yet",
+            "listeners: listener SSL uses SSL, which is not supported yet: use PLAINTEXT",
+        ),
+        ({"listeners": "SSL://:9093"}, "listeners: listener SSL uses SSL, which is not supported yet"),
+        (
+            {
+                "listeners": "PLAINTEXT://:9092,OUT://:9093",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUT:SASL_SSL",
+            },
+            "listeners: listener OUT uses SASL_SSL, which is not supported yet",
         ),
     ],
 )
@@ -322,3 +331,50 @@ def test_a_config_can_be_changed_into_another() -> None:
     changed = config.changed({"message.max.bytes": "5"})
     assert (changed["num.partitions"], changed["message.max.bytes"]) == (2, 5)
     assert config["message.max.bytes"] == 1_048_588
+
+
+# --- `ottla start` ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "environ", "options", "listeners"),
+    [
+        (None, {}, {}, "PLAINTEXT://127.0.0.1:9092"),
+        (None, {}, {"port": 19092}, "PLAINTEXT://127.0.0.1:19092"),
+        (None, {}, {"host": "0.0.0.0"}, "PLAINTEXT://0.0.0.0:9092"),
+        (None, {}, {"host": "::1", "port": 0}, "PLAINTEXT://[::1]:0"),
+        (None, {"KAFKA_LISTENERS": "PLAINTEXT://:1"}, {}, "PLAINTEXT://:1"),
+        (None, {"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://h:1"}, {}, "PLAINTEXT://:9092"),
+        ("num.partitions=3", {}, {}, "PLAINTEXT://:9092"),  # a file means what it means to Kafka
+        ("num.partitions=3", {}, {"port": 5}, "PLAINTEXT://:5"),
+        ("listeners=PLAINTEXT://127.0.0.2:7", {}, {"port": 8}, "PLAINTEXT://127.0.0.2:8"),
+        ("listeners=PLAINTEXT://127.0.0.2:7", {}, {"host": "10.0.0.1"}, "PLAINTEXT://10.0.0.1:7"),
+        ("listeners=PLAINTEXT://[::1]:7", {}, {"port": 8}, "PLAINTEXT://[::1]:8"),
+    ],
+)
+def test_where_a_started_broker_listens(
+    lines: str | None, environ: dict[str, str], options: dict[str, Any], listeners: str, tmp_path: Path
+) -> None:
+    file = None
+    if lines is not None:
+        file = tmp_path / "server.properties"
+        file.write_text(lines)
+    config = load_config(file, [], environ, is_private=True, **options)
+    assert ",".join(map(str, config.listeners)) == listeners
+
+
+def test_options_of_the_command_leave_the_quorum_s_listeners_alone(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\ncontroller.listener.names=CONTROLLER\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+    )
+    config = load_config(file, [], {}, port=1)
+    assert config["listeners"] == "PLAINTEXT://:1,CONTROLLER://:9093"
+
+
+def test_options_of_the_command_do_not_guess_which_listener_is_meant() -> None:
+    two = "listeners=A://127.0.0.1:1,B://127.0.0.1:2"
+    protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+    with pytest.raises(ConfigError, match=r"--port: the configuration has 2 listeners .* change 'listeners' instead"):
+        load_config(None, [two, protocols], {}, port=3)
