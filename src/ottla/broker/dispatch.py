@@ -192,12 +192,13 @@ class Dispatcher:
         return size, [b"".join(parts)] if size < JOIN_BELOW_BYTES else join_parts(parts)
 
     def _failure(self, route: Route, request: Request, error: Exception) -> Response | Exception:
-        """What to answer when a handler raised: the error's code, where the response has a place for one."""
+        """What to answer when a handler raised: the error's code, where the response has a place for one in that
+        version. Without the code it would be taken for a success that found nothing."""
         if not isinstance(error, BrokerError):
             _logger.error("%s v%d failed: %s", route.api.name, route.version, _shown(request), exc_info=error)
         code = getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
         response = route.api.response()
-        if not any(field.name == "error_code" for field in response.fields):
+        if not any(field.name == "error_code" and route.version in field.versions for field in response.fields):
             return error
         response.error_code = code  # type: ignore[attr-defined]
         if any(field.name == "error_message" for field in response.fields):

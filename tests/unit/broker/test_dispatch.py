@@ -17,8 +17,13 @@ from ottla.broker.handlers import handlers
 from ottla.wire.framing import api_of, read_response, request_frame
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.wire.messages.fetch import FetchRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest
+from ottla.wire.schema import Request
 
 API_VERSIONS = 18
 
@@ -131,6 +136,40 @@ def test_a_handler_that_breaks_breaks_nothing_else(tmp_path: Path) -> None:
         assert client.connection.is_closed
         other = Client(client.broker)
         await other.ask(MetadataRequest(topics=[]), MetadataResponse, 9)
+
+    with_client(tmp_path, work)
+
+
+def test_a_failure_that_a_version_has_no_place_for_is_not_taken_for_an_empty_answer(tmp_path: Path) -> None:
+    """A consumer would take an empty answer to OffsetFetch for a group that has committed nothing."""
+
+    def fail(*_: object) -> None:
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    async def fail_later(*_: object) -> None:
+        fail()
+
+    asked: list[tuple[type[Request], int]] = [
+        (FetchRequest, 6),
+        (MetadataRequest, 12),
+        (OffsetFetchRequest, 1),
+        (OffsetFetchRequest, 8),
+        (OffsetFetchRequest, 10),
+        (DescribeLogDirsRequest, 2),
+        (FindCoordinatorRequest, 4),
+    ]
+
+    async def work(first: Client) -> None:
+        for request, version in asked:
+            for function in (fail, fail_later):
+                client = Client(first.broker)
+                client.broker.dispatcher._routes.clear()
+                replaced(client, request.api_key, function)
+                client.send(request(), version)
+                async with asyncio.timeout(30):
+                    while not client.connection.is_closed and not client.is_answered:
+                        await asyncio.sleep(0)
+                assert not client.is_answered, (request, version)
 
     with_client(tmp_path, work)
 
