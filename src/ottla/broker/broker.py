@@ -266,6 +266,7 @@ class Broker:
         config = self.configs.log_config(topic.name)
         mine = [index for index in sorted(new_partitions) if self.broker_id in topic.partitions[index].replicas]
         self.replicas.expect([TopicPartition(topic.name, index) for index in mine], topic.topic_id, config)
+        self.metadata.put_topic(topic)  # in the same turn: one that is hosted from here on gets its role from this
         for index, state in enumerate(topic.partitions):
             if self.broker_id not in state.replicas or index in new_partitions:
                 continue
@@ -282,7 +283,6 @@ class Broker:
             self._give_role(partition, state)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)
-        self.metadata.put_topic(topic)
         if mine and topic.name == OFFSETS_TOPIC:
             await self.replicas.expected.settled()  # whoever looks for a coordinator is to find it at work
         self._group_topics.changed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,48 @@ def test_a_new_partition_has_the_config_that_its_topic_has_by_then(tmp_path: Pat
         await client.broker.replicas.expected.settled()
         sizes = {log.config.max_message_bytes for log in client.broker.directories.logs()}
         assert sizes == {77}
+
+    with_client(tmp_path, work)
+
+
+def test_a_partition_that_is_asked_for_while_its_topic_grows_gets_its_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker gives way to requests while it goes through the partitions that the topic had before."""
+    monkeypatch.setattr("ottla.broker.broker._PARTITIONS_AT_A_TIME", 2)
+
+    async def work(client: Client) -> None:
+        broker = client.broker
+        await client.create_topic("orders", partitions=2)
+        growing = asyncio.create_task(broker.controller.create_partitions("orders", 3))
+        while (partition := broker.replicas.get("orders", 2)) is None:
+            await asyncio.sleep(0)
+        assert not growing.done()
+        await growing
+        assert partition.is_leader
+        assert partition is broker.replicas.get("orders", 2)
+
+    with_client(tmp_path, work)
+
+
+def test_a_partition_that_is_made_while_its_topic_changes_gets_the_new_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.broker.broker._PARTITIONS_AT_A_TIME", 2)
+
+    async def work(client: Client) -> None:
+        broker = client.broker
+        topic = await broker.controller.create_topic(NewTopic("orders", 2, 1))
+        assert broker.replicas.get("orders", 1) is not None
+        assert len(broker.replicas.expected) == 1
+        later = replace(topic, partitions=tuple(replace(each, leader_epoch=7) for each in topic.partitions))
+        changing = asyncio.create_task(broker.apply_topic(later, new_partitions=frozenset()))
+        await asyncio.sleep(0)
+        partition = broker.replicas.get("orders", 0)
+        assert not changing.done()
+        await changing
+        assert partition is not None
+        assert partition.leader_epoch == 7
 
     with_client(tmp_path, work)
 
