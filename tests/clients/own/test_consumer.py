@@ -413,6 +413,24 @@ def test_what_was_not_worked_off_is_not_committed(
     assert committed(settings_of, topic, first) == 20
 
 
+def test_a_failure_does_not_move_back_what_the_user_committed(
+    settings_of: SettingsOf, topic: str, filled: list[TopicPartition]
+) -> None:
+    first = filled[0]
+
+    def fail() -> None:
+        with Consumer(settings_of(group_id=topic, enable_auto_commit=True, max_poll_records=10)) as consumer:
+            consumer.assign([first])
+            assert len(consumer.poll(WAIT_S)) == 10
+            assert len(consumer.poll(WAIT_S)) == 10
+            consumer.commit()
+            raise RuntimeError("after the commit")
+
+    with pytest.raises(RuntimeError, match="after the commit"):
+        fail()
+    assert committed(settings_of, topic, first) == 20
+
+
 def test_an_iteration_that_is_left_commits_what_was_worked_off(
     settings_of: SettingsOf, topic: str, filled: list[TopicPartition]
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
 import time
 from collections import deque
@@ -33,6 +34,7 @@ from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import NO_EPOCH, Position, Subscription
 from ottla.client.errors import ClientError, ClosedError, OttlaError
 from ottla.client.membership import GroupMetadata, create_membership
+from ottla.client.membership.ledger import AskedCommit
 from ottla.client.metadata import TopicInfo
 from ottla.client.offsets import (
     EARLIEST,
@@ -45,6 +47,8 @@ from ottla.client.offsets import (
 )
 
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 30.0
 _LOOK_UP_S: Final = 0.5
@@ -109,7 +113,7 @@ class AsyncConsumer:
         self._fetcher = Fetcher(
             config, self._cluster, self.subscriptions, self.buffer, positions, on_news=self._news.set
         )
-        self._committing = BackgroundCommits(self._commit, self._tell)
+        self._committing = BackgroundCommits(self.membership.ledger, self._commit, self._tell)
         self.subscriptions.on_change = self._fetcher.wake
         self.subscriptions.wake_poll = self._news.set
         self.buffer.on_room = self._fetch_on
@@ -144,7 +148,7 @@ class AsyncConsumer:
             async with asyncio.timeout(timeout_s):
                 await self._fetcher.close()
                 try:
-                    await self._committing.finish(self.subscriptions.partitions.keys())
+                    await self._committing.finish()
                 except OttlaError as error:
                     failure = error
                 await self.membership.close(deadline.left_s)
@@ -340,7 +344,8 @@ class AsyncConsumer:
     async def commit(self, offsets: OffsetsToCommit | None = None) -> None:
         """Returns when the group has committed these, or the positions after all records that were handed out."""
         self.check_open()
-        await self._commit(self.subscriptions.positions() if offsets is None else _checked(offsets))
+        asked = self.membership.ledger.ask(self.subscriptions.positions() if offsets is None else _checked(offsets))
+        await self._commit(dict.fromkeys(asked.offsets, asked))
 
     def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
         """The same in the background: cheap enough for every record, because only the newest are sent. `close` makes
@@ -424,17 +429,20 @@ class AsyncConsumer:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._fetcher.wake)
 
-    async def _commit(self, offsets: Offsets) -> None:
-        if not offsets:
+    async def _commit(self, commits: Mapping[TopicPartition, AskedCommit]) -> None:
+        if not commits:
             return
-        await self.membership.commit(offsets)
-        self._interceptors.on_commit(offsets)
+        await self.membership.commit_asked(commits)
+        self._interceptors.on_commit({one: asked.offsets[one] for one, asked in commits.items()})
 
     def _tell(self, callback: Callable[[], object]) -> None:
         if self.callbacks is not None:
             self.callbacks.append(callback)
-        else:
+            return
+        try:
             callback()
+        except Exception:
+            _logger.exception("a callback of a commit failed")
 
 
 async def _call_listener(method: Callable[..., object], partitions: Collection[TopicPartition]) -> None:

@@ -1,15 +1,21 @@
-"""Commits in the background: only the newest offsets matter, so at most one request is on its way, and one to come."""
+"""Commits in the background: only the newest offsets matter, so at most one request is on its way, and one to come.
+
+What waits is bounded, however long the coordinator is away: an offset for each partition, and up to `CALLBACKS_MAX`
+callbacks.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
 
 from ottla.base.ids import TopicPartition
-from ottla.client.errors import OttlaError
+from ottla.client.errors import CommitFailedError
+from ottla.client.membership.ledger import AskedCommit, CommitLedger
 from ottla.client.offsets import OffsetAndMetadata
 
 _logger = logging.getLogger(__name__)
@@ -17,78 +23,93 @@ _logger = logging.getLogger(__name__)
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], object]
 
+CALLBACKS_MAX: Final = 20_000
 
-class _Asked(NamedTuple):
+
+class _Waiting(NamedTuple):
+    callback: CommitCallback
     offsets: Offsets
-    callback: CommitCallback | None
 
 
 class BackgroundCommits:
     """`ask` may be called in any thread; all else belongs to the loop."""
 
     def __init__(
-        self, commit: Callable[[Offsets], Awaitable[None]], tell: Callable[[Callable[[], object]], None]
+        self,
+        ledger: CommitLedger,
+        commit: Callable[[Mapping[TopicPartition, AskedCommit]], Awaitable[None]],
+        tell: Callable[[Callable[[], object]], None],
     ) -> None:
+        self._ledger = ledger
         self._commit = commit
         self._tell = tell
         """Calls what it is given, where the user's callbacks are called."""
-        self._asked: deque[_Asked] = deque()
+        self._lock = threading.RLock()
+        """Of what waits: the loop takes it while another thread adds to it."""
+        self._asked: dict[TopicPartition, AskedCommit] = {}
+        self._callbacks: deque[_Waiting] = deque()
+        self._failed: dict[TopicPartition, AskedCommit] = {}
         self._task: asyncio.Task[None] | None = None
-        self._unconfirmed: dict[TopicPartition, OffsetAndMetadata] = {}
         self.is_idle = True
 
     def ask(self, offsets: Offsets, callback: CommitCallback | None) -> bool:
         """Whether `begin` has to be called."""
-        self._asked.append(_Asked(offsets, callback))
+        crowded_out: _Waiting | None = None
+        with self._lock:
+            self._asked.update(dict.fromkeys(offsets, self._ledger.ask(offsets)))
+            if callback is not None:
+                if len(self._callbacks) >= CALLBACKS_MAX:
+                    crowded_out = self._callbacks.popleft()
+                self._callbacks.append(_Waiting(callback, offsets))
+        if crowded_out is not None:
+            words = f"more than {CALLBACKS_MAX} commits wait for the coordinator: this one was given up for newer ones"
+            self._tell(_bound(crowded_out, CommitFailedError(words)))
         return self.is_idle
 
     def begin(self) -> None:
         """Commits what is asked for, unless that goes on already."""
-        if self.is_idle and self._asked:
+        if self.is_idle and (self._asked or self._callbacks):
             self.is_idle = False
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ottla-commit")
 
     async def _run(self) -> None:
         try:
-            while self._asked:
+            while self._asked or self._callbacks:
                 await self._commit_all()
         finally:
             self.is_idle = True
         self.begin()  # asked for by another thread in the last moment
 
     async def _commit_all(self) -> None:
-        asked: list[_Asked] = []
-        while self._asked:
-            asked.append(self._asked.popleft())
-            self._unconfirmed.update(asked[-1].offsets)
-        offsets = dict(self._unconfirmed)
+        with self._lock:
+            asked, self._asked = self._asked, {}
+            waiting, self._callbacks = self._callbacks, deque()
         failure: Exception | None = None
         try:
-            await self._commit(offsets)
-            self._unconfirmed.clear()
-        except OttlaError as error:
+            await self._commit(asked)
+        except Exception as error:
             failure = error
-            if not any(one.callback for one in asked):
+            self._failed.update(asked)
+            if not waiting:
                 _logger.warning("offsets are not committed: %s", error)
-        for one in asked:
-            if one.callback is not None:
-                self._tell(_bound(one.callback, one.offsets, failure))
+        for one in waiting:
+            self._tell(_bound(one, failure))
 
-    async def finish(self, partitions: Collection[TopicPartition]) -> None:
-        """What was asked for is committed; tried once more if it failed, for the partitions that are still ours. Raises
-        what keeps it from being so."""
+    async def finish(self) -> None:
+        """What was asked for is committed; tried once more if it failed, for partitions that are still ours and were
+        not committed anew since. Raises what keeps it from being so."""
         self.begin()
         while self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
-        offsets = {one: offset for one, offset in self._unconfirmed.items() if one in partitions}
-        self._unconfirmed.clear()
-        if offsets:
-            await self._commit(offsets)
+        failed, self._failed = self._failed, {}
+        again = {one: asked for one, asked in failed.items() if self._ledger.is_worth_a_retry(asked, one)}
+        if again:
+            await self._commit(again)
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
 
-def _bound(callback: CommitCallback, offsets: Offsets, failure: Exception | None) -> Callable[[], object]:
-    return lambda: callback(offsets, failure)
+def _bound(waiting: _Waiting, failure: Exception | None) -> Callable[[], object]:
+    return lambda: waiting.callback(waiting.offsets, failure)

@@ -53,6 +53,7 @@ class PartitionState:
     the place that `reset` names, or, where there is none, at what the group committed."""
 
     __slots__ = (
+        "committed",
         "consumed",
         "fetched",
         "generation",
@@ -76,6 +77,8 @@ class PartitionState:
         self.partition = partition
         self.position: Position | None = None
         self.consumed: Position | None = None
+        self.committed: int | None = None
+        """What was committed last since the last seek: commits in the background do not go behind it."""
         self.fetched: Position | None = None
         self.reset: Place | None = None
         self.until: int | None = None
@@ -102,12 +105,14 @@ class PartitionState:
     def seek(self, position: Position) -> None:
         """Goes on there; what was fetched is dropped."""
         self.position = self.consumed = self.fetched = position
+        self.committed = None
         self.reset = None
         self._begin_anew()
 
     def seek_to(self, place: Place | None) -> None:
         """Goes on at a place, or at what the group committed, which have to be looked up first."""
         self.position = self.consumed = self.fetched = None
+        self.committed = None
         self.reset = place
         self._begin_anew()
 

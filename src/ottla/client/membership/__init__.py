@@ -17,6 +17,7 @@ from ottla.client.errors import ClientError
 from ottla.client.membership.classic import ClassicMembership
 from ottla.client.membership.consumer_protocol import ConsumerMembership
 from ottla.client.membership.handover import Invoke
+from ottla.client.membership.ledger import AskedCommit, CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
 
@@ -25,6 +26,9 @@ __all__ = ["GroupMetadata", "Membership", "create_membership"]
 
 class Membership(Protocol):
     """Belongs to the loop, but for `needs_poll`. Heartbeats and commits at an interval begin with the first poll."""
+
+    ledger: CommitLedger
+    """Which commits were asked for, in what order."""
 
     def needs_poll(self) -> bool:
         """Whether `poll` has anything to do now. Cheap, and safe in any thread. When this becomes true,
@@ -39,6 +43,9 @@ class Membership(Protocol):
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Returns when they are committed, or newer ones are about to be. Any number at once."""
+
+    async def commit_asked(self, commits: Mapping[TopicPartition, AskedCommit]) -> None:
+        """The same for commits that were asked for before, each partition's with its own."""
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group committed last for each; None where it has not."""
@@ -56,6 +63,9 @@ class Membership(Protocol):
 class NoMembership:
     """That of a consumer without a group.id: it reads what it assigns itself, and commits nothing."""
 
+    def __init__(self, subscription: Subscription) -> None:
+        self.ledger = CommitLedger(subscription, lambda: None)
+
     def needs_poll(self) -> bool:
         return False
 
@@ -66,6 +76,9 @@ class NoMembership:
         raise self._refusal("subscribe to topics (assign partitions by hand, or set group.id)")
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:  # noqa: ARG002
+        raise self._refusal("commit offsets")
+
+    async def commit_asked(self, commits: Mapping[TopicPartition, AskedCommit]) -> None:  # noqa: ARG002
         raise self._refusal("commit offsets")
 
     async def committed(
@@ -93,6 +106,6 @@ def create_membership(
 ) -> Membership:
     """`invoke` calls a method of the user's listener with partitions: in the loop, or in the thread that polls."""
     if not config.group_id:
-        return NoMembership()
+        return NoMembership(subscription)
     made = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
     return made(config, cluster, subscription, config.group_id, invoke)

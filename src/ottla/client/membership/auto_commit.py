@@ -11,9 +11,9 @@ import logging
 from typing import Final
 
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import BrokerConnectionError, ClientError, RebalanceInProgressError
 from ottla.client.membership.commits import GroupOffsets
+from ottla.client.membership.ledger import CommitLedger
 
 _logger = logging.getLogger(__name__)
 
@@ -21,8 +21,8 @@ _MS: Final = 1000
 
 
 class AutoCommit:
-    def __init__(self, config: ConsumerConfig, subscription: Subscription, offsets: GroupOffsets) -> None:
-        self._subscription = subscription
+    def __init__(self, config: ConsumerConfig, ledger: CommitLedger, offsets: GroupOffsets) -> None:
+        self._ledger = ledger
         self._offsets = offsets
         self._is_enabled = config.enable_auto_commit
         self._interval_s = config.auto_commit_interval_ms / _MS
@@ -34,12 +34,12 @@ class AutoCommit:
             await self.commit()
 
     async def commit(self, *, timeout_s: float | None = None) -> None:
-        """What the user is done with until now."""
-        consumed = self._subscription.consumed() if self._is_enabled else {}
-        if not consumed:
+        """What the user is done with until now, where it has not committed more itself."""
+        asked = self._ledger.ask_consumed() if self._is_enabled else None
+        if asked is None:
             return
         try:
-            await self._offsets.commit(consumed, timeout_s=timeout_s)
+            await self._offsets.commit(dict.fromkeys(asked.offsets, asked), timeout_s=timeout_s)
         except RebalanceInProgressError:
             _logger.debug("offsets are committed when the rebalance is over")
         except (ClientError, BrokerConnectionError) as error:

@@ -1,7 +1,7 @@
 """Offsets of a group: committed, and asked for.
 
 Both are tried again for as long as what goes wrong may pass. A commit that is tried again leaves out what was committed
-anew in the meantime, so that many can be on their way at once and the last one holds. Belongs to one loop.
+anew in the meantime (`ledger`), so that many can be on their way at once and the last one holds. Belongs to one loop.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ottla.client.errors import (
     raise_if_refused,
 )
 from ottla.client.membership.coordinator import GroupCoordinator, Lane
+from ottla.client.membership.ledger import AskedCommit, CommitLedger, Identity
 from ottla.client.membership.metadata import NO_MEMBER_ID, GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
 from ottla.wire.messages.offset_commit import (
@@ -50,9 +51,6 @@ _FETCH_OF_GROUPS: Final = 8
 _NO_OFFSET: Final = -1
 _NO_EPOCH: Final = -1
 
-Identity = Callable[[], GroupMetadata | None]
-"""Who commits, as of now; None if a consumer whose partitions come from the group is no member of it."""
-
 
 class GroupOffsets:
     """`member_refused` is told with which member the coordinator did not agree, and why."""
@@ -61,6 +59,7 @@ class GroupOffsets:
         self,
         cluster: Cluster,
         coordinator: GroupCoordinator,
+        ledger: CommitLedger,
         identity: Identity,
         member_refused: Callable[[GroupMetadata, ErrorCode], None],
         *,
@@ -69,37 +68,53 @@ class GroupOffsets:
     ) -> None:
         self._cluster = cluster
         self._coordinator = coordinator
+        self._ledger = ledger
         self._identity = identity
         self._member_refused = member_refused
         self._has_epochs = has_epochs
         """Whether members have epochs of their own (KIP-848), which are checked also when offsets are read."""
         self._timeout_s = timeout_s
-        self._last_number = 0
-        self._latest: dict[TopicPartition, int] = {}
-        """The number of the last commit of each partition, as they were asked for."""
 
     # Committing.
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_s: float | None = None
-    ) -> None:
-        """Returns when the coordinator has all of them, or newer ones are on their way."""
-        self._last_number = number = self._last_number + 1
-        self._latest.update(dict.fromkeys(offsets, number))
-        left = dict(offsets)
+    async def commit(self, commits: Mapping[TopicPartition, AskedCommit], *, timeout_s: float | None = None) -> None:
+        """Each partition's offset in its commit. Returns when the coordinator has all of them, or newer ones are on
+        their way."""
+        left = dict(commits)
 
         async def attempt() -> None:
-            for partition in [one for one in left if self._latest[one] != number]:
-                del left[partition]
-            if left:
-                await self._commit_once(left)
+            for partition in [one for one, asked in left.items() if not self._ledger.is_newest(asked, one)]:
+                left.pop(partition).unsettled.discard(partition)
+            gone = sorted(one for one, asked in left.items() if not self._ledger.is_ours(asked, one))
+            sent = {one: asked for one, asked in left.items() if one not in gone}
+            if sent:
+                await self._commit_once(sent, left)
+            if gone:
+                names = ", ".join(map(str, gone))
+                raise CommitFailedError(
+                    f"group {self._coordinator.group_id}: the offsets of {names} are not committed: the group "
+                    "has taken these partitions from this consumer since"
+                )
 
-        await self._retry(attempt, f"commit offsets of group {self._coordinator.group_id}", timeout_s)
+        in_doubt = True
+        try:
+            await self._retry(attempt, f"commit offsets of group {self._coordinator.group_id}", timeout_s)
+        except RequestTimeoutError:
+            raise
+        except ClientError:
+            in_doubt = False
+            raise
+        finally:
+            for partition, asked in left.items():
+                self._ledger.failed(asked, partition, in_doubt=in_doubt)
 
-    async def _commit_once(self, left: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Takes out what is committed, and raises what the rest was refused for."""
+    async def _commit_once(
+        self, sent: Mapping[TopicPartition, AskedCommit], left: dict[TopicPartition, AskedCommit]
+    ) -> None:
+        """Takes out of `left` what is committed, and raises what the rest was refused for."""
         connection = await self._coordinator.connection(Lane.OFFSETS)
-        ids = self._topic_ids(left)
+        offsets = {partition: asked.offsets[partition] for partition, asked in sent.items()}
+        ids = self._topic_ids(offsets)
         version = connection.version_for(OffsetCommitRequest, at_most=None if ids else _LAST_VERSION_BY_NAME)
         member = self._identity()
         if member is None:
@@ -112,7 +127,7 @@ class GroupOffsets:
             generation_id_or_member_epoch=member.generation_id,
             member_id=member.member_id,
             group_instance_id=member.group_instance_id if version >= _COMMIT_WITH_INSTANCE_ID else None,
-            topics=_commit_topics(left, ids),
+            topics=_commit_topics(offsets, ids),
         )
         answer = await connection.send(request, OffsetCommitResponse, version=version)
         names = {topic_id: name for name, topic_id in ids.items()}
@@ -125,12 +140,13 @@ class GroupOffsets:
         }
         for partition, code in codes.items():
             self._coordinator.look_at(code)
-            if not code:
+            if not code and partition in sent:
+                self._ledger.succeeded(sent[partition], partition)
                 left.pop(partition, None)
         refused = {partition: code for partition, code in codes.items() if code}
         # What will not pass is told first.
         for partition, code in sorted(refused.items(), key=lambda item: item[1].retriable):
-            raise self._refusal(member, partition, code, left[partition])
+            raise self._refusal(member, partition, code, offsets[partition])
 
     def _refusal(
         self, member: GroupMetadata, partition: TopicPartition, code: ErrorCode, offset: OffsetAndMetadata

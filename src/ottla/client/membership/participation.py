@@ -25,6 +25,7 @@ from ottla.client.membership.auto_commit import AutoCommit
 from ottla.client.membership.commits import GroupOffsets
 from ottla.client.membership.coordinator import GroupCoordinator
 from ottla.client.membership.handover import Handover, Invoke
+from ottla.client.membership.ledger import AskedCommit, CommitLedger
 from ottla.client.membership.metadata import NO_GENERATION, GroupMetadata
 from ottla.client.membership.topics import TopicWatch
 from ottla.client.offsets import OffsetAndMetadata
@@ -53,15 +54,17 @@ class Participation(ABC):
         self._subscription = subscription
         self._group_id = group_id
         self._coordinator = GroupCoordinator(cluster, group_id)
+        self.ledger = CommitLedger(subscription, self._identity)
         self._offsets = GroupOffsets(
             cluster,
             self._coordinator,
+            self.ledger,
             self._identity,
             self._member_refused,
             has_epochs=has_epochs,
             timeout_s=config.default_api_timeout_ms / MS,
         )
-        self._auto_commit = AutoCommit(config, subscription, self._offsets)
+        self._auto_commit = AutoCommit(config, self.ledger, self._offsets)
         self._handover = Handover(subscription, invoke)
         self._topics = TopicWatch(config, cluster, subscription, self._topics_changed)
         self._background: list[asyncio.Task[None]] = []
@@ -102,7 +105,10 @@ class Participation(ABC):
         self._topics_changed("the subscription changed")
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        await self._offsets.commit(offsets)
+        await self.commit_asked(dict.fromkeys(offsets, self.ledger.ask(offsets)))
+
+    async def commit_asked(self, commits: Mapping[TopicPartition, AskedCommit]) -> None:
+        await self._offsets.commit(commits)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         return await self._offsets.committed(partitions)

@@ -12,6 +12,7 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster, ClusterOptions
+from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import (
     CommitFailedError,
     MemberFencedError,
@@ -21,6 +22,7 @@ from ottla.client.errors import (
 )
 from ottla.client.membership.commits import GroupOffsets
 from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.ledger import CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -40,9 +42,12 @@ class Offsets:
     def __init__(self, cluster: Cluster, *, has_epochs: bool = False, timeout_s: float = 20.0) -> None:
         self.member: GroupMetadata | None = MEMBER
         self.refused: list[tuple[GroupMetadata, ErrorCode]] = []
+        self.subscription = Subscription()
+        self.ledger = CommitLedger(self.subscription, lambda: self.member)
         self.offsets = GroupOffsets(
             cluster,
             GroupCoordinator(cluster, "group"),
+            self.ledger,
             lambda: self.member,
             lambda member, code: self.refused.append((member, code)),
             has_epochs=has_epochs,
@@ -51,9 +56,10 @@ class Offsets:
 
     async def commit(self, **offsets: int) -> None:
         """By the numbers of partitions, behind a p."""
-        await self.offsets.commit(
+        asked = self.ledger.ask(
             {TopicPartition("events", int(name[1:])): OffsetAndMetadata(offset) for name, offset in offsets.items()}
         )
+        await self.offsets.commit(dict.fromkeys(asked.offsets, asked))
 
 
 @asynccontextmanager
@@ -229,5 +235,40 @@ def test_a_broker_of_kafka_2_1_is_asked_in_its_words() -> None:
             await offsets.commit(p0=5)
             found = await offsets.offsets.committed([FIRST, SECOND])
             assert found == {FIRST: OffsetAndMetadata(5), SECOND: None}
+
+    run(scenario)
+
+
+def test_a_retry_leaves_out_partitions_that_are_another_members_by_now() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(topics={"events": 2})
+        async with offsets_of(broker) as offsets:
+            offsets.subscription.subscribe(["events"])
+            offsets.subscription.assigned_by_group([FIRST, SECOND])
+
+            def rebalance(request: Any) -> Any:
+                broker.script = broker._act
+                offsets.subscription.assigned_by_group([SECOND])
+                offsets.member = MEMBER._replace(generation_id=4)
+                return broker._commit(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+            broker.script = lambda one: rebalance(one) if isinstance(one, OffsetCommitRequest) else broker._act(one)
+            with pytest.raises(CommitFailedError, match=r"events-0"):
+                await offsets.commit(p0=5, p1=6)
+            assert broker.committed == {1: 6}
+
+    run(scenario)
+
+
+def test_a_listener_commits_what_it_gives_up_in_the_generation_that_ends() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(topics={"events": 2})
+        async with offsets_of(broker) as offsets:
+            offsets.subscription.subscribe(["events"])
+            offsets.subscription.assigned_by_group([FIRST])
+            asked = offsets.ledger.ask({FIRST: OffsetAndMetadata(5)})
+            offsets.subscription.assigned_by_group([])
+            await offsets.offsets.commit({FIRST: asked})
+            assert broker.committed == {0: 5}
 
     run(scenario)

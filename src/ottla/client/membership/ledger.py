@@ -1,0 +1,126 @@
+"""The order in which commits were asked for, so that a committed offset moves back only when the user says so.
+
+A commit is sent when its turn comes, and sent again when it fails, so an old one can reach the coordinator after a
+newer one, or after its partition went to another member. `CommitLedger` decides at each attempt what may still be sent:
+only the newest commit of a partition, and only while the partition is this consumer's. What is committed in the
+background never goes behind what the user committed.
+
+Commits are asked for in any thread; all else belongs to the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from ottla.base.ids import TopicPartition
+from ottla.client.consume.subscription import PartitionState, Subscription
+from ottla.client.membership.metadata import GroupMetadata
+from ottla.client.offsets import OffsetAndMetadata
+
+Identity = Callable[[], GroupMetadata | None]
+"""Who commits, as of now; None if a consumer whose partitions come from the group is no member of it."""
+
+
+class AskedCommit:
+    """Offsets as they were asked for, with who this consumer was then and how it stood with the partitions."""
+
+    __slots__ = ("marks", "member", "offsets", "unsettled")
+
+    def __init__(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        marks: Mapping[TopicPartition, tuple[PartitionState, int]],
+        member: GroupMetadata | None,
+    ) -> None:
+        self.offsets = offsets
+        self.marks = marks
+        """The states of those that were assigned, each with its generation."""
+        self.member = member
+        self.unsettled = set(offsets)
+        """Those of which is not known yet whether they are committed."""
+
+
+class CommitLedger:
+    """See the module."""
+
+    def __init__(self, subscription: Subscription, identity: Identity) -> None:
+        self._subscription = subscription
+        self._identity = identity
+        self._newest: dict[TopicPartition, AskedCommit] = {}
+        """The last commit of each partition, unless it succeeded."""
+        self._lock = threading.RLock()
+        """Commits are asked for by the user's thread and by the loop; a signal handler may do so in between."""
+
+    # Asking.
+
+    def ask(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> AskedCommit:
+        """Takes note of what the user wants committed, in any thread."""
+        with self._lock:
+            return self._ask(offsets)
+
+    def ask_consumed(self) -> AskedCommit | None:
+        """What can be committed without the user: all that it is done with, unless it committed more itself."""
+        with self._lock:
+            consumed = self._subscription.consumed()
+            behind = [one for one, offset in consumed.items() if self._is_behind(one, offset.offset)]
+            for partition in behind:
+                del consumed[partition]
+            return self._ask(consumed) if consumed else None
+
+    def _ask(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> AskedCommit:
+        partitions = self._subscription.partitions
+        marks = {one: (state, state.generation) for one in offsets if (state := partitions.get(one)) is not None}
+        asked = AskedCommit(offsets, marks, self._identity())
+        self._newest.update(dict.fromkeys(offsets, asked))
+        return asked
+
+    def _is_behind(self, partition: TopicPartition, offset: int) -> bool:
+        """Whether the user asked for as much or committed more, and has not sought elsewhere since."""
+        state = self._subscription.partitions.get(partition)
+        if state is None:
+            return True
+        newest = self._newest.get(partition)
+        if newest is not None and partition in newest.unsettled:
+            mark = newest.marks.get(partition)
+            if mark is not None and mark[0] is state and mark[1] == state.generation:
+                return offset <= newest.offsets[partition].offset
+        return state.committed is not None and offset < state.committed
+
+    # Sending.
+
+    def is_newest(self, asked: AskedCommit, partition: TopicPartition) -> bool:
+        return self._newest.get(partition) is asked
+
+    def is_ours(self, asked: AskedCommit, partition: TopicPartition) -> bool:
+        """Whether no other member can have the partition by now, as far as this consumer knows. What was not assigned
+        is the user's own business."""
+        mark = asked.marks.get(partition)
+        return mark is None or self._is_assigned(mark[0]) or asked.member == self._identity()
+
+    def is_worth_a_retry(self, asked: AskedCommit, partition: TopicPartition) -> bool:
+        """Whether a commit that failed can be made again without undoing another."""
+        mark = asked.marks.get(partition)
+        return mark is not None and self._is_assigned(mark[0]) and self.is_newest(asked, partition)
+
+    def succeeded(self, asked: AskedCommit, partition: TopicPartition) -> None:
+        self._settle(asked, partition, is_committed=True)
+        with self._lock:
+            if self.is_newest(asked, partition):
+                del self._newest[partition]
+
+    def failed(self, asked: AskedCommit, partition: TopicPartition, *, in_doubt: bool) -> None:
+        """`in_doubt` if the coordinator may have committed it nevertheless."""
+        self._settle(asked, partition, is_committed=in_doubt)
+        with self._lock:
+            if self.is_newest(asked, partition) and not self.is_worth_a_retry(asked, partition):
+                del self._newest[partition]
+
+    def _settle(self, asked: AskedCommit, partition: TopicPartition, *, is_committed: bool) -> None:
+        asked.unsettled.discard(partition)
+        mark = asked.marks.get(partition)
+        if is_committed and mark is not None and mark[0].generation == mark[1]:
+            mark[0].committed = asked.offsets[partition].offset
+
+    def _is_assigned(self, state: PartitionState) -> bool:
+        return self._subscription.partitions.get(state.partition) is state
