@@ -1,7 +1,7 @@
 """What a log directory keeps about its logs between runs: recovery points, start offsets and high watermarks.
 
 The owner takes a snapshot, any thread writes it. Snapshots are written in the order in which they were taken: one that
-is overtaken by a newer one is dropped.
+is overtaken by a newer one is dropped. If the newer one could not be written, it is tried again in its place.
 
 A partition that was deleted is still named in the files until the next snapshot is written. That does no harm, unless a
 partition of the same name is created before: a crash would then make its records count as flushed as far as the old
@@ -24,6 +24,9 @@ from ottla.log.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
 
+_Files = tuple[tuple[str, Mapping[TopicPartition, int]], ...]
+"""Names of checkpoints, and the offsets for each."""
+
 
 class DirectoryCheckpoints:
     """The files of one directory."""
@@ -36,6 +39,8 @@ class DirectoryCheckpoints:
         self._writing = threading.Lock()
         self._begun = 0
         """The newest snapshot that somebody began to write; guarded by `_writing`."""
+        self._unwritten: _Files = ()
+        """What is in it, until it is on the disk; guarded by `_writing`."""
         self._written = 0
         """The newest snapshot that is on the disk."""
         self._former: dict[TopicPartition, int] = {}
@@ -58,7 +63,8 @@ class DirectoryCheckpoints:
         return self._former.get(partition, -1) >= self._written
 
     def snapshot(self, logs: Mapping[TopicPartition, PartitionLog]) -> Callable[[], None]:
-        """What is to be written now; the returned function writes it, in any thread. It raises `OSError`."""
+        """What is to be written now; the returned function writes it, or what is newer, in any thread. It raises
+        `OSError`; if it does not, the files name no partition that left before the snapshot."""
         starts = {
             partition: log.log_start_offset
             for partition, log in logs.items()
@@ -69,18 +75,20 @@ class DirectoryCheckpoints:
         self._former = {partition: last for partition, last in self._former.items() if last >= self._written}
         self._count += 1
         number = self._count
+        files: _Files = (
+            (names.RECOVERY_POINTS, ends),
+            (names.LOG_START_OFFSETS, starts),
+            (names.HIGH_WATERMARKS, marks),
+        )
 
         def write() -> None:
             with self._writing:
-                if self._begun > number:
+                if self._written >= number:
                     return
-                self._begun = number
-                for name, offsets in (
-                    (names.RECOVERY_POINTS, ends),
-                    (names.LOG_START_OFFSETS, starts),
-                    (names.HIGH_WATERMARKS, marks),
-                ):
+                if number > self._begun:
+                    self._begun, self._unwritten = number, files
+                for name, offsets in self._unwritten:
                     OffsetCheckpoint(self._disk, self._path / name).write(offsets)
-                self._written = number
+                self._written, self._unwritten = self._begun, ()
 
         return write

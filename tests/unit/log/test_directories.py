@@ -32,6 +32,7 @@ from ottla.testing.simulated_disk import Operation, SimulatedDisk
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 SOME_ID = Uuid(bytes(range(16)))
+OTHER_ID = Uuid(bytes(range(16, 32)))
 
 
 def partition(number: int, topic: str = "topic") -> TopicPartition:
@@ -190,6 +191,29 @@ def test_a_new_replica_does_not_inherit_the_recovery_point_of_a_deleted_one(many
     assert checkpoint.read().get(partition(0), 0) == 0
     (reopened,) = broker.start().logs()
     assert (reopened.next_offset, reopened.high_watermark) == (3, 0)
+
+
+def test_a_partition_is_not_made_again_beside_old_recovery_points_that_a_newer_snapshot_failed_to_replace() -> None:
+    """Else a crash would make its records count as flushed as far as those of the partition before it."""
+    disk, broker = simulated(1)
+    directories = broker.start()
+    old = directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+    fill(old, 40)
+    old.flush()
+    directories.checkpoint()
+    directories.delete(partition(0), SOME_ID)
+    new = directories.place([NewLog(partition(0), CONFIG, OTHER_ID)])
+    ((_, newer),) = directories.checkpoint_later()
+    disk.fail(errno.ENOSPC, when=lambda _, path: "checkpoint" in path.name, times=1)
+    with pytest.raises(OSError, match="checkpoint"):
+        newer()
+    new.make()
+    directories.adopt(new)
+    checkpoint = OffsetCheckpoint(disk, broker.paths[0] / names.RECOVERY_POINTS)
+    assert directories.get(partition(0)) is None or partition(0) not in checkpoint.read()
+    log = directories.create(partition(0), CONFIG, topic_id=OTHER_ID)
+    assert log.topic_id == OTHER_ID
+    assert partition(0) not in checkpoint.read()
 
 
 def test_what_could_not_be_removed_is_tried_again() -> None:
