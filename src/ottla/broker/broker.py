@@ -368,12 +368,12 @@ class Broker:
         self.replicas.produces.close()
         for what, end in (
             ("sending answers", self._drain),
+            ("listening", self._close_server),  # from here on no request is begun
             ("handling requests", self.dispatcher.close),
             ("changing topics", self.controller.close),
-            ("listening", self._close_server),
+            ("moving replicas", self.replica_moves.close),  # which tell the upkeep
             ("upkeep of logs", self._upkeep.stop),
             ("handing out producer ids", self.producer_ids.close),
-            ("moving replicas", self.replica_moves.close),
             ("telling the controller", self._end_telling),
             ("waiting for the disk", self._close_replicas),
             ("closing logs", self._close_logs),

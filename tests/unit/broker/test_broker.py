@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from ottla.controller.controller import NewTopic
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk
 from ottla.log.partition_log import PartitionLog
+from ottla.wire.framing import request_frame
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.zookeeper import paths
 from ottla.zookeeper.tree_file import TreeFileError
@@ -306,6 +310,52 @@ def test_a_directory_that_cannot_flush_what_a_crash_left_does_not_keep_the_broke
                 assert served == {None if is_offline else places[0], places[1]}
 
     asyncio.run(work())
+
+
+def test_no_request_is_begun_while_the_rest_of_the_broker_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would wait for what it changes: a topic could be made beside logs that are being closed."""
+    asked = b"".join(request_frame(MetadataRequest(topics=[]), 9, 7, "test"))
+
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.ready.listeners[0].port)
+            writer.write(asked)
+            assert await reader.read(4096)
+            answers: list[bytes] = []
+
+            async def ask_once_more() -> None:
+                with suppress(ConnectionError):
+                    writer.write(asked)
+                    answers.append(await reader.read(4096))
+
+            monkeypatch.setattr(broker.controller, "close", ask_once_more)
+        writer.close()
+        assert answers in ([], [b""])
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def test_moves_end_before_the_upkeep_that_they_tell_of_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            for name, part in (("moves", broker.replica_moves), ("upkeep", broker._upkeep)):
+                for method in ("close", "stop"):
+                    if (end := getattr(part, method, None)) is not None:
+                        monkeypatch.setattr(part, method, partial(_noting, ended, name, end))
+
+    asyncio.run(work())
+    assert ended == ["moves", "upkeep"]
+
+
+async def _noting(ended: list[str], name: str, end: Callable[[], Awaitable[None]]) -> None:
+    await end()
+    ended.append(name)
 
 
 def test_a_step_of_the_stop_that_fails_does_not_keep_the_logs_from_being_closed(
