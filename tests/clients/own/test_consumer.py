@@ -390,6 +390,40 @@ def test_callbacks_of_commits_are_called_in_the_thread_that_polls(
     assert told[0] == ({filled[0]: OffsetAndMetadata(5, "", 0)}, None, threading.current_thread())
 
 
+def test_a_callback_of_a_commit_that_fails_does_not_keep_others_from_being_called(
+    settings_of: SettingsOf, topic: str, filled: list[TopicPartition], caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_offsets: object, _error: object) -> None:
+        raise ValueError("out of luck")
+
+    first, told = filled[0], []
+    with Consumer(settings_of(group_id=topic, enable_auto_commit=False)) as consumer:
+        consumer.assign([first])
+        for callback in (fail, lambda *_: told.append(1), fail):
+            consumer.commit_async({first: 3}, callback)
+        with pytest.raises(TypeError, match="callback must not be a coroutine function"):
+            consumer.commit_async({first: 3}, aio_callback)
+
+    async def scenario() -> None:
+        async def later(_offsets: object, _error: object) -> None:
+            await asyncio.sleep(0.01)
+            told.append(3)
+
+        async with AsyncConsumer(settings_of(group_id=topic, enable_auto_commit=False)) as consumer:
+            consumer.assign([first])
+            for callback in (fail, lambda *_: told.append(2), later, fail):
+                consumer.commit_async({first: 4}, callback)
+
+    asyncio.run(scenario())
+    assert told == [1, 2, 3]
+    assert committed(settings_of, topic, first) == 4
+    assert caplog.text.count("ValueError: out of luck") == 4
+
+
+async def aio_callback(offsets: object, error: object) -> None:
+    raise AssertionError(offsets, error)
+
+
 def test_what_was_not_worked_off_is_not_committed(
     settings_of: SettingsOf, topic: str, filled: list[TopicPartition]
 ) -> None:

@@ -360,10 +360,10 @@ def test_serializers_are_asked_for_bytes_too(broker: Peer, topic: str) -> None:
         ({"headers": [("name",)]}, SerializationError, "headers of a record .* pairs"),
         ({"headers": {5: b"x"}}, SerializationError, "name of a header is a text, not int"),
         ({"headers": {"x": 5}}, SerializationError, "bytes, text or None, not int"),
-        ({"timestamp": -1}, ValueError, "timestamp -1"),
-        ({"timestamp": 1.5}, ValueError, r"timestamp 1\.5"),
+        ({"timestamp": -1}, ValueError, "timestamp must be .* not -1"),
+        ({"timestamp": 1.5}, TypeError, "timestamp must be an int, not float"),
         ({"partition": 3}, ClientError, "partitions 0 to 2, not 3"),
-        ({"partition": -1}, ValueError, "partition -1"),
+        ({"partition": -1}, ValueError, "partition must be 0 or more, not -1"),
         ({"value": b"x" * 2_000_000}, RecordTooLargeError, r"max\.request\.size, which is 1048576"),
     ],
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import re
 import time
 from collections import deque
@@ -19,6 +18,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
+from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import COLUMNS, chosen_columns
@@ -48,7 +48,6 @@ from ottla.client.offsets import (
 
 T = TypeVar("T")
 
-_logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 30.0
 _LOOK_UP_S: Final = 0.5
@@ -100,6 +99,8 @@ class AsyncConsumer:
         self.subscriptions = Subscription()
         self.buffer = FetchBuffer(self.subscriptions)
         self.reader = Reader(self.subscriptions, self.buffer, decoder, self._interceptors)
+        self._user = Callbacks(takes_coroutines=True)
+        self._user.loop = self._loop
         self.is_closing = False
         """Whether nothing more is read. Until all is closed, listeners can still commit and ask."""
         self._is_closed = False
@@ -151,6 +152,7 @@ class AsyncConsumer:
                     await self._committing.finish()
                 except OttlaError as error:
                     failure = error
+                await self._user.finish()
                 await self.membership.close(deadline.left_s)
         except TimeoutError:
             failure = failure or ClientError(f"the consumer was not closed in an orderly way within {timeout_s:g} s")
@@ -438,11 +440,8 @@ class AsyncConsumer:
     def _tell(self, callback: Callable[[], object]) -> None:
         if self.callbacks is not None:
             self.callbacks.append(callback)
-            return
-        try:
-            callback()
-        except Exception:
-            _logger.exception("a callback of a commit failed")
+        else:
+            self._user.call(callback)
 
 
 async def _call_listener(method: Callable[..., object], partitions: Collection[TopicPartition]) -> None:

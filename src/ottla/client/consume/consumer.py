@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
+from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import COLUMNS, chosen_columns
@@ -56,6 +57,7 @@ class Consumer:
         except BaseException:
             self._thread.close()
             raise
+        self._user = Callbacks(takes_coroutines=False)
         self._callbacks: deque[Callable[[], object]] = deque()
         self._core.callbacks = self._callbacks
         self._reader = self._core.reader
@@ -199,6 +201,8 @@ class Consumer:
 
     def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
         self._thread.check()
+        if callback is not None:
+            self._user.check(callback, "callback")
         self._core.commit_async(offsets, callback)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -247,4 +251,4 @@ class Consumer:
 
     def _call_back(self) -> None:
         while self._callbacks:
-            self._callbacks.popleft()()
+            self._user.call(self._callbacks.popleft())

@@ -32,6 +32,7 @@ from time import monotonic
 from typing import Final
 
 from ottla.base.ids import TopicPartition
+from ottla.client.callbacks import Callbacks
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import ClientError
 from ottla.client.metadata import TopicInfo
@@ -79,12 +80,18 @@ class Accumulator:
     """Belongs to one producer."""
 
     def __init__(
-        self, config: ProducerConfig, wake: Callable[[], object], *, is_bare: bool, has_bare_keys: bool = True
+        self,
+        config: ProducerConfig,
+        wake: Callable[[], object],
+        callbacks: Callbacks,
+        *,
+        is_bare: bool,
+        has_bare_keys: bool = True,
     ) -> None:
         """`wake` makes the loop call the sender soon, and is called by any thread. `is_bare` says that records come as
         they are, without interceptors and serializers for values, `has_bare_keys` that there is none for keys."""
         self.lock = threading.RLock()
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.callbacks = callbacks
         self.unfinished: dict[Batch, None] = {}
         """All that are not done, in the order of their making."""
         self.active: dict[PartitionQueue, None] = {}
@@ -114,6 +121,10 @@ class Accumulator:
         """The batch that takes the next record of a topic, if that is nothing but a value and sent by the batch's
         owner."""
         self._acquire, self._release, self._is_owned = self.lock.acquire, self.lock.release, self.lock._is_owned  # type: ignore[attr-defined]
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        return self.callbacks.loop
 
     # Records in, from any thread.
 

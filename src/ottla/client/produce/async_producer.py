@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
+from threading import get_ident
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -28,10 +29,11 @@ class AsyncProducer:
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
-        self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake)
+        self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=False)
         self._accumulator = self._core.accumulator
         self._fast = self._accumulator.fast
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_loop_closed: Callable[[], bool] = bool
 
     @property
     def config(self) -> ProducerConfig:
@@ -64,10 +66,18 @@ class AsyncProducer:
         `UnknownTopicError` or `BufferFullError` if the record is not taken.
         """
         # Only what is nothing but a value, or a key and a value, in bytes, goes the short way: see `accumulator`.
-        if value.__class__ is bytes and headers is None and timestamp is None and partition is None:
+        # Which loop runs is asked only when a batch is opened: that takes as long as the rest. Here it is enough to
+        # know that somebody will send it.
+        if (
+            value.__class__ is bytes
+            and headers is None
+            and timestamp is None
+            and partition is None
+            and not self._is_loop_closed()
+        ):
             if key is None:
                 batch = self._fast.get(topic)
-                if batch is not None and len(value) <= batch.value_bytes:
+                if batch is not None and batch.owner == get_ident() and len(value) <= batch.value_bytes:
                     values = batch.values
                     index = len(values)
                     if index < batch.room_until:
@@ -179,13 +189,18 @@ class AsyncProducer:
         if self._loop is None:
             self._core.check_open()
             self._loop = asyncio.get_running_loop()
+            self._is_loop_closed = self._loop.is_closed
             self._core.start()
         elif self._loop is not asyncio.get_running_loop():
             raise RuntimeError("this producer belongs to another event loop: make one for each")
 
     def _wake(self) -> None:
+        """From any thread: deliveries are waited for everywhere."""
         if self._loop is not None and self._core.sender is not None:
-            self._loop.call_soon(self._core.sender.look)
+            if asyncio._get_running_loop() is self._loop:
+                self._loop.call_soon(self._core.sender.look)
+            else:
+                self._loop.call_soon_threadsafe(self._core.sender.look)
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:

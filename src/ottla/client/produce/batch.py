@@ -7,7 +7,6 @@ for its end: `when_done` and what it tells can be asked for by any thread.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +21,6 @@ from ottla.records.layout import HEADER_SIZE, MAX_INT64
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
     from ottla.client.produce.queues import PartitionQueue
-
-_logger = logging.getLogger(__name__)
 
 NO_APPEND_TIME: Final = -1
 RECORD_OVERHEAD_BYTES: Final = 14
@@ -222,7 +219,7 @@ class Batch:
     # The end.
 
     def when_done(self, index: int, call: Callable[[], object]) -> None:
-        """Calls it when it is known what became of the record: at once, or in the loop."""
+        """Calls it when it is known what became of the record: at once, or in the loop. It must not raise."""
         with self._settling:
             if self.outcome is None and self.parts is None:
                 self._waiting.append((index, call))
@@ -239,7 +236,7 @@ class Batch:
             self.outcome = outcome
             waiting, self._waiting = self._waiting, []
         for _, call in waiting:
-            _call(call)
+            call()
 
     def settle_by_parts(self, parts: list[Batch]) -> None:
         """Leaves it to others, which have its records between them, in order."""
@@ -291,10 +288,12 @@ class Batch:
             raise RuntimeError(
                 "this would wait for ever, because the producer works in this very thread: await the delivery instead"
             )
+        self.check_loop()
 
-
-def _call(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except Exception:
-        _logger.exception("a callback of a delivery failed")
+    def check_loop(self) -> None:
+        """The batch is not done: if the loop that would deliver it is closed, it never will be."""
+        if self.queue.loop is not None and self.queue.loop.is_closed():
+            raise RuntimeError(
+                f"the record to {self.partition} was not acknowledged before the producer's event loop was closed, "
+                "and will not be: close the producer in its loop"
+            )

@@ -13,6 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
+from ottla.client.arguments import whole_number, wrong_type
+from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import (
@@ -36,6 +38,7 @@ from ottla.client.produce.interceptors import Interceptors
 from ottla.client.produce.record import Headers, PreparedRecord, ProducerRecord, checked_headers
 from ottla.client.produce.sender import Sender
 from ottla.client.serializers import bound_serializer, serializer_of
+from ottla.records.layout import MAX_INT64
 
 if TYPE_CHECKING:
     from ottla.client.produce.columns import Columns, EncodedBatch
@@ -49,9 +52,11 @@ _UNKNOWN_TOPIC_PATIENCE_S: Final = 5.0
 class ProducerCore:
     """Made anywhere, started in a loop, which it belongs to from then on."""
 
-    def __init__(self, config: ProducerConfig, wake: Callable[[], object]) -> None:
+    def __init__(self, config: ProducerConfig, wake: Callable[[], object], *, may_block: bool) -> None:
+        """`may_block` says that records are sent by threads that can wait, and not by the loop."""
         self.config = config
-        self.interceptors = Interceptors(config.interceptors)
+        self._callbacks = Callbacks(takes_coroutines=not may_block)
+        self.interceptors = Interceptors(config.interceptors, self._callbacks)
         self._key_bytes = bound_serializer(serializer_of(config.key_serializer, "key"), "key")
         self._value_bytes = bound_serializer(serializer_of(config.value_serializer, "value"), "value")
         self._takes_key_bytes = config.key_serializer is None
@@ -59,12 +64,12 @@ class ProducerCore:
         self.accumulator = Accumulator(
             config,
             wake,
+            self._callbacks,
             is_bare=self._takes_value_bytes and not self.interceptors,
             has_bare_keys=self._takes_key_bytes,
         )
         self.encoder = Encoder(config)
-        self.may_block = False
-        """Whether records are sent by threads that can wait, and not by the loop."""
+        self._may_block = may_block
         self.sender: Sender | None = None
         self.is_closed = False
         self._is_forked = False
@@ -73,7 +78,7 @@ class ProducerCore:
 
     def start(self) -> None:
         """In the loop."""
-        self.accumulator.loop = asyncio.get_running_loop()
+        self._callbacks.loop = asyncio.get_running_loop()
         self._cluster = Cluster(self.config)
         self.sender = Sender(self.config, self._cluster, self.accumulator, self.encoder, self.interceptors)
 
@@ -122,11 +127,17 @@ class ProducerCore:
     def _in_bytes(self, record: ProducerRecord) -> PreparedRecord:
         topic, value, key, headers, timestamp, partition = record
         if not isinstance(topic, str):
-            raise TypeError(f"the name of a topic is a text, not {type(topic).__name__}")
-        if timestamp is not None and (not isinstance(timestamp, int) or timestamp < 0):
-            raise ValueError(f"a record cannot have timestamp {timestamp!r}: it is in milliseconds since 1970")
-        if partition is not None and (not isinstance(partition, int) or partition < 0):
-            raise ValueError(f"a record cannot go to partition {partition!r}: they count from 0")
+            raise wrong_type("topic", topic, "a str")
+        if timestamp is not None:
+            timestamp = whole_number("timestamp", timestamp)
+            if not 0 <= timestamp <= MAX_INT64:
+                raise ValueError(
+                    f"timestamp must be between 0 and {MAX_INT64}, in milliseconds since 1970, not {timestamp}"
+                )
+        if partition is not None:
+            partition = whole_number("partition", partition)
+            if partition < 0:
+                raise ValueError(f"partition must be 0 or more, not {partition}")
         if key.__class__ is not bytes or not self._takes_key_bytes:
             key = self._key_bytes(topic, key)
         if value.__class__ is not bytes or not self._takes_value_bytes:
@@ -147,6 +158,8 @@ class ProducerCore:
             raise MissingPackageError("send_batch", "Arrow and numba", "columns")
         from ottla.client.produce.columns import columns_of
 
+        if not isinstance(topic, str):
+            raise wrong_type("topic", topic, "a str")
         return columns_of(topic, data)
 
     def known(self, topic: str) -> TopicInfo | None:
@@ -197,7 +210,7 @@ class ProducerCore:
             batch = accumulator.full.popleft()
         except IndexError:  # Another thread has it.
             return
-        if self.may_block:
+        if self._may_block and not self.is_in_loop:
             compiled.loading.wait()
         try:
             batch.encoded = self.encoder.encode(batch)
@@ -213,6 +226,8 @@ class ProducerCore:
         """Batches of the columns' rows; making the next takes as long as it takes to encode some megabytes."""
         from ottla.client.produce.columns import pieces
 
+        if partition is not None:
+            partition = whole_number("partition", partition)
         return pieces(self.config, info.name, columns, self.accumulator.topic(info).partitioner, partition)
 
     def offer_batch(self, info: TopicInfo, batch: EncodedBatch) -> Batch | None:
@@ -222,11 +237,18 @@ class ProducerCore:
             self.accumulator.topic(info), batch.partition, batch.encoded, batch.record_count
         )
 
-    def no_room(self) -> BufferFullError:
+    @property
+    def is_in_loop(self) -> bool:
+        """Whether this is called in the producer's loop: by a callback, if the loop has a thread of its own."""
+        return self._callbacks.loop is not None and asyncio._get_running_loop() is self._callbacks.loop
+
+    def no_room(self, *, is_waited_for: bool = True) -> BufferFullError:
         config = self.config
-        reason = f"no room came free within {config.max_block_ms / 1000:g} s (max.block.ms)"
+        reason = "and a callback cannot wait for room: the thread that it holds up would make it"
+        if is_waited_for:
+            reason = f"and no room came free within {config.max_block_ms / 1000:g} s (max.block.ms)"
         hint = "records come faster than brokers take them: send less, raise it, or look at the brokers"
-        return BufferFullError(f"the buffer of {config.buffer_memory} bytes (buffer.memory) is full; {reason}; {hint}")
+        return BufferFullError(f"the buffer of {config.buffer_memory} bytes (buffer.memory) is full, {reason}; {hint}")
 
     # The rest, in the loop.
 
@@ -263,6 +285,7 @@ class ProducerCore:
             async with asyncio.timeout(timeout):
                 for batch in self.accumulator.begin_flush():
                     await _done(batch)
+                await self._callbacks.finish()
         except TimeoutError:
             pass
         finally:

@@ -7,6 +7,7 @@ can be waited for in a thread (`result`), in a loop (`await`), or not at all.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Generator
 from math import inf
@@ -58,9 +59,12 @@ class Delivery:
 
     def add_done_callback(self, function: Callable[[Delivery], object]) -> None:
         """Calls it with the delivery when that is done, in the producer's loop, which waits meanwhile; at once if it is
-        done already. What it raises is logged."""
+        done already. What it raises is logged. That of an `AsyncProducer` may be a coroutine function, which becomes a
+        task of the loop."""
+        callbacks = self.batch.queue.callbacks
+        callbacks.check(function, "function")
         self.batch.is_watched = True
-        self.batch.when_done(self.index, lambda: function(self))
+        self.batch.when_done(self.index, lambda: callbacks.call(function, self))
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.done():
@@ -71,6 +75,7 @@ class Delivery:
         """Waits until it is known what became of the record."""
         if self.done():
             return
+        self.batch.check_loop()
         loop = asyncio.get_running_loop()
         arrived: asyncio.Future[None] = loop.create_future()
         self.batch.is_watched = True
@@ -134,5 +139,6 @@ def _arrive(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> N
 
     if asyncio._get_running_loop() is loop:
         set_result()
-    elif not loop.is_closed():
-        loop.call_soon_threadsafe(set_result)
+    else:
+        with contextlib.suppress(RuntimeError):  # It is closed: nobody waits any more.
+            loop.call_soon_threadsafe(set_result)

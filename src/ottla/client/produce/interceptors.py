@@ -8,10 +8,12 @@ meanwhile.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.client.callbacks import Callbacks
 from ottla.client.errors import ConfigError
 from ottla.client.produce.batch import Batch, Outcome
 from ottla.client.produce.delivery import NO_OFFSET, RecordMetadata
@@ -25,12 +27,19 @@ NO_PARTITION = -1
 class Interceptors:
     """All of one producer's; false if there are none."""
 
-    def __init__(self, interceptors: Iterable[Any]) -> None:
+    def __init__(self, interceptors: Iterable[Any], callbacks: Callbacks) -> None:
         self._all = tuple(interceptors)
+        self._callbacks = callbacks
         for one in self._all:
             if not (hasattr(one, "on_send") or hasattr(one, "on_acknowledgement")):
                 reason = f"{one!r} has neither on_send(record) nor on_acknowledgement(metadata, error)"
                 raise ConfigError("interceptor.classes", reason)
+            if inspect.iscoroutinefunction(getattr(one, "on_send", None)):
+                raise ConfigError(
+                    "interceptor.classes", f"{one!r}: on_send must be a function, not a coroutine function"
+                )
+            if hasattr(one, "on_acknowledgement"):
+                callbacks.check(one.on_acknowledgement, "on_acknowledgement")
         self._on_send = [one.on_send for one in self._all if hasattr(one, "on_send")]
         self._on_acknowledgement = [one.on_acknowledgement for one in self._all if hasattr(one, "on_acknowledgement")]
 
@@ -66,10 +75,7 @@ class Interceptors:
 
     def _tell(self, metadata: RecordMetadata, error: Exception | None) -> None:
         for on_acknowledgement in self._on_acknowledgement:
-            try:
-                on_acknowledgement(metadata, error)
-            except Exception:
-                _logger.exception("an interceptor failed at the acknowledgement of %s", metadata)
+            self._callbacks.call(on_acknowledgement, metadata, error)
 
     def close(self) -> None:
         for one in self._all:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from ottla.client.arguments import whole_number
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import ClientError
 from ottla.client.metadata import NO_LEADER, TopicInfo
@@ -138,7 +139,11 @@ class TopicPartitioner:
 
     def _by_custom(self, custom: Partitioner, key: bytes | None, value: bytes | None) -> int:
         partition = custom(self._topic, key, value, self.partition_count)
-        if not isinstance(partition, int) or not 0 <= partition < self.partition_count:
+        try:
+            partition = whole_number("partition", partition)
+        except TypeError:
+            raise TypeError(f"the partitioner {custom!r} must return an int, not {partition!r}") from None
+        if not 0 <= partition < self.partition_count:
             where = f"topic {self._topic!r} has partitions 0 to {self.partition_count - 1}"
             raise ClientError(f"the partitioner {custom!r} chose partition {partition!r}: {where}")
         return partition

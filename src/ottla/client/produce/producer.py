@@ -30,8 +30,7 @@ class Producer:
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         # Before the thread: what is wrong with the settings leaves nothing to close.
-        self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake)
-        self._core.may_block = True
+        self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=True)
         self._accumulator = self._core.accumulator
         self._fast = self._accumulator.fast
         self._thread = LoopThread("the producer")
@@ -115,6 +114,8 @@ class Producer:
             taken = offer()
             if taken is not None:
                 return taken
+            if self._core.is_in_loop:
+                raise self._core.no_room(is_waited_for=False)
             made = threading.Lock()
             made.acquire()
             accumulator.when_room(seen, made.release)

@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from ottla.base.ids import TopicPartition
+from ottla.client.callbacks import Callbacks
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.identity import Identity, Sequences
 
@@ -58,6 +59,11 @@ class PartitionQueue:
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         return self._accumulator.loop
+
+    @property
+    def callbacks(self) -> Callbacks:
+        """What calls functions of the user's."""
+        return self._accumulator.callbacks
 
     @property
     def is_empty(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from ottla.client.arguments import wrong_type
 from ottla.client.errors import SerializationError
 from ottla.records import Header
 
@@ -38,6 +39,8 @@ def checked_headers(topic: str, headers: Headers | None) -> tuple[Header, ...]:
     """The headers as a batch takes them. Text becomes UTF-8."""
     if not headers:
         return ()
+    if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
+        raise wrong_type("headers", headers, "a mapping, or an iterable of pairs")
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
         return tuple((_name(name), _content(content)) for name, content in pairs)
@@ -49,6 +52,8 @@ def checked_headers(topic: str, headers: Headers | None) -> tuple[Header, ...]:
 def _name(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a header is a text, not {type(name).__name__}")
+    if not name.isascii():
+        name.encode()  # raises what is wrong with it
     return name
 
 

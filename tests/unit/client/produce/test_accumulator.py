@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.ids import ZERO_UUID
+from ottla.client.callbacks import Callbacks
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.batch import RECORD_OVERHEAD_BYTES, Batch
@@ -19,7 +20,12 @@ INFO = TopicInfo("events", ZERO_UUID, False, (PartitionInfo(0, 1, 0, (1,), (1,))
 
 def filled(values: list[bytes]) -> tuple[Accumulator, list[Batch]]:
     """The batches that the values come to, put in as a producer does it."""
-    accumulator = Accumulator(config(batch_size=BATCH_BYTES, buffer_memory=BUFFER_BYTES), lambda: None, is_bare=True)
+    accumulator = Accumulator(
+        config(batch_size=BATCH_BYTES, buffer_memory=BUFFER_BYTES),
+        lambda: None,
+        Callbacks(takes_coroutines=False),
+        is_bare=True,
+    )
     topic = accumulator.topic(INFO)
     for value in values:
         batch = accumulator.fast.get("events")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.ids import TopicPartition
+from ottla.client.callbacks import Callbacks
 from ottla.client.produce import compiled
 from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.batch import Batch
@@ -26,7 +27,10 @@ ROWS: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]] = [
 
 
 def batch_of(rows: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]]) -> Batch:
-    queue = PartitionQueue(Accumulator(config(), lambda: None, is_bare=True), TopicPartition("events", 0))
+    queue = PartitionQueue(
+        Accumulator(config(), lambda: None, Callbacks(takes_coroutines=False), is_bare=True),
+        TopicPartition("events", 0),
+    )
     batch = Batch(queue, 100_000, 0.0, 0.0)
     for row in rows:
         batch.append(*row)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ottla.base.ids import ZERO_UUID, TopicPartition
+from ottla.client.callbacks import Callbacks
 from ottla.client.config import ProducerConfig
 from ottla.client.metadata import NO_LEADER, PartitionInfo, TopicInfo
 from ottla.client.produce import kernels
@@ -72,7 +73,7 @@ def info(count: int, leaderless: tuple[int, ...] = ()) -> TopicInfo:
 
 
 def queues(config: ProducerConfig, count: int) -> list[PartitionQueue]:
-    accumulator = Accumulator(config, lambda: None, is_bare=True)
+    accumulator = Accumulator(config, lambda: None, Callbacks(takes_coroutines=False), is_bare=True)
     return [PartitionQueue(accumulator, TopicPartition("events", index)) for index in range(count)]
 
 

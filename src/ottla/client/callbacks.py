@@ -1,0 +1,90 @@
+"""Functions of the user's that a client calls in its loop: whatever one does, the client and the others go on.
+
+What a callback raises is logged. `KeyboardInterrupt` and `SystemExit` end an event loop of the user's as they would
+from any other callback, but only once everybody else was told; the loop of a blocking client goes on. In an event loop
+of the user's a callback may also be a coroutine function: it runs as a task of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, NoReturn
+
+_logger = logging.getLogger(__name__)
+
+
+class Callbacks:
+    """Of one client."""
+
+    def __init__(self, *, takes_coroutines: bool) -> None:
+        """`takes_coroutines` says that the loop is the user's; if not, it is a thread of the client's own."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The client's, once it is known."""
+        self._takes_coroutines = takes_coroutines
+        self._is_ending = False
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    def check(self, function: object, parameter: str) -> None:
+        """Raises TypeError for what cannot be called back."""
+        if not callable(function):
+            raise TypeError(f"{parameter} must be callable, not {type(function).__name__}")
+        if not self._takes_coroutines and inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"{parameter} must not be a coroutine function, because nobody would await {function!r}: a blocking "
+                "client calls it in a thread of its own; use the client for asyncio, or a plain function"
+            )
+
+    def call(self, function: Callable[..., object], *args: object) -> None:
+        """Calls it, in the loop, or in a thread of the user's, who sees interruptions there."""
+        try:
+            result = function(*args)
+        except Exception:
+            _logger.exception("the callback %r failed", function)
+        except BaseException as error:
+            if asyncio._get_running_loop() is not self.loop or self.loop is None:
+                raise
+            _logger.exception("the callback %r failed", function)
+            if self._takes_coroutines and isinstance(error, KeyboardInterrupt | SystemExit):
+                self._end_loop(self.loop, error)
+        else:
+            if result is not None and inspect.isawaitable(result):
+                self._await(function, result)
+
+    def _end_loop(self, loop: asyncio.AbstractEventLoop, error: BaseException) -> None:
+        """By one error, however many callbacks raise the like: the loop ends its tasks in an orderly way then."""
+        if not self._is_ending:
+            self._is_ending = True
+            loop.call_soon(_raise, error)
+
+    def _await(self, function: Callable[..., object], result: Awaitable[object]) -> None:
+        if self.loop is None or not self._takes_coroutines:
+            if isinstance(result, Coroutine):
+                result.close()
+            _logger.error("the callback %r returned %r, which nobody awaits in a blocking client", function, result)
+        elif asyncio._get_running_loop() is self.loop:
+            self._begin(function, result)
+        else:
+            self.loop.call_soon_threadsafe(self._begin, function, result)
+
+    def _begin(self, function: Callable[..., object], result: Awaitable[object]) -> None:
+        task = asyncio.ensure_future(result)
+        self._tasks.add(task)
+
+        def done(task: asyncio.Future[Any]) -> None:
+            self._tasks.discard(task)
+            if not task.cancelled() and task.exception() is not None:
+                _logger.error("the callback %r failed", function, exc_info=task.exception())
+
+        task.add_done_callback(done)
+
+    async def finish(self) -> None:
+        """Waits for callbacks that are under way, but for the one that calls this."""
+        while others := self._tasks - {asyncio.current_task()}:
+            await asyncio.wait(others)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
