@@ -130,8 +130,7 @@ class Dispatcher:
             pending = _Pending(self, connection, route, correlation_id, len(frame), started_s)
             connection.reserve(pending)
             if isinstance(result, Deferred):
-                pending.deferred = result
-                result.when_answered(pending.answer)
+                pending.wait_for(result)
             elif inspect.iscoroutine(result):
                 self._start(pending, request, result)
             else:  # a connection that must be closed
@@ -211,10 +210,12 @@ class Dispatcher:
             _logger.error("closed the connection of %s: %s could not be answered: %s", connection, name, _told(error))
         connection.close()
 
-    def _start(self, pending: _Pending, request: Request, work: Coroutine[Any, Any, Response | None]) -> None:
+    def _start(
+        self, pending: _Pending, request: Request, work: Coroutine[Any, Any, Response | Deferred | None]
+    ) -> None:
         async def run() -> None:
             try:
-                response: Response | Exception | None = await work
+                response: Response | Deferred | Exception | None = await work
             except asyncio.CancelledError as error:
                 # At the end of the broker, or because what the handler waited for was cancelled.
                 if self._is_closed:
@@ -226,6 +227,8 @@ class Dispatcher:
                 response = self._failure(pending.route, request, error)
             if isinstance(response, Exception):
                 pending.hang_up(response)
+            elif isinstance(response, Deferred):
+                pending.wait_for(response)
             else:
                 pending.answer(response)
 
@@ -269,6 +272,13 @@ class _Pending(Slot):
         """Cancels an operation that only waits. A coroutine runs to its end: what it changes must not stop halfway."""
         if self.deferred is not None:
             self.deferred.cancel()
+
+    def wait_for(self, deferred: Deferred) -> None:
+        if self.connection.is_closed:  # while a coroutine was at work
+            deferred.cancel()
+            return
+        self.deferred = deferred
+        deferred.when_answered(self.answer)
 
     def answer(self, response: Response | EncodedResponse | None) -> None:
         """Never raises: an answer that cannot be encoded closes the connection."""

@@ -110,7 +110,11 @@ class HeldProduces:
             return
         error = validated.exception()
         if error is None:
-            outcome = self._attempt(partition, held, validated.result())
+            prepared, log = validated.result(), partition.log
+            if log is not None and log.config is not prepared.config:  # it changed meanwhile
+                self._validate(partition, held)
+                return
+            outcome = self._attempt(partition, held, prepared)
         elif isinstance(error, LogError):
             outcome = error
         else:

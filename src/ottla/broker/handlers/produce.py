@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import Deferred, EncodedResponse, RequestContext
@@ -53,7 +53,7 @@ _ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
 Waiting = dict[Partition, tuple[int, ProducePartitionResponse]]
 """Where the high watermark must be for a partition's answer."""
 AtOnce = ProduceResponse | EncodedResponse | Deferred | ConnectionAbortedError | None
-Answer = AtOnce | Coroutine[Any, Any, ProduceResponse | ConnectionAbortedError | None]
+Answer = AtOnce | Coroutine[Any, Any, ProduceResponse | Deferred | ConnectionAbortedError | None]
 
 
 @handles(ProduceRequest, versions="3-13", advertised="0-13", reader=produce_reader)
@@ -243,16 +243,11 @@ class _Outcomes:
 
 async def _answered_later(
     broker: Broker, response: ProduceResponse, outcomes: _Outcomes, timeout_ms: int, context: RequestContext
-) -> ProduceResponse | ConnectionAbortedError | None:
+) -> ProduceResponse | Deferred | ConnectionAbortedError | None:
     await outcomes.complete()
     if not outcomes.acks:
         return _unacknowledged(broker, outcomes, context)
-    answer = _answered(broker, response, outcomes.waiting, timeout_ms)
-    if not isinstance(answer, Deferred):
-        return answer
-    answered: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
-    answer.when_answered(lambda each: None if answered.done() else answered.set_result(cast("ProduceResponse", each)))
-    return await answered
+    return _answered(broker, response, outcomes.waiting, timeout_ms)
 
 
 def _unacknowledged(broker: Broker, outcomes: _Outcomes, context: RequestContext) -> ConnectionAbortedError | None:

@@ -19,7 +19,8 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
 from ottla.broker import held_produce
 from ottla.controller.controller import NewTopic
-from ottla.log import record_validation
+from ottla.log import partition_log, record_validation
+from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches, prepare
 from ottla.records import Compression, compress
 from ottla.records.record_walk import walker
@@ -684,7 +685,14 @@ def test_a_batch_that_no_thread_can_be_started_for_is_answered(
     with_client(tmp_path, work)
 
 
-def test_a_config_that_changes_meanwhile_counts(tmp_path: Path, stuck: threading.Event) -> None:
+def test_a_config_that_changes_meanwhile_counts(
+    tmp_path: Path, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> PreparedBatches:
+        raise AssertionError("a large batch was validated on the loop")
+
+    monkeypatch.setattr(partition_log, "prepare", fail)
+
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         client.send(request(client, LARGE), VERSION)
@@ -712,4 +720,38 @@ def test_four_million_records_in_three_kilobytes_hold_nobody_up(tmp_path: Path) 
         assert "record 1 has offset delta 0" in (answer.error_message or "")
 
     assert len(records) < 3000
+    with_client(tmp_path, work)
+
+
+@pytest.mark.parametrize("closes_while_it_waits", [False, True])
+def test_nobody_waits_for_the_disk_after_a_large_batch_whose_client_is_gone(
+    tmp_path: Path, stuck: threading.Event, monkeypatch: pytest.MonkeyPatch, *, closes_while_it_waits: bool
+) -> None:
+    flush, may_flush = PartitionLog.flush, threading.Event()
+
+    def slow_flush(log: PartitionLog) -> None:
+        assert may_flush.wait(30)
+        flush(log)
+
+    async def work(client: Client) -> None:
+        broker = client.broker
+        await client.create_topic("orders", flush_messages="1")
+        monkeypatch.setattr(PartitionLog, "flush", slow_flush)
+        client.send(request(client, LARGE), VERSION)
+        if not closes_while_it_waits:
+            client.connection.close()
+        stuck.set()
+        partition = broker.replicas.get("orders", 0)
+        assert partition is not None
+        assert partition.log is not None
+        while partition.log.next_offset < 3:
+            await asyncio.sleep(0.001)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        counts = [len(broker.replicas.produces)]
+        client.connection.close()
+        counts.append(len(broker.replicas.produces))
+        may_flush.set()
+        assert counts == [int(closes_while_it_waits), 0]
+
     with_client(tmp_path, work)
