@@ -348,6 +348,8 @@ class Cluster:
                 await self.refresh(list(self._topics))
         except OttlaError as error:
             _logger.debug("metadata stay as old as they are: %s", error)
+        except Exception:
+            _logger.exception("metadata stay as old as they are")
         self._plan_upkeep()
 
     def _forget_unused(self, now_s: float) -> None:

@@ -44,3 +44,5 @@ class AutoCommit:
             _logger.debug("offsets are committed when the rebalance is over")
         except (ClientError, BrokerConnectionError) as error:
             _logger.warning("offsets could not be committed in the background: %s", error)
+        except Exception:
+            _logger.exception("offsets could not be committed in the background")

@@ -69,9 +69,10 @@ class ClassicMembership(Participation):
                 reason, self._rejoin_reason = self._rejoin_reason or "", None
                 self._joining = self._task(self._join(reason), "join")
                 self._joining.add_done_callback(lambda _: self._subscription.wake_poll())
-            if not await self._is_done(self._joining, deadline):
-                return False
-            joining, self._joining = self._joining, None
+            joining = self._joining
+            if not await self._is_done(joining, deadline) or joining.cancelled():
+                return False  # cancelled: the consumer gives everything up
+            self._joining = None
             try:
                 self._joined = joining.result()
             except BaseException:

@@ -5,9 +5,10 @@ An answer with an error is raised as `RefusedError`; what follows from it is dec
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
@@ -26,11 +27,13 @@ from ottla.wire.messages.sync_group import SyncGroupAssignment, SyncGroupRequest
 PROTOCOL_TYPE: Final = "consumer"
 
 _JOIN_WITH_INSTANCE_ID: Final = 5
+_JOIN_WITH_REQUIRED_ID: Final = 4
 _SYNC_WITH_INSTANCE_ID: Final = 3
 _HEARTBEAT_WITH_INSTANCE_ID: Final = 3
 _LEAVE_OF_SEVERAL: Final = 3
 _JOIN_GRACE_S: Final = 5.0
 """The coordinator waits for members until the rebalance timeout is over, and answers a moment later."""
+_NAMING_PATIENCE_S: Final = 1.0
 _MS: Final = 1000
 
 _HINTS: Final = {
@@ -133,11 +136,29 @@ class ClassicDialogue:
             reason=reason,
         )
         timeout_s = max(self._config.request_timeout_ms / _MS, rebalance_timeout_ms / _MS + _JOIN_GRACE_S)
-        answer = await connection.send(request, JoinGroupResponse, version=version, timeout_s=timeout_s)
+        sending = connection.send(request, JoinGroupResponse, version=version, timeout_s=timeout_s)
+        if self.member_id == NO_MEMBER_ID and instance_id is None and version >= _JOIN_WITH_REQUIRED_ID:
+            answer = await self._named(sending)
+        else:
+            answer = await sending
         if answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.member_id = answer.member_id
         self._raise_if_refused(answer.error_code)
         return answer
+
+    async def _named(self, sending: Coroutine[Any, Any, JoinGroupResponse]) -> JoinGroupResponse:
+        """The coordinator gives a new member its id at once, and waits for it from then on. So the id is waited for
+        also when the member does not want to join any more: it is needed to leave."""
+        task = asyncio.ensure_future(sending)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task], timeout=_NAMING_PATIENCE_S)
+            if task.done() and not task.cancelled() and task.exception() is None:
+                self.member_id = task.result().member_id
+            raise
+        finally:
+            task.cancel()
 
     def _subscription(self, assignor: Assignor, topics: frozenset[str], owned: Collection[TopicPartition]) -> bytes:
         return subscription_blob(

@@ -59,6 +59,8 @@ class ConsumerDialogue:
         self._coordinator = coordinator
         self._lives = 0
         """How often it was out of the group: what an answer says of an earlier life is not true any more."""
+        self._may_be_in = False
+        """Whether the coordinator may know the member."""
         self._told_wish: Wish | None = None
         self._told_owned: frozenset[IdPartition] | None = None
 
@@ -78,8 +80,11 @@ class ConsumerDialogue:
         return wish != self._told_wish or owned != self._told_owned
 
     async def heartbeat(self, wish: Wish, owned: frozenset[IdPartition]) -> Answer | None:
-        """Joins, if this is the first. None if the member was forgotten before the answer came."""
+        """Joins, if this is the first. None if the member was forgotten, or left, before the answer came."""
+        life = self._lives
         connection = await self._connection()
+        if life != self._lives:
+            return None  # a member that has left must not join again
         version = connection.version_for(ConsumerGroupHeartbeatRequest)
         if wish.pattern is not None and version < _FIRST_VERSION_WITH_PATTERNS:
             raise ClientError(
@@ -106,7 +111,7 @@ class ConsumerDialogue:
         if is_all or owned != self._told_owned:
             request.topic_partitions = _by_topic(owned)
         self._told_wish = self._told_owned = None  # until an answer shows that it has arrived
-        life = self._lives
+        self._may_be_in = True
         answer = await connection.send(request, ConsumerGroupHeartbeatResponse, version=version)
         if life != self._lives:
             return None
@@ -122,7 +127,12 @@ class ConsumerDialogue:
         return Answer(partitions, answer.heartbeat_interval_ms / _MS)
 
     async def leave(self) -> None:
-        """A static member is expected back."""
+        """For good, but for a static member, which is expected back. A heartbeat that is still to be sent is not; one
+        that is on its way arrives before this, by the same connection."""
+        self.forget()
+        if not self._may_be_in:
+            return
+        self._may_be_in = False
         connection = await self._connection()
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._coordinator.group_id,

@@ -111,6 +111,8 @@ class ConsumerMembership(Participation):
                 await self._cluster.refresh()
             if not self._has_topics:
                 await self._find_topics()
+            if not self._is_wanted:
+                return  # it has left meanwhile
             answer = await self._dialogue.heartbeat(self._wish(), self._owned_ids())
         except (BrokerConnectionError, ClientError) as error:
             if isinstance(error, RefusedError):
@@ -164,6 +166,8 @@ class ConsumerMembership(Participation):
                 await self._ask_names(unknown)
             except (ClientError, BrokerConnectionError) as error:
                 _logger.debug("group %s: topics could not be looked up: %s", self._group_id, error)
+            except Exception as error:
+                self._report(error, "looking up topics")
             if any(topic_id in self._names for topic_id in unknown):
                 self._set_target(partitions)
             else:
@@ -238,6 +242,7 @@ class ConsumerMembership(Participation):
 
     async def _leave(self, reason: str) -> None:  # noqa: ARG002
         if self._is_wanted:
+            self._is_wanted = False  # no heartbeat from here on: it would join again
             await self._dialogue.leave()
 
     def _forget(self) -> None:

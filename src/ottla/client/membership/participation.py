@@ -11,13 +11,13 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.client.cluster import Cluster, Deadline
+from ottla.client.cluster import Backoff, Cluster, Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import BrokerConnectionError, ClientError
@@ -73,24 +73,30 @@ class Participation(ABC):
         self._is_lost = False
         """Whether the assigned partitions are others' by now, which the user does not know yet."""
         self._failure: BaseException | None = None
-        """What the next poll raises."""
+        """What the next poll raises, of the group."""
+        self._unforeseen: Exception | None = None
+        """What went wrong in the background, and was begun again: raised once."""
 
     # What a consumer calls.
 
     def needs_poll(self) -> bool:
-        if not self._background:
+        if not self._background or self._unforeseen is not None:
             return True
         return self._subscription.is_by_group and (self._failure is not None or self._is_lost or self._has_steps())
 
     async def poll(self, deadline: Deadline) -> None:
         if not self._background:
             self._background = [
-                self._task(self._beat(), "heartbeats"),
-                self._task(self._auto_commit.run(), "auto-commit"),
-                self._task(self._topics.run(), "topics"),
+                self._task(self._keep_up(work, name), name)
+                for name, work in (
+                    ("heartbeats", self._beat),
+                    ("auto-commit", self._auto_commit.run),
+                    ("topics", self._topics.run),
+                )
             ]
-            for task in self._background:
-                task.add_done_callback(self._look_at_end)
+        unforeseen, self._unforeseen = self._unforeseen, None
+        if unforeseen is not None:
+            raise unforeseen
         while self._subscription.is_by_group and self.needs_poll():
             if self._failure is not None:
                 self._raise_failure(self._failure)
@@ -189,8 +195,9 @@ class Participation(ABC):
         if self._committing is None:
             timeout_s = min(self._config.default_api_timeout_ms, self._config.max_poll_interval_ms) / MS
             self._committing = self._task(self._auto_commit.commit(timeout_s=timeout_s), "commit")
-        if not await self._is_done(self._committing, deadline):
-            return False
+        committing = self._committing
+        if not await self._is_done(committing, deadline) or committing.cancelled():
+            return False  # cancelled: the consumer gives everything up
         self._committing = None
         return True
 
@@ -204,11 +211,22 @@ class Participation(ABC):
             else:
                 await self._heartbeat()
 
-    def _look_at_end(self, task: asyncio.Task[None]) -> None:
-        """Nothing in the background ends unseen: a member without heartbeats would lose its partitions."""
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            self._failure = self._failure or failure
-            self._subscription.wake_poll()
+    async def _keep_up(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """Nothing in the background ends unseen: a member without heartbeats would lose its partitions. What nobody
+        thought of is raised to who polls, and the work begins anew."""
+        backoff = Backoff(self._cluster.options)
+        while True:
+            try:
+                return await work()
+            except Exception as error:
+                self._report(error, name)
+            await asyncio.sleep(backoff.next_s())
+
+    def _report(self, unforeseen: Exception, name: str) -> None:
+        """The next poll raises it."""
+        _logger.error("group %s: %s failed, and begins anew: %r", self._group_id, name, unforeseen)
+        self._unforeseen = self._unforeseen or unforeseen
+        self._subscription.wake_poll()
 
     async def _leave_silently(self, silent_s: float) -> None:
         _logger.warning(

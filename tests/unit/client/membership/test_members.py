@@ -22,10 +22,11 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest
+from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.schema import Request
 from unit.client.membership.scripted_group import ScriptedGroup
-from unit.client.scripted_broker import HangUp
+from unit.client.scripted_broker import Answer, HangUp, Silence
 
 EVENTS = [TopicPartition("events", 0)]
 SETTINGS: dict[str, Any] = {"reconnect_backoff_ms": 1, "reconnect_backoff_max_ms": 2, "retry_backoff_ms": 1}
@@ -228,21 +229,185 @@ def test_a_broker_without_the_consumer_protocol() -> None:
     run(broker, CONSUMER, scenario)
 
 
-@pytest.mark.parametrize("settings", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
-def test_what_ends_the_heartbeats_comes_out_of_poll(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Something that nobody thought of: it must not look as if all were well."""
+BOTH = pytest.mark.parametrize("settings", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["_heartbeat", "_pause"])
+def test_what_stops_the_heartbeats_comes_out_of_poll_and_they_go_on(
+    settings: dict[str, Any], method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something that nobody thought of: it must not look as if all were well, nor be the last heartbeat."""
     broker = ScriptedGroup()
 
     async def scenario(member: DrivenMember) -> None:
         member.subscribe("events")
         await settled(member)
+        usual = getattr(member.membership, method)
 
         async def fail(*_: object) -> None:
+            monkeypatch.setattr(member.membership, method, usual)
             raise KeyError("unthought of")
 
-        monkeypatch.setattr(member.membership, "_heartbeat", fail)
+        monkeypatch.setattr(member.membership, method, fail)
         await until(lambda: member.failure is not None)
         assert isinstance(member.failure, KeyError)
+        await member.idle()
+        member.failure = None
+        member.begin()
+        kind = HeartbeatRequest if settings is COOPERATIVE else ConsumerGroupHeartbeatRequest
+        before = len(broker.of(kind))
+        await until(lambda: len(broker.of(kind)) > before + 1, member)
+        await settled(member)
+
+    run(broker, settings, scenario)
+
+
+def test_what_cannot_be_said_comes_out_of_every_poll_until_it_is_not_asked_for() -> None:
+    broker = ScriptedGroup()
+
+    async def scenario(member: DrivenMember) -> None:
+        for _ in range(3):
+            member.subscribe("not to be encoded \udc80")
+            await until(lambda: member.failure is not None)
+            assert isinstance(member.failure, ValueError)
+            await member.idle()
+            member.failure = None
+        member.subscribe("events")
+        await settled(member)
+
+    run(broker, CONSUMER, scenario)
+
+
+def test_topics_that_cannot_be_looked_up_come_out_of_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = ScriptedGroup()
+
+    async def scenario(member: DrivenMember) -> None:
+        usual = member.membership._ask_names  # type: ignore[attr-defined]
+
+        async def fail(*_: object) -> None:
+            monkeypatch.setattr(member.membership, "_ask_names", usual)
+            raise KeyError("unthought of")
+
+        monkeypatch.setattr(member.membership, "_ask_names", fail)
+        member.subscribe("events")
+        await until(lambda: member.failure is not None)
+        assert isinstance(member.failure, KeyError)
+        await member.idle()
+        member.failure = None
+        member.begin()
+        await settled(member)
+
+    run(broker, CONSUMER, scenario)
+
+
+@pytest.mark.parametrize("assigned", ["by hand", "by the group"])
+def test_a_commit_in_the_background_that_fails_is_not_the_last(
+    assigned: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = ScriptedGroup()
+
+    async def scenario(member: DrivenMember) -> None:
+        if assigned == "by hand":
+            member.subscription.assign_manually(EVENTS)
+            member.begin()
+        else:
+            member.subscribe("events")
+            await settled(member)
+        usual = member.membership._offsets._commit_once  # type: ignore[attr-defined]
+
+        async def fail(*_: object, **__: object) -> None:
+            monkeypatch.setattr(member.membership._offsets, "_commit_once", usual)  # type: ignore[attr-defined]
+            raise KeyError("unthought of")
+
+        monkeypatch.setattr(member.membership._offsets, "_commit_once", fail)  # type: ignore[attr-defined]
+        member.consume(EVENTS[0], 7)
+        await until(lambda: broker.committed == {0: 7}, member)
+        assert "unthought of" in caplog.text
+
+    run(broker, {**COOPERATIVE, "enable_auto_commit": True, "auto_commit_interval_ms": 10}, scenario)
+
+
+# Closing at any moment.
+
+
+@pytest.mark.parametrize("step", [FindCoordinatorRequest, MetadataRequest], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("instance_id", [None, "static"])
+def test_who_leaves_while_it_joins_does_not_join_afterwards(step: type[Request], instance_id: str | None) -> None:
+    broker = ScriptedGroup()
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    usual = broker.script
+
+    async def late(request: Request) -> Answer:
+        asked.set()
+        await go_on.wait()
+        broker.script = usual
+        answer = usual(request)
+        assert not isinstance(answer, Awaitable)
+        return broker.metadata(request) if isinstance(request, MetadataRequest) else answer or Silence()
+
+    def is_held(request: Request) -> bool:
+        return isinstance(request, step) and (not isinstance(request, MetadataRequest) or bool(request.topics))
+
+    broker.script = lambda request: late(request) if is_held(request) else usual(request)
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await asked.wait()
+        leaving = asyncio.create_task(member.unsubscribe())
+        await asyncio.wait([leaving], timeout=0.05)  # in vain, where leaving has to wait for the same
+        go_on.set()
+        await leaving
+        for _ in range(20):
+            await member.cluster.refresh()
+        said = [one.member_epoch for one in broker.requests if isinstance(one, ConsumerGroupHeartbeatRequest)]
+        assert said in ([], [0, -1], [0, -2])
+
+    run(broker, {**CONSUMER, "group_instance_id": instance_id}, scenario)
+
+
+def test_who_leaves_before_it_has_an_id_waits_for_it_to_leave() -> None:
+    """Else the group would wait for the new member until its session ends."""
+    broker = ScriptedGroup()
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    usual = broker.script
+
+    async def late(request: JoinGroupRequest) -> Answer:
+        asked.set()
+        await go_on.wait()
+        return broker._join(request, ErrorCode.NONE)
+
+    broker.script = lambda request: late(request) if isinstance(request, JoinGroupRequest) else usual(request)
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscribe("events")
+        await asked.wait()
+        leaving = asyncio.create_task(member.unsubscribe())
+        await asyncio.sleep(0)
+        go_on.set()
+        await leaving
+        (leave,) = broker.of(LeaveGroupRequest)
+        assert isinstance(leave, LeaveGroupRequest)
+        assert [one.member_id for one in leave.members] == ["member-1"]
+
+    run(broker, COOPERATIVE, scenario)
+
+
+@BOTH
+def test_a_poll_during_which_the_member_leaves_just_ends(settings: dict[str, Any]) -> None:
+    broker = ScriptedGroup()
+    usual = broker.script
+    broker.script = lambda request: (
+        Silence() if isinstance(request, SyncGroupRequest | ConsumerGroupHeartbeatRequest) else usual(request)
+    )
+
+    async def scenario(member: DrivenMember) -> None:
+        member.subscription.subscribe(["events"])
+        member.membership.subscription_changed()
+        polling = asyncio.create_task(member.membership.poll(Deadline(20)))
+        await until(lambda: bool(broker.of(SyncGroupRequest) or broker.of(ConsumerGroupHeartbeatRequest)))
+        await member.membership.close(0)
+        await polling
 
     run(broker, settings, scenario)
 
@@ -275,7 +440,7 @@ def test_partitions_are_revoked_once_whatever_the_coordinator_says_meanwhile() -
     run(broker, CONSUMER, scenario)
 
 
-@pytest.mark.parametrize("settings", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
+@BOTH
 def test_a_poll_ends_in_time_also_if_nobody_answers(settings: dict[str, Any]) -> None:
     """Connecting takes longer: ten seconds until it is given up."""
 
