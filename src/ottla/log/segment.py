@@ -439,8 +439,8 @@ class Segment:
             try:
                 for at, header in segment_scan.iter_headers(self.log, position, self._size):
                     position = at
-                    limit = self.base_offset + MAX_INT32
-                    if not last_offset < header.base_offset <= header.last_offset <= limit and header.magic == MAGIC_V2:
+                    is_far = not self.base_offset <= header.last_offset <= self.base_offset + MAX_INT32
+                    if is_far or (not last_offset < header.base_offset and header.magic == MAGIC_V2):
                         raise segment_scan.OffsetOrderError("offsets do not rise", position=position)
                     last_offset = header.last_offset
                     if position - last_position > self._index_interval_bytes:

@@ -233,6 +233,8 @@ class SocketConnection:
         self._answers.add(chunks)
         if not self._in_frames:
             self.flush()
+            if self._is_away:
+                self._regulate()
 
     def reserve(self, slot: Slot) -> None:
         """The request that is being handled is answered later, by `fill`; this is its place."""
@@ -251,7 +253,7 @@ class SocketConnection:
                 self._flush()
             else:
                 held.append(self)
-        if not self._can_read:
+        if self._is_away or not self._can_read:
             self._regulate()
 
     def flush(self) -> None:
