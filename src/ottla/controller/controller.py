@@ -19,7 +19,7 @@ from typing import Final
 from ottla.base.config import ConfigError
 from ottla.base.coordination import Coordination
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import ZERO_UUID, TopicPartition, random_uuid
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid, format_uuid, random_uuid
 from ottla.controller import assignment
 from ottla.controller.changes import ChangeQueue, change
 from ottla.controller.election import (
@@ -232,10 +232,13 @@ class Controller:
         except ConfigError as error:
             raise ControllerError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
-    async def delete_topics(self, names: Sequence[str]) -> list[ControllerError | None]:
+    async def delete_topics(
+        self, names: Sequence[str], ids: Mapping[str, Uuid] = MappingProxyType({})
+    ) -> list[ControllerError | None]:
         """What came of each, None for a topic that is gone: when this returns, no client is told of it any more, and a
-        crash does not bring it back. Its replicas and nodes are deleted afterwards, before the next change."""
-        return await self.changes.run_behind(lambda answer: self._delete_topics(names, answer), "delete_topics")
+        crash does not bring it back. Its replicas and nodes are deleted afterwards, before the next change. A topic
+        with a name in `ids` is deleted only if that is its id: by its turn another one may have the name."""
+        return await self.changes.run_behind(lambda answer: self._delete_topics(names, ids, answer), "delete_topics")
 
     async def delete_topic(self, name: str) -> None:
         """The same for one; raises what is wrong."""
@@ -244,10 +247,11 @@ class Controller:
             raise error
 
     async def _delete_topics(
-        self, names: Sequence[str], answer: asyncio.Future[list[ControllerError | None]]
+        self, names: Sequence[str], ids: Mapping[str, Uuid], answer: asyncio.Future[list[ControllerError | None]]
     ) -> list[ControllerError | None]:
-        outcomes = [None if name in self._topics else _unknown(name) for name in names]
-        topics = [self._topics[name] for name in dict.fromkeys(names) if name in self._topics]
+        outcomes = [self._fault_of_deletion(name, ids.get(name)) for name in names]
+        found = dict.fromkeys(name for name, fault in zip(names, outcomes, strict=True) if fault is None)
+        topics = [self._topics[name] for name in found]
         if topics:
             gone = [topic.name for topic in topics]
             await self._nodes.mark_for_deletion(gone)
@@ -258,6 +262,15 @@ class Controller:
             await self._nodes.delete(gone)
             await self._nodes.unmark(gone)
         return outcomes
+
+    def _fault_of_deletion(self, name: str, topic_id: Uuid | None) -> ControllerError | None:
+        topic = self._topics.get(name)
+        if topic_id is None:
+            return _unknown(name) if topic is None else None
+        if topic is None or topic.topic_id != topic_id:
+            reason = f"There is no topic with the id {format_uuid(topic_id)}."
+            return ControllerError(ErrorCode.UNKNOWN_TOPIC_ID, reason)
+        return None
 
     @change
     async def update_topic_configs(

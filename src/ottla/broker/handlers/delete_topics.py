@@ -27,6 +27,7 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: R
     asked.update((name, ZERO_UUID) for name in request.topic_names)
     refused: list[DeletedTopic] = []
     found: dict[str, int] = {}
+    given_ids: dict[str, Uuid] = {}
     for (name, topic_id), times in asked.items():
         try:
             known_name = _name_of(broker, name, topic_id, context.version)
@@ -34,13 +35,19 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: R
             refused.append(_answer(name, topic_id, error))
         else:
             found[known_name] = found.get(known_name, 0) + times
+            if topic_id != ZERO_UUID:
+                given_ids[known_name] = topic_id
     # Before they are deleted: then nobody knows their ids any more.
     ids = {name: _id_of(broker, name) for name in found}
-    outcomes = await _delete(broker, [name for name, times in found.items() if times == 1])
+    outcomes = await _delete(broker, [name for name, times in found.items() if times == 1], given_ids)
+    answers = []
     for name, times in found.items():
         if times > 1:
             outcomes[name] = BrokerError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request {times} times.")
-    return DeleteTopicsResponse(responses=[*(_answer(name, ids[name], outcomes[name]) for name in found), *refused])
+        error = outcomes[name]
+        is_gone = error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_ID  # since its name was looked up
+        answers.append(_answer(None if is_gone else name, ids[name], error))
+    return DeleteTopicsResponse(responses=[*answers, *refused])
 
 
 def _answer(name: str | None, topic_id: Uuid, error: BrokerError | None) -> DeletedTopic:
@@ -74,12 +81,12 @@ def _id_of(broker: Broker, name: str) -> Uuid:
     return ZERO_UUID if topic is None else topic.topic_id
 
 
-async def _delete(broker: Broker, names: list[str]) -> dict[str, BrokerError | None]:
+async def _delete(broker: Broker, names: list[str], ids: dict[str, Uuid]) -> dict[str, BrokerError | None]:
     if not names:
         return {}
     outcomes: Sequence[ControllerError | None]
     try:
-        outcomes = await broker.controller.delete_topics(names)
+        outcomes = await broker.controller.delete_topics(names, ids)
     except ControllerError as error:
         outcomes = [error] * len(names)
     errors = [None if each is None else BrokerError(each.code, each.reason) for each in outcomes]

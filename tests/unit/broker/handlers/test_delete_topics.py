@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from brokers.lone_broker import LoneBroker, on_tree
@@ -53,6 +55,27 @@ async def test_by_name_or_id(broker: LoneBroker) -> None:
     ]
     assert [answer.topic_id for answer in answers] == [topic.topic_id, named.topic_id, NOBODYS_ID]
     assert broker.controller.topics == {}
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@on_tree
+async def test_a_topic_of_another_id_that_has_the_name_by_then_stays(broker: LoneBroker, *, by_id: bool) -> None:
+    """The topic is deleted and made again between the request and its turn. A name means whatever has it."""
+    topic = await broker.create("events")
+    deleting = asyncio.create_task(broker.controller.delete_topic("events"))
+    making = asyncio.create_task(broker.create("events"))
+    again = DeletableTopic(topic_id=topic.topic_id) if by_id else DeletableTopic(name="events")
+    (answer,) = await asyncio.create_task(ask(broker, again))
+    await deleting
+    made = await making
+    assert made.topic_id != topic.topic_id
+    if by_id:
+        assert (answer.name, answer.topic_id) == (None, topic.topic_id)
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert broker.controller.topics["events"].topic_id == made.topic_id
+    else:
+        assert answer.error_code == ErrorCode.NONE
+        assert broker.controller.topics == {}
 
 
 @on_tree
