@@ -44,9 +44,9 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: R
     for name, times in found.items():
         if times > 1:
             outcomes[name] = BrokerError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is in the request {times} times.")
-        error = outcomes[name]
-        is_gone = error is not None and error.code is ErrorCode.UNKNOWN_TOPIC_ID  # since its name was looked up
-        answers.append(_answer(None if is_gone else name, ids[name], error))
+        failure = outcomes[name]
+        is_gone = failure is not None and failure.code is ErrorCode.UNKNOWN_TOPIC_ID  # since its name was looked up
+        answers.append(_answer(None if is_gone else name, ids[name], failure))
     return DeleteTopicsResponse(responses=[*answers, *refused])
 
 
