@@ -3,6 +3,8 @@ could not be asked or did not answer."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.base import config
 from ottla.base.error_codes import ErrorCode
 from ottla.base.errors import OttlaError
@@ -13,6 +15,9 @@ from ottla.net.client_connection import (
     RequestTimeoutError,
     UnsupportedApiError,
 )
+
+if TYPE_CHECKING:
+    from ottla.client.produce.table_delivery import TableDelivery
 
 __all__ = [
     "AuthenticationError",
@@ -34,6 +39,7 @@ __all__ = [
     "NoOffsetError",
     "OffsetOutOfRangeError",
     "OttlaError",
+    "PartlySentError",
     "RebalanceInProgressError",
     "RecordTooLargeError",
     "RefusedError",
@@ -127,6 +133,15 @@ class SerializationError(ClientError):
 
 class RecordTooLargeError(ClientError):
     """A record above what the producer (max.request.size) or the broker (message.max.bytes) takes."""
+
+
+class PartlySentError(ClientError):
+    """`send_batch` failed when some rows were on their way already; the cause says what failed."""
+
+    def __init__(self, sent: TableDelivery, reason: Exception) -> None:
+        self.sent = sent
+        """The rows that were sent: without a partition of their own, the first ones."""
+        super().__init__(f"{reason}; {len(sent)} rows before that were sent, wait for `error.sent.result()`")
 
 
 class BufferFullError(ClientError, TimeoutError):

@@ -30,6 +30,7 @@ _NONE = np.empty(0, np.int64)
 _WIDTHS = {pa.binary().id: 4, pa.string().id: 4, pa.large_binary().id: 8, pa.large_string().id: 8}
 """Of the offsets, in bytes: the types that are read where they lie."""
 _CAST_FIRST = {pa.null().id, pa.binary_view().id, pa.string_view().id, pa.binary(1).id}
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TICKS_PER_MS = {"us": 1000, "ns": 1_000_000}
 
 
@@ -100,9 +101,16 @@ def _header_columns(headers: HeadersColumn) -> tuple[Int64s, Any, Any]:
     if isinstance(headers, pa.ChunkedArray):
         headers = headers.combine_chunks()
     if isinstance(headers, pa.Array):
-        pairs = headers.flatten()
+        if pa.types.is_null(headers.type) or pa.types.is_map(headers.type):
+            headers = headers.cast(_HEADERS)
+        pairs = headers.flatten() if _is_list(headers.type) else headers
+        if not pa.types.is_struct(pairs.type) or sorted(field.name for field in pairs.type) != ["key", "value"]:
+            raise TypeError(
+                f"headers of type {headers.type} cannot be sent: they are maps, or lists of structs with the fields "
+                "key and value"
+            )
         sizes = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
-        keys, values = pairs.field(0), pairs.field(1)
+        keys, values = pairs.field("key"), pairs.field("value")
         if pairs.null_count:
             raise ValueError(f"{pairs.null_count} headers are null: a header has a key")
     else:
@@ -116,6 +124,10 @@ def _header_columns(headers: HeadersColumn) -> tuple[Int64s, Any, Any]:
     ends = np.zeros(len(sizes) + 1, np.int64)
     sizes.cumsum(out=ends[1:])
     return ends, _bytes_array(keys), _bytes_array(values)
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def kernel_array(numbers: Int64s | Sequence[int]) -> Int64s:

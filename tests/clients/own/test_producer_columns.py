@@ -9,8 +9,8 @@ import pytest
 
 from clients.own.test_producer import WAIT_S, make, records_of
 from clients.peers import Peer
-from ottla import AsyncProducer, Producer
-from ottla.client.errors import RecordTooLargeError, SerializationError
+from ottla import AsyncProducer, Consumer, Producer, TopicPartition
+from ottla.client.errors import PartlySentError, RecordTooLargeError, SerializationError
 from ottla.client.produce import BatchMetadata
 from ottla.client.produce.partitioners import partition_of_key
 
@@ -91,3 +91,32 @@ def test_columns_of_something_else_are_refused(broker: Peer, topic: str) -> None
         pytest.raises(SerializationError, match="number: no part of a record"),
     ):
         producer.send_batch(topic, {"number": [1]})
+
+
+@pytest.mark.parametrize("face", ["blocking", "asyncio"])
+def test_what_fails_after_some_rows_were_sent_leaves_a_handle_on_those(broker: Peer, topic: str, face: str) -> None:
+    count = 20_000
+    table = pa.table({"value": [b"%1000d" % index for index in range(count)] + [bytes(2_000_000)]})
+    settings = {"bootstrap_servers": broker.bootstrap}
+
+    async def send() -> list[BatchMetadata]:
+        async with AsyncProducer(settings) as producer:
+            with pytest.raises(RecordTooLargeError):
+                await producer.send_batch(topic, table.slice(count))
+            with pytest.raises(PartlySentError) as caught:
+                await producer.send_batch(topic, table)
+            assert isinstance(caught.value.__cause__, RecordTooLargeError)
+            return await caught.value.sent
+
+    if face == "asyncio":
+        places = asyncio.run(send())
+    else:
+        with Producer(settings) as producer:
+            with pytest.raises(PartlySentError, match=r"max\.request\.size.* rows before that were sent") as caught:
+                producer.send_batch(topic, table)
+            places = caught.value.sent.result(60)
+    sent = sum(place.record_count for place in places)
+    assert 0 < sent <= count
+    partition = TopicPartition(topic, 0)
+    with Consumer(bootstrap_servers=broker.bootstrap) as consumer:
+        assert consumer.end_offsets([partition]) == {partition: sent}

@@ -17,7 +17,7 @@ from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.record import Headers, PreparedRecord
-from ottla.client.produce.table_delivery import TableDelivery
+from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
 
 T = TypeVar("T")
 
@@ -135,20 +135,21 @@ class AsyncProducer:
     async def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:
         """Sends an Arrow table, a record batch, or a mapping of columns: `value`, and if there are, `key`, `headers`,
         `timestamp` and `partition`. Rows are encoded without a Python object for each, in a thread; serializers and
-        interceptors are not asked. Waits for room, like `send`, for max.block.ms at a time."""
+        interceptors are not asked. Waits for room, like `send`, for max.block.ms at a time. Raises `PartlySentError`
+        for what fails after some rows were sent."""
         self._start()
         core = self._core
         columns = await asyncio.to_thread(core.prepare_columns, topic, data)
         info = core.known(topic) or await core.learn(topic)
         pieces = core.pieces(info, columns, partition)
+        block_s = core.config.max_block_ms / 1000
         batches: list[Batch] = []
-        while True:
-            piece = await asyncio.to_thread(next, pieces, None)
-            if piece is None:
-                return TableDelivery(batches)
-            for batch in piece:
-                block_s = core.config.max_block_ms / 1000
-                batches.append(await self._until_room(partial(core.offer_batch, info, batch), block_s))
+        with told_if_partly_sent(batches):
+            while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+                for batch in piece:
+                    taken = await self._until_room(partial(core.offer_batch, info, batch), block_s)
+                    batches.append(taken)
+        return TableDelivery(batches)
 
     async def send_and_wait(
         self,

@@ -8,7 +8,7 @@ interceptors see nothing of it: columns are bytes, or text.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,6 +30,14 @@ _PIECE_BYTES: Final = 8 * 1024 * 1024
 _BATCH_BYTES: Final = 512 * 1024
 """Batches are that large at least: with all records there, no one gains by waiting less. Half of what brokers take."""
 _NULL: Final = -1
+_PAIR: Final = [("key", pa.string()), ("value", pa.binary())]
+_VIEWS: Final = (
+    pa.types.is_binary_view,
+    pa.types.is_string_view,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_dictionary,
+)
+"""Of bytes and text that have to be copied first."""
 
 
 class EncodedBatch(NamedTuple):
@@ -90,24 +98,62 @@ def columns_of(topic: str, data: Any) -> Columns:
 
 def _column(name: str, column: Any) -> Any:
     """As the kernels take it."""
+    is_arrow = isinstance(column, pa.Array | pa.ChunkedArray)
+    if not is_arrow:
+        column = _listed(name, column)
     if name in ("value", "key"):
-        if isinstance(column, pa.Array | pa.ChunkedArray):
-            return column
+        if is_arrow:
+            return _plain(column)
         for one in column:
             if one is not None and not isinstance(one, bytes | str):
                 raise TypeError(f"a {name} of type {type(one).__name__}: columns are of bytes or text")
         return pa.array([one.encode() if isinstance(one, str) else one for one in column], pa.large_binary())
     if name == "headers":
-        if isinstance(column, pa.Array | pa.ChunkedArray):
-            return column
-        pair = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
-        rows = [[{"key": key, "value": value} for key, value in row or ()] for row in column]
-        return pa.array(rows, pa.list_(pair))
+        if is_arrow:
+            return _headers(column)
+        rows = [[{"key": key, "value": value} for key, value in _pairs(row)] for row in column]
+        return pa.array(rows, pa.list_(pa.struct(_PAIR)))
     if name == "timestamp":
         return pa.array(timestamps_ms_of(column, len(column)))
-    if isinstance(column, pa.Array | pa.ChunkedArray):
+    if is_arrow:
         return column.cast(pa.int32())  # as Arrow, because numpy has no place for nulls
     return pa.array(np.asarray(column), pa.int32())
+
+
+def _listed(name: str, column: Any) -> Any:
+    """The column as something that can be looked at twice: not a generator."""
+    if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable):
+        raise TypeError(f"the column {name} must be an Arrow array or a sequence, not {type(column).__name__}")
+    return column if hasattr(column, "__len__") and hasattr(column, "__getitem__") else list(column)
+
+
+def _plain(column: Any) -> Any:
+    """Bytes or text as rows of it can be taken out: Arrow has that for few types."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if any(is_one(kind) for is_one in _VIEWS):
+        return column.cast(pa.large_binary())
+    return column
+
+
+def _headers(column: Any) -> Any:
+    kind = column.type
+    if pa.types.is_null(kind) or pa.types.is_map(kind):
+        return column.cast(pa.list_(pa.struct(_PAIR)))
+    pair = getattr(kind, "value_type", None)
+    if pair is not None and pa.types.is_struct(pair):
+        plain = [
+            (field.name, pa.large_binary() if any(is_one(field.type) for is_one in _VIEWS) else field.type)
+            for field in pair
+        ]
+        if pa.struct(plain) != pair:
+            return column.cast(pa.list_(pa.struct(plain)))
+    return column  # If it is none of headers, the codec says so.
+
+
+def _pairs(row: Any) -> Any:
+    return row.items() if isinstance(row, Mapping) else row or ()
 
 
 def pieces(

@@ -13,10 +13,11 @@ from typing import Any, Self, TypeVar
 from ottla.client.config import ProducerConfig
 from ottla.client.loop_thread import LoopThread
 from ottla.client.metadata import PartitionInfo
+from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata, wait_for
 from ottla.client.produce.record import Headers
-from ottla.client.produce.table_delivery import TableDelivery
+from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
 
 T = TypeVar("T")
 
@@ -125,19 +126,20 @@ class Producer:
     def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:
         """Sends an Arrow table, a record batch, or a mapping of columns: `value`, and if there are, `key`, `headers`,
         `timestamp` and `partition`. Rows are encoded without a Python object for each; serializers and interceptors are
-        not asked. Waits for room, like `send`, for max.block.ms at a time."""
+        not asked. Waits for room, like `send`, for max.block.ms at a time. Raises `PartlySentError` for what fails
+        after some rows were sent."""
         self._thread.check()
         core = self._core
         columns = core.prepare_columns(topic, data)
         info = core.known(topic) or self._thread.run(core.learn(topic))
         block_s = core.config.max_block_ms / 1000
-        return TableDelivery(
-            [
-                self._until_room(partial(core.offer_batch, info, batch), monotonic() + block_s)
-                for piece in core.pieces(info, columns, partition)
-                for batch in piece
-            ]
-        )
+        batches: list[Batch] = []
+        with told_if_partly_sent(batches):
+            for piece in core.pieces(info, columns, partition):
+                for batch in piece:
+                    taken = self._until_room(partial(core.offer_batch, info, batch), monotonic() + block_s)
+                    batches.append(taken)
+        return TableDelivery(batches)
 
     def send_and_wait(
         self,

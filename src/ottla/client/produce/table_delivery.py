@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, NamedTuple
 
+from ottla.client.errors import PartlySentError
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
 
@@ -75,6 +77,17 @@ class TableDelivery:
 
     def _metadata(self) -> list[BatchMetadata]:
         return [BatchMetadata(*batch.partition, batch.offset_of(0), batch.count) for batch in self._leaves()]
+
+
+@contextmanager
+def told_if_partly_sent(batches: Sequence[Batch]) -> Iterator[None]:
+    """Whatever fails when some of the batches are on their way leaves a handle on those."""
+    try:
+        yield
+    except Exception as error:
+        if not batches:
+            raise
+        raise PartlySentError(TableDelivery(batches), error) from error
 
 
 def _first_of(batch: Batch) -> Delivery:

@@ -125,3 +125,97 @@ def test_what_cannot_be_sent_is_refused(data: Any, error: type[Exception], words
 def test_a_partition_that_is_not_there_is_refused() -> None:
     with pytest.raises(ClientError, match="partitions 0 to 2, not 9"):
         batches_of({"value": [b"x"]}, partition=9)
+
+
+def header_rows(kind: Any, rows: list[Any]) -> list[tuple[tuple[str, bytes | None], ...]]:
+    """What becomes of headers in this form; by keys as well, for which rows are put into another order."""
+    column = pa.array(rows, kind)
+    values = pa.array([b"%d" % index for index in range(len(rows))])
+    ((_, plain),) = batches_of(pa.table({"value": values, "headers": column}), partition=0)
+    sliced = pa.table({"value": values, "headers": column, "key": values}).slice(1)
+    by_key = {one.value: one.headers for _, some in batches_of(sliced) for one in some}
+    assert by_key == {one.value: one.headers for one in plain[1:]}
+    return [one.headers for one in plain]
+
+
+PAIRS: list[Any] = [[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], None, [], [{"key": "é", "value": b""}]]
+TUPLES: list[Any] = [row and [tuple(pair.values()) for pair in row] for row in PAIRS]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        (pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])), PAIRS),
+        (pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())])), PAIRS),
+        (pa.large_list(pa.struct([("value", pa.large_binary()), ("key", pa.large_string())])), PAIRS),
+        (pa.list_(pa.struct([("value", pa.binary_view()), ("key", pa.string_view())])), PAIRS),
+        (pa.map_(pa.string(), pa.binary()), TUPLES),
+        (pa.map_(pa.field("name", pa.string(), nullable=False), pa.field("content", pa.binary())), TUPLES),
+        (pa.map_(pa.string_view(), pa.binary_view()), TUPLES),
+    ],
+    ids=str,
+)
+def test_headers_are_taken_by_name_in_whatever_form_arrow_has_them(kind: Any, rows: list[Any]) -> None:
+    assert header_rows(kind, rows) == [(("a", b"1"), ("a", None)), (), (), (("é", b""),)]
+
+
+def test_no_headers_at_all() -> None:
+    assert header_rows(pa.null(), [None, None, None]) == [(), (), ()]
+    ((_, records),) = batches_of({"value": [b"a", b"b"], "headers": [{"h": b"1"}, None]}, partition=0)
+    assert [one.headers for one in records] == [(("h", b"1"),), ()]
+
+
+LONG = "a text that is too long to be kept within a view"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string_view(),
+        pa.binary_view(),
+        pa.binary(len(LONG)),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.large_string(),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", ["key", "value"])
+def test_keys_and_values_of_every_type_of_bytes_and_text(kind: Any, name: str) -> None:
+    given: list[Any] = [LONG, None, "z" * len(LONG), LONG]
+    column = pa.array([one and one.encode() for one in given] if pa.types.is_fixed_size_binary(kind) else given, kind)
+    other = "value" if name == "key" else "key"
+    table = pa.table({name: column, other: [b"0", b"1", b"2", b"3"]}).slice(1)
+    there = {getattr(one, other): getattr(one, name) for _, some in batches_of(table) for one in some}
+    assert there == {b"1": None, b"2": b"z" * len(LONG), b"3": LONG.encode()}
+
+
+def test_columns_that_can_be_read_only_once() -> None:
+    rows = range(3)
+    data = {
+        "value": (b"%d" % row for row in rows),
+        "key": map(str, rows),
+        "timestamp": (row + 5 for row in rows),
+        "headers": ([("h", b"%d" % row)] for row in rows),
+        "partition": iter([0, 0, 0]),
+    }
+    ((_, records),) = batches_of(data)
+    assert records == [Record(row, row + 5, b"%d" % row, b"%d" % row, (("h", b"%d" % row),)) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"value": "abc"}, "the column value must be an Arrow array or a sequence, not str"),
+        ({"value": 5}, "the column value must be an Arrow array or a sequence, not int"),
+        ({"value": [b"x"], "key": b"abc"}, "the column key must be .* not bytes"),
+        ({"value": [b"x"], "timestamp": 5}, "the column timestamp must be .* not int"),
+        (pa.table({"value": [b"x"], "headers": [[{"key": "a", "content": b"1"}]]}), "the fields key and value"),
+        (pa.table({"value": [b"x"], "headers": [[{"key": "a", "value": b"1", "x": 1}]]}), "the fields key and value"),
+        (pa.table({"value": [b"x"], "headers": ["a=b"]}), "headers of type string cannot be sent"),
+        (pa.table({"value": [b"x"], "headers": [[{"key": None, "value": b"1"}]]}), "have no key"),
+        (pa.table({"value": pa.array([1, 1]).dictionary_encode()}), "column of int64 has no bytes"),
+    ],
+)
+def test_columns_of_wrong_types_are_refused(data: Any, words: str) -> None:
+    with pytest.raises(SerializationError, match=words):
+        batches_of(data)
