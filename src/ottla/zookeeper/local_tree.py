@@ -8,6 +8,7 @@ what was only read, is answered before it is safe.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +20,8 @@ from ottla.base.clock import Clock
 from ottla.base.coordination import ANY_VERSION, CoordinationError, Create, Delete, Node, Operation, SetData
 from ottla.zookeeper.transaction import Transaction, ancestors_of, check_operation, check_path
 from ottla.zookeeper.tree_file import TreeFile, TreeFileError
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -154,18 +157,18 @@ class LocalTree:
                 self._tell([(self._ended, None), *((job[1], self._closed()) for job in self._left() if job)])
 
     def _work(self, file: TreeFile) -> None:
-        fill_after_s = _IDLE_S if file.is_reserve_low else None
+        fill_after_s = _IDLE_S if _is_low(file) else None
         going = True
         while going:
             try:
                 asked = [self._asked.get(timeout=fill_after_s), *self._left()]
             except Empty:  # for so long: nobody waits for the reserve to be filled
-                fill_after_s = None if file.fill_reserve() else _NO_ROOM_S
+                fill_after_s = None if _is_filled(file) else _NO_ROOM_S
                 continue
             jobs = [job for job in asked if job is not None]
             going = len(jobs) == len(asked)
             self._tell(self._do(file, jobs))
-            if fill_after_s is None and file.is_reserve_low:
+            if fill_after_s is None and _is_low(file):
                 fill_after_s = _IDLE_S
 
     def _left(self) -> list[tuple[Work, Answer] | None]:
@@ -210,6 +213,23 @@ class LocalTree:
     def _tell(self, outcomes: list[tuple[Answer, Any]]) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(_tell_all, outcomes)
+
+
+def _is_low(file: TreeFile) -> bool:
+    """A reserve that cannot be looked at counts as low: nothing that fails here may end the thread."""
+    try:
+        return file.is_reserve_low
+    except Exception as error:
+        _logger.warning("%s: the reserve for a full disk cannot be looked at: %s", file.path, error)
+        return True
+
+
+def _is_filled(file: TreeFile) -> bool:
+    try:
+        return file.fill_reserve()
+    except Exception as error:
+        _logger.warning("%s: the reserve for a full disk cannot be filled: %s", file.path, error)
+        return False
 
 
 def _tell_all(outcomes: list[tuple[Answer, Any]]) -> None:

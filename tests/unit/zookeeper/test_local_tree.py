@@ -26,6 +26,7 @@ from ottla.base.coordination import (
     SetData,
 )
 from ottla.testing.manual_clock import ManualClock
+from ottla.zookeeper import local_tree
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.tree_file import APPLICATION_ID, TreeFile, TreeFileError
 from ottla.zookeeper.tree_reserve import RESERVE_BYTES
@@ -404,6 +405,30 @@ def test_a_file_that_cannot_be_closed_keeps_nobody_waiting(place: Path, monkeypa
         await tree.create("/a")
 
     with_tree(place, use)
+
+
+@pytest.mark.parametrize("step", ["is_reserve_low", "fill_reserve"])
+def test_a_reserve_that_cannot_be_looked_at_does_not_end_the_tree(
+    place: Path, monkeypatch: pytest.MonkeyPatch, step: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    failed = threading.Event()
+
+    def fail(_: TreeFile) -> bool:
+        failed.set()
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(TreeFile, step, property(fail) if step == "is_reserve_low" else fail)
+    monkeypatch.setattr(local_tree, "_IDLE_S", 0.001)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+
+    async def use(tree: LocalTree) -> None:
+        await tree.create("/a")
+        assert await asyncio.to_thread(failed.wait, 60)
+        await tree.create("/b")
+        assert await tree.children("/") == ["a", "b"]
+
+    with_tree(place, use)
+    assert "disk I/O error" in caplog.text
 
 
 def test_a_reserve_is_kept_and_handed_over_to_the_next_run(place: Path) -> None:
