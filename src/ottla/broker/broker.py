@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -61,6 +61,10 @@ _RESERVE_BYTES: Final = 2**20
 """Kept free in each log directory, so that the broker stops and starts cleanly when a disk is full."""
 _QUEUED_FRAMES: Final = 4
 """Frames of the largest size that may be in memory where queued.max.request.bytes does not say otherwise."""
+
+
+Steps = Sequence[tuple[str, Callable[[], Awaitable[None]]]]
+"""Of a stop: what ends, and how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +123,25 @@ class Broker:
         try:
             await broker._start()
         except BaseException:
-            await coordination.close()
+            await broker._undo_start()
             raise
         return broker
+
+    async def _undo_start(self) -> None:
+        """After a start that failed: leaves no lock, thread or task behind."""
+        if hasattr(self, "held_produces"):
+            await _end_each([("listening", self._close_server)])
+        if hasattr(self, "groups"):
+            self.groups.close()
+        if hasattr(self, "_upkeep"):  # the directories are open, and whole
+            await _end_each(
+                [
+                    ("upkeep of logs", self._upkeep.stop),
+                    ("waiting for the disk", self._close_replicas),
+                    ("closing logs", self._close_logs),
+                ]
+            )
+        await self.coordination.close()
 
     async def _start(self) -> None:
         config, coordination = self.config, self.coordination
@@ -366,7 +386,7 @@ class Broker:
         self.groups.close()
         self.replicas.fetches.close()
         self.replicas.produces.close()
-        for what, end in (
+        steps: Steps = (
             ("sending answers", self._drain),
             ("listening", self._close_server),  # from here on no request is begun
             ("handling requests", self.dispatcher.close),
@@ -378,11 +398,8 @@ class Broker:
             ("waiting for the disk", self._close_replicas),
             ("closing logs", self._close_logs),
             ("leaving the cluster", self._deregister),
-        ):
-            try:
-                await end()
-            except Exception:
-                _logger.exception("a step of the broker's stop failed: %s", what)
+        )
+        await _end_each(steps)
         await self.coordination.close()
 
     async def _close_server(self) -> None:
@@ -414,6 +431,15 @@ class Broker:
             if all(connection.is_idle for connection in self._server.connections.values()):
                 return
             await asyncio.sleep(0.01)
+
+
+async def _end_each(steps: Steps) -> None:
+    """One after the other; one that fails is logged."""
+    for what, end in steps:
+        try:
+            await end()
+        except Exception:
+            _logger.exception("a step of the broker's stop failed: %s", what)
 
 
 def _partitions_of(topic: TopicState) -> list[TopicPartition]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -120,6 +121,31 @@ def test_a_port_that_is_taken_is_told_and_releases_the_rest(tmp_path: Path) -> N
                 await Broker.start(config, LocalDisk(), SystemClock())
         async with broker_in_loop(tmp_path / "second"):
             pass
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("step", ["_finish_deletions", "apply_topic", "_start_metrics"])
+def test_a_start_that_fails_late_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("a late failure")
+
+    async def work() -> None:
+        async with broker_in_loop(tmp_path) as broker:
+            await Client(broker).create_topic("orders")
+        before = set(asyncio.all_tasks()), set(threading.enumerate())
+        with monkeypatch.context() as patch:
+            patch.setattr(Broker, step, fail)
+            with pytest.raises(ValueError, match="a late failure"):
+                async with broker_in_loop(tmp_path):
+                    pass
+        assert asyncio.all_tasks() == before[0]
+        left = {thread.name for thread in set(threading.enumerate()) - before[1]}
+        assert {name for name in left if name.startswith("ottla")} == set()
+        async with broker_in_loop(tmp_path) as broker:
+            assert broker.replicas.get("orders", 0) is not None
 
     asyncio.run(work())
 
