@@ -42,11 +42,11 @@ class BackgroundLoad:
         """Loads in a thread. Again is no harm."""
         if self._is_begun:
             return
-        with self._lock:
-            if self._is_begun:
-                return
-            self._is_begun = True
         try:
+            with self._lock:
+                if self._is_begun:
+                    return
+                self._is_begun = True
             if any(find_spec(name) is None for name in self._needs):
                 self._is_over.set()
                 return
@@ -55,6 +55,9 @@ class BackgroundLoad:
         except Exception as error:  # no thread can be started, say
             self._is_over.set()
             _logger.warning("compiled kernels cannot be loaded, slower code is used instead: %s", error)
+        except BaseException:  # Ctrl-C: nobody waits for what may not have begun
+            self._is_over.set()
+            raise
 
     def wait(self, timeout_s: float = PATIENCE_S) -> None:
         """Until a load that is under way is over, or so long."""

@@ -47,9 +47,11 @@ class _Call(NamedTuple):
 class _Waiting:
     """A thread that waits in `run`, and what it waits for."""
 
-    __slots__ = ("is_served", "mailbox", "task")
+    __slots__ = ("is_served", "mailbox", "task", "work")
 
-    def __init__(self) -> None:
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self.work = [work]
+        """Until somebody takes it: the loop, to run it, or the thread, to drop it if it was interrupted before."""
         self.mailbox: SimpleQueue[_Call | None] = SimpleQueue()
         """Calls to make; None when the task is done."""
         self.task: asyncio.Task[Any] | None = None
@@ -94,19 +96,14 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """What the work gives or raises. After `timeout_s` it is cancelled, and TimeoutError raised."""
-        waiting = _Waiting()
+        waiting = _Waiting(work)
         try:
             if threading.current_thread() is self._thread:
                 raise RuntimeError(
                     f"a callback that runs inside {self.name} waits for it, which would never end: "
                     "leave that to another thread"
                 )
-            self.call_soon(self._begin, work, waiting)
-        except BaseException:
-            waiting.is_served = False
-            work.close()
-            raise
-        try:
+            self.call_soon(self._begin, waiting)
             result: T = self._wait(waiting, timeout_s)
             return result
         finally:
@@ -142,7 +139,11 @@ class LoopThread:
 
     # In the loop.
 
-    def _begin(self, work: Coroutine[Any, Any, Any], waiting: _Waiting) -> None:
+    def _begin(self, waiting: _Waiting) -> None:
+        try:
+            work = waiting.work.pop()
+        except IndexError:
+            return
         if not waiting.is_served:
             work.close()
             return
@@ -177,7 +178,7 @@ class LoopThread:
             if is_late:
                 raise self._too_late(timeout_s)
             self.check()
-            raise asyncio.CancelledError
+            raise ClosedError(f"{self.name} was closed meanwhile")
 
     def _too_late(self, timeout_s: float | None) -> TimeoutError:
         return TimeoutError(f"{self.name} was not done within {timeout_s:g} s")
@@ -198,6 +199,9 @@ class LoopThread:
 
     def _cancel(self, waiting: _Waiting) -> None:
         if waiting.task is not None and waiting.task.done():
+            return
+        with contextlib.suppress(IndexError):
+            waiting.work.pop().close()  # it was not begun, and will not be
             return
         with contextlib.suppress(ClosedError, ForkedError):
             self.call_soon(lambda: waiting.task and waiting.task.cancel())

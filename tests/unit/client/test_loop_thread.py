@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from itertools import count
 
 import pytest
 
@@ -20,6 +21,7 @@ from ottla.client import loop_thread
 from ottla.client.errors import ClosedError
 from ottla.client.loop_thread import LoopThread
 from ottla.net.client_connection import Address, ClientConnection
+from unit.client.interruptions import Interruption
 from unit.client.scripted_broker import ScriptedBroker
 
 BOUND_S = 30
@@ -480,3 +482,35 @@ def test_a_child_may_have_a_client_of_its_own() -> None:
         print(thread.run(give("parent")))
         """
     assert outcome(start(program)) == (0, "child\nparent\n", "")
+
+
+def test_work_is_run_or_dropped_however_its_caller_is_interrupted(thread: LoopThread) -> None:
+    running = 0
+
+    async def work() -> int:
+        nonlocal running
+        running += 1
+        try:
+            await asyncio.sleep(0)
+            return 5
+        finally:
+            running -= 1
+
+    async def others() -> int:
+        return len(asyncio.all_tasks(thread.loop)) - 1
+
+    for number in count():
+        interruption = Interruption(number)
+        coroutine = work()
+        try:
+            with interruption:
+                assert thread.run(coroutine) == 5
+        except KeyboardInterrupt:
+            coroutine.close()  # where not even `run` was entered
+        assert not thread._submitting.locked(), interruption.where
+        assert thread.run(give(number)) == number, interruption.where
+        while thread.run(others()):
+            pass
+        assert not running, interruption.where
+        if not interruption.happened:
+            return

@@ -13,6 +13,7 @@ import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from operator import index
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -117,6 +118,7 @@ class AsyncConsumer:
         self._committing = BackgroundCommits(self.membership.ledger, self._commit, self._tell)
         self.subscriptions.on_change = self._fetcher.wake
         self.subscriptions.wake_poll = self._news.set
+        self.subscriptions.on_undone = self._fetch_on
         self.buffer.on_room = self._fetch_on
 
     # Life.
@@ -263,8 +265,10 @@ class AsyncConsumer:
     async def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
         which may be 0; None waits for as long as it takes."""
-        most = max_records or self.config.max_poll_records
-        return await self._poll(timeout, lambda: self.reader.take(most)) or []
+        most = self.config.max_poll_records if max_records is None else most_records(max_records)
+        taken = await self._poll(timeout, lambda: self.reader.take(most))
+        self.subscriptions.unfinished = {}  # nothing can interrupt any more
+        return taken or []
 
     async def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> Any:
         """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
@@ -274,7 +278,10 @@ class AsyncConsumer:
             await asyncio.to_thread(KERNELS.load)
         chosen = chosen_columns(tuple(columns))
         batch = await self._poll(timeout, lambda: self.reader.take_arrow(chosen))
-        return chosen.no_rows if batch is None else batch
+        if batch is None:
+            return chosen.no_rows
+        self.subscriptions.unfinished = {}  # nothing can interrupt any more
+        return batch
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
@@ -305,6 +312,8 @@ class AsyncConsumer:
             taken = take()
             if taken:
                 return taken
+            if deadline.is_over:
+                break  # all that came was filtered out
         return None
 
     @property
@@ -327,19 +336,30 @@ class AsyncConsumer:
             self._news.clear()
             pause_s = _LOOK_UP_S
             if self.membership.needs_poll():
-                await self.membership.poll(deadline)
+                await self._poll_membership(deadline)
                 if self.membership.needs_poll():
                     pause_s = _PAUSE_S
             if self.buffer.has_news:
                 return True
             if deadline.is_over or self.subscriptions.is_done:
                 return False
+            if self.buffer.is_wanted:
+                self._fetcher.wake()  # should an interrupted poll have made room without a word
             waking = self._loop.call_later(min(pause_s, deadline.left_s), self._news.set)
             try:
                 await self._news.wait()
             finally:
                 waking.cancel()
             self.subscriptions.polled_s = time.monotonic()
+
+    async def _poll_membership(self, deadline: Deadline) -> None:
+        try:
+            await self.membership.poll(deadline)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self.is_closing and (task is None or not task.cancelling()):
+                self._check_reading()  # another closes the consumer, which ends what the group was asked for
+            raise
 
     # Offsets.
 
@@ -442,6 +462,14 @@ class AsyncConsumer:
             self.callbacks.append(callback)
         else:
             self._user.call(callback)
+
+
+def most_records(given: int) -> int:
+    """Checks the argument of polls."""
+    most = index(given)
+    if most < 1:
+        raise ValueError(f"max_records must be at least 1, not {most}")
+    return most
 
 
 async def _call_listener(method: Callable[..., object], partitions: Collection[TopicPartition]) -> None:

@@ -22,7 +22,7 @@ from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import COLUMNS, chosen_columns
-from ottla.client.consume.async_consumer import CLOSE_TIMEOUT_S, AsyncConsumer, OffsetsToCommit, Topics
+from ottla.client.consume.async_consumer import CLOSE_TIMEOUT_S, AsyncConsumer, OffsetsToCommit, Topics, most_records
 from ottla.client.consume.commits import CommitCallback
 from ottla.client.consume.decoding import KERNELS
 from ottla.client.consume.listeners import RebalanceListener
@@ -61,6 +61,7 @@ class Consumer:
         self._callbacks: deque[Callable[[], object]] = deque()
         self._core.callbacks = self._callbacks
         self._reader = self._core.reader
+        self._subscriptions = self._core.subscriptions
         self._max_poll_records = config.max_poll_records
 
     async def _make(self, config: ConsumerConfig) -> AsyncConsumer:
@@ -136,8 +137,10 @@ class Consumer:
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord]:
         """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
         which may be 0; None waits for as long as it takes."""
-        most = max_records or self._max_poll_records
-        return self._poll(timeout, lambda: self._reader.take(most)) or []
+        most = self._max_poll_records if max_records is None else most_records(max_records)
+        taken = self._poll(timeout, lambda: self._reader.take(most))
+        self._subscriptions.unfinished = {}  # nothing can interrupt any more
+        return taken or []
 
     def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> Any:
         """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
@@ -146,7 +149,10 @@ class Consumer:
         KERNELS.load()
         chosen = chosen_columns(tuple(columns))
         batch = self._poll(timeout, lambda: self._reader.take_arrow(chosen))
-        return chosen.no_rows if batch is None else batch
+        if batch is None:
+            return chosen.no_rows
+        self._subscriptions.unfinished = {}  # nothing can interrupt any more
+        return batch
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
@@ -169,13 +175,13 @@ class Consumer:
     def _poll(self, timeout_s: float | None, take: Callable[[], T | None]) -> T | None:
         if not self._thread.is_open:
             self._thread.check()
-        if not self._polling.acquire(blocking=False):
+        if self._polling.locked():
             raise ClientError("another thread polls this consumer: give each thread a consumer of its own")
-        try:
+        with self._polling:  # not acquire(): an interruption right after it would leave it locked
             if self._callbacks:
                 self._call_back()
             core = self._core
-            core.subscriptions.settle()
+            self._subscriptions.settle()
             KERNELS.loading.wait(PATIENCE_S if timeout_s is None else min(timeout_s, PATIENCE_S))
             if not core.is_due:
                 taken = take()
@@ -186,9 +192,9 @@ class Consumer:
                 taken = take()
                 if taken:
                     return taken
+                if end_s is not None and time.monotonic() >= end_s:
+                    break  # all that came was filtered out
             return None
-        finally:
-            self._polling.release()
 
     async def _wait(self, end_s: float | None) -> bool:
         return await self._core.wait(Deadline(float("inf") if end_s is None else max(0.0, end_s - time.monotonic())))

@@ -206,8 +206,8 @@ def _listed(
     afterwards, if possible, not to look at these at all."""
     if most < FEW_RECORDS or not gc.isenabled():
         return list(records)
-    gc.disable()
     try:
+        gc.disable()
         made = list(records)
         if untrack is not None:
             untrack(made)

@@ -7,7 +7,6 @@ belongs to a paused one stays in its lane. One thread polls at a time.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -63,8 +62,7 @@ class FetchBuffer:
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
-        self.lock = threading.Lock()
-        """Of the lanes, and of positions that change for a reason other than the user's."""
+        self.lock = subscription.lock
         self._ready: deque[PartitionState] = deque()
         self.on_room: Callable[[], None] = lambda: None
         """Called, in any thread, when something was taken and `is_wanted`."""
@@ -84,8 +82,8 @@ class FetchBuffer:
             state.waiting.append(chunk)
             state.waiting_bytes += chunk.size_in_bytes
             if not state.is_ready:
-                state.is_ready = True
                 self._ready.append(state)
+                state.is_ready = True
 
     def pause(self, states: Iterable[PartitionState]) -> None:
         """These are paused: what they have fetched may stay for long."""
@@ -99,8 +97,8 @@ class FetchBuffer:
         with self.lock:
             for state in states:
                 if state.waiting and not state.is_ready:
-                    state.is_ready = True
                     self._ready.append(state)
+                    state.is_ready = True
 
     @property
     def has_news(self) -> bool:
@@ -130,8 +128,7 @@ class FetchBuffer:
                 if state.waiting and not state.is_paused:
                     found = state.waiting[0]
                 else:
-                    self._ready.popleft()
-                    state.is_ready = False
+                    self._leave(state)
         if has_dropped:
             self._room()
         return found
@@ -144,21 +141,31 @@ class FetchBuffer:
             is_current = chunk.generation == state.generation
             if is_current:
                 self._subscription.hand_out(state, chunk.next if position is None else position)
+            freed, chunk.size_in_bytes = chunk.size_in_bytes, 0  # others can be fetched while it is handed out
+            state.waiting_bytes -= freed
             if position is None or not is_current:
                 state.waiting.popleft()
-                self._ready.popleft()
                 if state.waiting:
-                    self._ready.append(state)
+                    self._ready.rotate(-1)
                 else:
-                    state.is_ready = False
-            freed = chunk.size_in_bytes
-            state.waiting_bytes -= freed
-            chunk.size_in_bytes = 0  # others can be fetched while it is handed out
+                    self._leave(state)
         if freed or position is None:
             self._room()
         return is_current
 
+    def _leave(self, state: PartitionState) -> None:
+        """The first partition has nothing to hand out. One that is there twice, after an interruption, does no harm;
+        one that is left out would never be looked at again."""
+        if not state.waiting:
+            state.waiting_bytes = 0  # whatever an interruption left uncounted
+        state.is_ready = False
+        self._ready.popleft()
+
     def _room(self) -> None:
         if self.is_wanted:
-            self.is_wanted = False
-            self.on_room()
+            try:
+                self.is_wanted = False
+                self.on_room()
+            except BaseException:
+                self.is_wanted = True  # it may not have heard
+                raise

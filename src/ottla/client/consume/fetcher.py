@@ -392,7 +392,10 @@ class Fetcher:
                     leader_epoch=piece.leader_epoch,
                 )
             )
-        state.fetched = found.next
+        with self._buffer.lock:
+            if state.generation != generation:
+                return  # the thread that polls went back meanwhile
+            state.fetched = found.next
         if found.failure is not None:
             words = f"partition {state.partition}, from offset {found.next.offset} on: {found.failure.reason}"
             self._positions.fail(state, CorruptRecordError(f"{words}; seek past it to go on"))

@@ -215,7 +215,7 @@ class Positions:
         if position is None:
             return None
         if answer.end_offset >= position.offset and answer.leader_epoch != _UNDEFINED:
-            state.fetch_again()  # only what nobody has seen is gone
+            state.fetch_again(position)  # only what nobody has seen is gone
             return None
         if self._reset is None:
             words = f"partition {state.partition} was cut off before offset {position.offset}, which was read already"

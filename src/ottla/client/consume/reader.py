@@ -1,8 +1,11 @@
-"""What a poll does with what was fetched: takes it, decodes it, moves positions. In the thread that polls."""
+"""What a poll does with what was fetched: takes it, decodes it, moves positions. In the thread that polls.
+
+Whoever gives the user records of `take` and `take_arrow` sets `subscription.unfinished = {}` just before: until then
+an interruption takes them back (see `subscription`).
+"""
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any, Final
 
 from ottla.client.consume.arrow import ChosenColumns, combined
@@ -43,21 +46,38 @@ class Reader:
             except OttlaError:
                 if taken:
                     break  # comes again with the next poll
+                self._subscription.unfinished = {}
                 raise
             if taken:
                 taken += records
             else:
                 taken = records
-        return self._interceptors.on_consume(taken) if taken else taken
+        if taken:
+            taken = self._interceptors.on_consume(taken)
+        if not taken:
+            self._subscription.unfinished = {}
+        return taken
 
     def iterate(self, most: int) -> Iterated | None:
         """Up to so many records of one partition, of which the position follows one by one."""
         self._buffer.raise_failure()
-        iterated = self._subscription.iterated
+        subscription = self._subscription
+        iterated = subscription.iterated
+        if iterated is not None and iterated.state.is_paused:
+            self._give_back_iterated()
+            iterated = None
         while iterated is None and (chunk := self._buffer.first()) is not None:
-            records = self._interceptors.on_consume(self._take(chunk, most))
+            try:
+                records = self._take(chunk, most)
+            except OttlaError:
+                subscription.unfinished = {}
+                raise
             if records:
-                iterated = self._subscription.iterated = Iterated(chunk.state, records)
+                records = self._interceptors.on_consume(records)
+            if records:
+                iterated = Iterated(chunk.state, records)
+                subscription.iterated = iterated
+            subscription.unfinished = {}
         return iterated
 
     def take_arrow(self, columns: ChosenColumns) -> Any:
@@ -73,14 +93,18 @@ class Reader:
             except OttlaError:
                 if batches:
                     break
+                self._subscription.unfinished = {}
                 raise
             if batch is not None:
                 batches.append(batch)
+        if not batches:
+            self._subscription.unfinished = {}
         return combined(batches)
 
     def _take(self, chunk: Chunk, most: int) -> list[ConsumerRecord]:
         if chunk.failure is not None:
             raise chunk.failure
+        self._subscription.begin(chunk.state)
         records = self._decoder.take(chunk, most)
         rest = chunk.rest
         if not rest.left and rest.failure is None:
@@ -92,6 +116,7 @@ class Reader:
     def _take_columns(self, chunk: Chunk, columns: ChosenColumns) -> Any:
         if chunk.failure is not None:
             raise chunk.failure
+        self._subscription.begin(chunk.state)
         batch = self._decoder.take_columns(chunk, columns)
         rows = batch.num_rows
         position = None
@@ -105,23 +130,28 @@ class Reader:
 
     def _take_iterated(self, most: int) -> list[ConsumerRecord]:
         """What an iteration left, when it was given up."""
-        iterated, self._subscription.iterated = self._subscription.iterated, None
-        left = [] if iterated is None else list(iterated.left)
-        if iterated is None or not left:
+        subscription = self._subscription
+        iterated = subscription.iterated
+        if iterated is None or iterated.is_over:
+            subscription.iterated = None
             return self.take(most)
-        self._subscription.hand_out(iterated.state, iterated.state.position)
-        if len(left) > most:
-            self._subscription.iterated = Iterated(iterated.state, left)
-            return list(islice(self._subscription.iterated.left, most))
-        return left
+        if iterated.state.is_paused:
+            self._give_back_iterated()
+            return self.take(most)
+        state, rest = iterated.state, iterated.rest()
+        left = Iterated(state, rest[most:]) if len(rest) > most else None
+        subscription.begin(state)
+        subscription.hand_out(state, state.position)
+        subscription.iterated = left
+        iterated.drop()
+        return rest[:most]
 
     def _give_back_iterated(self) -> None:
-        """What an iteration left is fetched again: it is rare that somebody changes from records to columns."""
-        iterated = self._subscription.iterated
-        if iterated is not None:
-            with self._buffer.lock:
-                position = iterated.position()
-                if not iterated.is_over and position is not None:
-                    iterated.state.seek(position)
-                self._subscription.drop_iterated()
-            self._buffer.on_room()
+        """What an iteration left is fetched again: it is rare that somebody changes from records to columns, or pauses
+        a partition in the middle."""
+        subscription = self._subscription
+        iterated = subscription.iterated
+        if iterated is not None and not iterated.is_over:
+            subscription.begin(iterated.state)
+            subscription.undo()
+        subscription.iterated = None

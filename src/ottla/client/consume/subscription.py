@@ -11,11 +11,18 @@ both. A `PartitionState` lives as long as its partition stays assigned. Three pl
 
 Changed in the loop. Positions alone are also moved by the thread that polls a blocking consumer: each is one tuple, put
 in place at once, so that a reader in another thread never sees half of one.
+
+Ctrl-C, or a signal handler that raises, can interrupt a poll anywhere after it moved positions and before the user has
+the records. So it notes first where each partition is (`begin`), and forgets these notes in the last step before it
+returns. Whoever asks for positions and finds notes undoes the interrupted poll first: the positions go back,
+and what the poll took is fetched again. CPython looks for signals when a function begins, after a call, and when a loop
+jumps back, never between two assignments; the order of steps here and in `fetch_buffer` relies on that.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
@@ -104,24 +111,20 @@ class PartitionState:
 
     def seek(self, position: Position) -> None:
         """Goes on there; what was fetched is dropped."""
-        self.position = self.consumed = self.fetched = position
-        self.committed = None
-        self.reset = None
-        self._begin_anew()
+        self.reset = self.committed = None
+        self.consumed = position
+        self.fetch_again(position)
 
     def seek_to(self, place: Place | None) -> None:
         """Goes on at a place, or at what the group committed, which have to be looked up first."""
-        self.position = self.consumed = self.fetched = None
-        self.committed = None
         self.reset = place
-        self._begin_anew()
+        self.consumed = self.committed = None
+        self.fetch_again(None)
 
-    def fetch_again(self) -> None:
-        """Drops what was fetched and not yet handed out."""
-        self.fetched = self.position
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
+    def fetch_again(self, position: Position | None) -> None:
+        """Goes back to a position before which all was handed out; what was fetched after it is dropped. All of it or
+        nothing: no call stands between the assignments."""
+        self.position = self.fetched = position
         self.leader_epoch = NO_EPOCH
         self.is_held = False
         self.generation += 1
@@ -156,10 +159,16 @@ class Iterated:
     def position(self, *, is_last_done: bool = True) -> Position | None:
         """After the last record that was given, or before it, while the user is at work on it."""
         given = len(self._records) - length_hint(self.left)
+        if not given and not is_last_done:
+            return self.state.consumed  # those of an earlier poll may still be worked on
         if given == len(self._records) and is_last_done:
             return self.state.position
-        index = given if is_last_done else max(given - 1, 0)
+        index = given if is_last_done else given - 1
         return Position(self._records[index].offset, self._records[index].leader_epoch)
+
+    def rest(self) -> list[ConsumerRecord]:
+        """What was not given yet; it stays."""
+        return self._records[len(self._records) - length_hint(self.left) :]
 
     @property
     def is_over(self) -> bool:
@@ -192,6 +201,13 @@ class Subscription:
         """When the user polled last; while it waits in a poll, not long ago."""
         self.iterated: Iterated | None = None
         self._handed_out: list[PartitionState] = []
+        self.lock = threading.Lock()
+        """Of the fetch buffer's lanes, and of positions that change for a reason other than the user's."""
+        self.unfinished: dict[PartitionState, tuple[int, Position | None]] = {}
+        """The generation and position of each partition before the poll under way moved it. Replaced by an empty one
+        when the poll is about to return its records."""
+        self.on_undone: Callable[[], None] = lambda: None
+        """Called, in any thread, when positions went back and fetching has to know."""
 
     # What to read.
 
@@ -306,15 +322,37 @@ class Subscription:
         state.position = position
         self._handed_out.append(state)
 
+    def begin(self, state: PartitionState) -> None:
+        """A poll is about to take records of the partition: notes how to undo that."""
+        iterated = self.iterated
+        position = state.position
+        if iterated is not None and iterated.state is state:
+            position = iterated.position()
+        self.unfinished.setdefault(state, (state.generation, position))
+
+    def undo(self) -> None:
+        """Takes back what a poll handed out that was interrupted before it returned. In any thread."""
+        with self.lock:
+            for state, (generation, position) in list(self.unfinished.items()):
+                if state.generation == generation:
+                    self._sought([state])
+                    state.fetch_again(position)
+            self.on_undone()
+            self.unfinished = {}
+
     @property
     def is_done(self) -> bool:
         """Whether nothing will ever come: every partition is read to the end that `seek` gave it."""
+        if self.unfinished:
+            self.undo()
         partitions = self.partitions
         return bool(partitions) and all(state.is_done for state in partitions.values())
 
     def settle(self) -> None:
         """All that was handed out is done with: called when the user polls again, or closes."""
         self.polled_s = time.monotonic()
+        if self.unfinished:
+            self.undo()
         if self.iterated is not None and self.iterated.is_over:
             self.iterated = None
         if self._handed_out:
@@ -324,6 +362,8 @@ class Subscription:
 
     def settle_all(self) -> None:
         """The same for good: what is left of an iteration is not given any more."""
+        if self.unfinished:
+            self.undo()
         if self.iterated is not None:
             self.iterated.state.position = self.iterated.position()
             self.drop_iterated()
@@ -331,6 +371,8 @@ class Subscription:
 
     def position(self, state: PartitionState) -> Position | None:
         """Where the user goes on after all records that it was given."""
+        if self.unfinished:
+            self.undo()
         iterated = self.iterated
         return iterated.position() if iterated is not None and iterated.state is state else state.position
 

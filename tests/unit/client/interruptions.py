@@ -1,0 +1,90 @@
+"""Interrupts code as Ctrl-C and signal handlers do, at every place where that can happen.
+
+CPython looks for signals when a function begins, after a call, and when a loop jumps back. `Interruption(n)` raises
+KeyboardInterrupt at the n-th of these places within the client's own code:
+
+    for number in count():
+        interruption = Interruption(number)
+        with interruption: …          # the code under test; raises KeyboardInterrupt
+        if not interruption.happened: break
+
+A place that is passed over and over, for each record of many, counts `_OFTEN` times only.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Final, Self
+
+import ottla.client
+
+_WATCHED: Final = str(Path(str(ottla.client.__file__)).parent)
+_OFTEN: Final = 2
+
+
+class Interruption:
+    """Can be entered several times: places are counted on."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        self.happened = False
+        self.where = ""
+        self._passed: Counter[tuple[CodeType, int]] = Counter()
+
+    def __enter__(self) -> Self:
+        sys.settrace(None if self.happened else self._trace)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+        code = frame.f_code
+        if event == "call":
+            if not code.co_filename.startswith(_WATCHED):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            self._pass(frame)
+        elif event == "opcode" and frame.f_lasti in _places(code):
+            self._pass(frame)
+        return self._trace
+
+    def _pass(self, frame: FrameType) -> None:
+        place = frame.f_code, frame.f_lasti
+        self._passed[place] += 1
+        if self.happened or self._passed[place] > _OFTEN:
+            return
+        if self._left:
+            self._left -= 1
+        else:
+            self.happened = True
+            self.where = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
+            raise KeyboardInterrupt
+
+
+@cache
+def _places(code: CodeType) -> frozenset[int]:
+    """The instructions before which a signal may be seen. Where a handler begins or ends right after a call, that call
+    is left out: the exception would come from within the call."""
+    handlers = {
+        offset: entry.target
+        for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]
+        for offset in range(entry.start, entry.end, 2)
+    }
+    places: set[int] = set()
+    last: dis.Instruction | None = None
+    for instruction in dis.get_instructions(code):
+        if last is not None and last.opname.startswith("CALL"):
+            if handlers.get(last.offset) == handlers.get(instruction.offset):
+                places.add(instruction.offset)
+        elif instruction.opname.startswith("JUMP_BACKWARD"):
+            places.add(instruction.offset)
+        last = instruction
+    return frozenset(places)
