@@ -99,7 +99,8 @@ crash: bytecode  ## kill a process that appends or compacts hundreds of times (K
 	OTTLA_KILLS=$(KILLS) $(PYTEST) -n $(WORKERS) -rP tests/crash
 
 # One seed for the whole run, printed first, so that any failure can be run again. No single test may take an hour.
-soak: bytecode  ## long fault and damage runs, thousands of random cases (OTTLA_SEED=…)
+soak: bytecode  ## long fault, damage and chaos runs, thousands of random cases (OTTLA_SEED=…)
+	$(BIN)/python tools/kafka_artifacts.py
 	@seed=$${OTTLA_SEED:-$$($(BIN)/python -c 'import random; print(random.randrange(1, 2**32))')}; \
 	  echo "OTTLA_SEED=$$seed"; \
 	  OTTLA_SEED=$$seed $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -rP -m soak \
