@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.clock import Clock
 from ottla.base.coordination import Coordination, CoordinationError
 from ottla.base.disk import Disk
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_store import ConfigStore
 from ottla.broker.coordinator_log import CoordinatorLog
@@ -160,7 +160,7 @@ class Broker:
             self.configs.note_topic(topic.name, topic.configs)
         try:
             listeners = self._listen()
-            self._open_logs(cluster_id)
+            self._open_logs(cluster_id, {topic.name: topic.topic_id for topic in topics})
         except BaseException:
             self._server.close()
             raise
@@ -231,7 +231,7 @@ class Broker:
             )
         return told
 
-    def _open_logs(self, cluster_id: str) -> None:
+    def _open_logs(self, cluster_id: str, topic_ids: Mapping[str, Uuid]) -> None:
         config = self.config
         options = DirectoryOptions(
             broker_id=self.broker_id,
@@ -241,7 +241,10 @@ class Broker:
             reserve_bytes=_RESERVE_BYTES,
         )
         self.directories = LogDirectories(self.disk, self.clock, config.log_dirs, options)
-        self.directories.open(lambda partition: self.configs.log_config(partition.topic))
+        self.directories.open(
+            lambda partition: self.configs.log_config(partition.topic),
+            lambda partition: topic_ids.get(partition.topic),
+        )
 
     def _start_metrics(self) -> int | None:
         if self.config["ottla.metrics.port"] < 0:

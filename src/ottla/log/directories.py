@@ -14,7 +14,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -44,6 +44,7 @@ _CLOSED: Final = (errno.ENOENT, errno.EBADF)
 """What an operation on a log fails with whose files were renamed, removed or closed meanwhile."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
+TopicIdOf = Callable[[TopicPartition], Uuid | None]
 Task = Callable[[], None]
 """What a thread may do, because it syncs. Raises `OSError`."""
 _LOADED_AT_ONCE: Final = 16
@@ -98,9 +99,10 @@ class LogDirectories:
 
     # --- open and close ---------------------------------------------------------------------------------------------
 
-    def open(self, config_of: ConfigOf) -> None:
+    def open(self, config_of: ConfigOf, topic_id_of: TopicIdOf = lambda _: None) -> None:
         """Locks and loads every directory. One that cannot be used is offline from the start; if that is every one,
-        the last reason is raised. A directory that another process uses, or another broker's, is refused outright."""
+        the last reason is raised. A directory that another process uses, or another broker's, is refused outright.
+        `topic_id_of` tells the id that a partition's topic has now, if it is known."""
         try:
             for directory in self.directories:
                 with self._guarded(directory, even_if_full=True):
@@ -109,7 +111,7 @@ class LogDirectories:
                 with self._guarded(directory, even_if_full=True):
                     self._load(directory, config_of)
                     directory.reserve.fill()
-            self._settle_duplicates()
+            self._settle_duplicates(topic_id_of)
             self.check_any_left()
         except BaseException:
             self._release_locks()
@@ -219,19 +221,24 @@ class LogDirectories:
             self.disk.remove(directory.path / names.RECOVERY_POINTS)
             self.disk.sync_directory(directory.path)
 
-    def _settle_duplicates(self) -> None:
+    def _settle_duplicates(self, topic_id_of: TopicIdOf) -> None:
         """A crash, or a directory's failure, came when a moved replica had taken its place and the old one was not gone
-        yet: both were whole then, and one may have more by now."""
+        yet: both were whole then, and one may have more by now. Or a topic was deleted and made again while the
+        directory of the old one had failed: then the one of the present topic stays, whatever it has."""
+
+        def worth(log: PartitionLog) -> tuple[bool, tuple[int, int]]:
+            return log.topic_id is not None and log.topic_id == topic_id_of(log.partition), _age(log)
+
         places: dict[TopicPartition, LogDirectory] = {}
         for directory in self.online():
             for partition in list(directory.logs):
                 other = places.setdefault(partition, directory)
                 if other is directory:
                     continue
-                worse = other if _age(other.logs[partition]) < _age(directory.logs[partition]) else directory
+                worse = other if worth(other.logs[partition]) < worth(directory.logs[partition]) else directory
                 places[partition] = directory if worse is other else other
                 _logger.warning(
-                    "%s lies in %s and in %s, where a move was not ended; the one in %s goes",
+                    "%s lies in %s and in %s, where a move or a deletion was not ended; the one in %s goes",
                     *(partition, other.path, directory.path, worse.path),
                 )
                 unique = Uuid(self.clock.now_ms().to_bytes(16, "big"))
@@ -369,11 +376,17 @@ class LogDirectories:
     def delete_many(self, partitions: Sequence[TopicPartition], unique: Uuid) -> list[tuple[LogDirectory, Task]]:
         """Takes partitions out and closes their files. The returned tasks, one for each directory, rename the folders;
         they are removed later, by `remove_later`. No partition of such a name may be made before the tasks are done. A
-        move of one ends. Nothing is written: there is no room on a full disk before the folders are gone."""
+        move of one ends. Nothing is written: there is no room on a full disk before the folders are gone. What lies in
+        a directory that failed is only forgotten."""
         tasks = []
-        for directory in self.online():
+        for directory in self.directories:
             here = [partition for partition in partitions if partition in directory.logs]
-            if here:
+            if directory.failure is not None:
+                for partition in here:
+                    self.moves.pop(partition, None)
+                    with suppress(OSError):
+                        directory.logs.pop(partition).abandon()
+            elif here:
                 for partition in here:
                     self.moves.pop(partition, None)
                     directory.logs[partition].abandon()

@@ -216,6 +216,37 @@ def test_a_partition_is_not_made_again_beside_old_recovery_points_that_a_newer_s
     assert partition(0) not in checkpoint.read()
 
 
+@pytest.mark.parametrize("fails_before", [False, True])
+def test_a_topic_that_was_deleted_on_a_failed_directory_does_not_come_back_in_place_of_the_new_one(
+    *, fails_before: bool
+) -> None:
+    disk, broker = simulated(2)
+    directories = broker.start()
+    old = directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+    fill(old, 40)
+    old.flush()
+    failed = directories.directory_of(partition(0))
+    assert failed is not None
+    if fails_before:
+        directories.take_offline(failed, "it failed")
+        directories.delete(partition(0), SOME_ID)
+    else:
+        disk.fail(errno.EIO, when=lambda operation, _: operation is Operation.REPLACE, times=1)
+        with pytest.raises(LogDirectoryError):
+            directories.delete(partition(0), SOME_ID)
+    assert failed.failure is not None
+    log = directories.create(partition(0), CONFIG, topic_id=OTHER_ID, is_new=True)
+    assert log.directory.parent != failed.path
+    fill(log, 3)
+    log.flush()
+    broker.kill(directories)
+    directories = LogDirectories(broker.disk, broker.clock, broker.paths, broker.options)
+    directories.open(lambda _: CONFIG, lambda _: OTHER_ID)  # the failed directory is back
+    (reopened,) = directories.logs()
+    assert reopened.topic_id == OTHER_ID
+    assert values(reopened) == [0, 1, 2]
+
+
 def test_what_could_not_be_removed_is_tried_again() -> None:
     disk, broker = simulated(1)
     directories = broker.start()
