@@ -1,17 +1,33 @@
-"""Arguments of public methods: what has the wrong type is a `TypeError` that names the parameter."""
+"""Arguments of public methods: what has the wrong type raises a `TypeError` that names the parameter.
+
+`checked` reads the annotations of a method, once, and holds arguments to them at each call. It is for methods that ask
+a broker, or are called now and then; what is called for each record checks by hand where that costs nothing.
+
+Annotations are taken as people read them: a str is no iterable of str, a bool is no int, integers of NumPy are, and a
+pair is as good as a `TopicPartition`. What an iterator holds is not looked at, so that it is not used up.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from ottla.base.ids import TopicPartition
+from ottla.client.errors import ArgumentTypeError
+
+C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PAIR: Final = 2
 
 
-def wrong_type(parameter: str, given: object, expected: str) -> TypeError:
+def wrong_type(parameter: str, given: object, expected: str) -> ArgumentTypeError:
     """To be raised."""
-    return TypeError(f"{parameter} must be {expected}, not {type(given).__name__}")
+    return ArgumentTypeError(f"{parameter} must be {expected}, not {type(given).__name__}")
 
 
 def whole_number(parameter: str, given: object) -> int:
@@ -26,17 +42,133 @@ def whole_number(parameter: str, given: object) -> int:
         raise wrong_type(parameter, given, "an int") from None
 
 
-def topic_partition(parameter: str, given: object) -> TopicPartition:
-    """A partition of a topic: as such, or as a pair."""
-    if given.__class__ is TopicPartition:
-        return given
-    if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[0], str):
-        raise TypeError(f"{parameter} must be a TopicPartition, or a topic and a number, not {given!r}")
-    return TopicPartition(given[0], whole_number(parameter, given[1]))
+# By annotations.
 
 
-def all_of(parameter: str, given: object, check: Callable[[str, object], Any], expected: str) -> list[Any]:
-    """Each of several, checked. A str is not taken for its letters."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise wrong_type(parameter, given, expected)
-    return [check(parameter, one) for one in given]
+def checks_arguments(*names: str) -> Callable[[C], C]:
+    """A class whose methods of these names check their arguments, inherited ones included; all public coroutine
+    functions if none is named."""
+
+    def decorate(cls: C) -> C:
+        chosen = names or [
+            name for name, method in inspect.getmembers(cls, inspect.iscoroutinefunction) if not name.startswith("_")
+        ]
+        for name in chosen:
+            setattr(cls, name, checked(getattr(cls, name)))
+        return cls
+
+    return decorate
+
+
+def checked(method: F) -> F:
+    """The method, which refuses arguments that do not fit its annotations."""
+    signature = inspect.signature(method)
+
+    @functools.cache
+    def hints() -> dict[str, Any]:
+        found = get_type_hints(method)
+        return {name: found[name] for name in signature.parameters if name in found}
+
+    def check(args: tuple[object, ...], keywords: dict[str, object]) -> None:
+        # What does not fit the signature at all is refused by Python itself, in its own words.
+        given = signature.bind_partial(*args, **keywords).arguments
+        for name, hint in hints().items():
+            if name in given:
+                _check(name, given[name], hint)
+
+    if inspect.iscoroutinefunction(method):
+
+        @functools.wraps(method)
+        async def later(*args: Any, **keywords: Any) -> Any:
+            check(args, keywords)
+            return await method(*args, **keywords)
+
+        return later  # type: ignore[return-value]
+
+    @functools.wraps(method)
+    def now(*args: Any, **keywords: Any) -> Any:
+        check(args, keywords)
+        return method(*args, **keywords)
+
+    return now  # type: ignore[return-value]
+
+
+def _check(parameter: str, given: object, hint: Any) -> None:
+    if _fits(given, hint):
+        return
+    for one in get_args(hint) if _is_union(hint) else (hint,):
+        inner = _first_wrong(given, one)
+        if inner is not None:
+            raise ArgumentTypeError(f"{parameter} must be {_words(hint)}, and contains {inner[0]!r}")
+    raise wrong_type(parameter, given, _words(hint))
+
+
+def _first_wrong(given: object, hint: Any) -> tuple[object] | None:
+    """What a container that would fit has within that does not."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is None or not parts or not _is_container(given, kind) or not isinstance(given, Collection):
+        return None
+    if isinstance(given, Mapping):
+        return next(
+            ((one,) for pair in given.items() for one, part in zip(pair, parts, strict=False) if not _fits(one, part)),
+            None,
+        )
+    return next(((one,) for one in given if not _fits(one, parts[0])), None)
+
+
+def _fits(given: object, hint: Any) -> bool:
+    if hint is Any or hint is object or isinstance(hint, TypeVar):
+        return True
+    if hint is None or hint is NoneType:
+        return given is None
+    if _is_union(hint):
+        return any(_fits(given, one) for one in get_args(hint))
+    if hint is int:
+        return hasattr(given, "__index__") and not isinstance(given, bool)
+    if hint is float:
+        return hasattr(given, "__float__") and not isinstance(given, bool)
+    if hint is TopicPartition:
+        return isinstance(given, tuple) and len(given) == _PAIR and _fits(given[0], str) and _fits(given[1], int)
+    kind: Any = get_origin(hint) or hint
+    if not isinstance(kind, type):
+        return True  # Literal and the like: the method itself says what is wrong.
+    if kind is Callable:
+        return callable(given)
+    if kind.__module__.startswith("ottla.") and Protocol in kind.__mro__:
+        return True
+    if kind is tuple or not get_args(hint):
+        return isinstance(given, kind)
+    return _is_container(given, kind) and _first_wrong(given, hint) is None
+
+
+def _is_container(given: object, kind: type) -> bool:
+    return isinstance(given, kind) and not (isinstance(given, str | bytes) and issubclass(kind, Iterable))
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, UnionType)
+
+
+def _words(hint: Any) -> str:
+    """The annotation for people."""
+    if hint is None or hint is NoneType:
+        return "None"
+    if _is_union(hint):
+        *first, last = (_words(one) for one in get_args(hint))
+        return f"{', '.join(first)} or {last}" if first else last
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    name = getattr(kind, "__name__", str(kind))
+    article = "an" if name[0] in "aeiouAEIOU" else "a"
+    if kind is tuple:
+        return f"a tuple of {' and '.join(_bare(part) for part in parts)}"
+    if isinstance(kind, type) and issubclass(kind, Mapping) and len(parts) == _PAIR:
+        return f"a mapping of {_bare(parts[0])} to {_bare(parts[1])}"
+    if isinstance(kind, type) and issubclass(kind, Iterable) and parts:
+        return f"{article} {name.lower()} of {_bare(parts[0])}"
+    return f"{article} {name}"
+
+
+def _bare(hint: Any) -> str:
+    if hint is Any or hint is object:
+        return "anything"
+    return _words(hint).removeprefix("an ").removeprefix("a ")

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, NoReturn
 
+from ottla.client.errors import ArgumentTypeError
+
 _logger = logging.getLogger(__name__)
 
 
@@ -30,9 +32,9 @@ class Callbacks:
     def check(self, function: object, parameter: str) -> None:
         """Raises TypeError for what cannot be called back."""
         if not callable(function):
-            raise TypeError(f"{parameter} must be callable, not {type(function).__name__}")
+            raise ArgumentTypeError(f"{parameter} must be callable, not {type(function).__name__}")
         if not self._takes_coroutines and inspect.iscoroutinefunction(function):
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{parameter} must not be a coroutine function, because nobody would await {function!r}: a blocking "
                 "client calls it in a thread of its own; use the client for asyncio, or a plain function"
             )

@@ -24,7 +24,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.config import CommonConfig, ProducerConfig
 from ottla.client.connections import Connections, ReconnectOptions
-from ottla.client.errors import ClientError, OttlaError, RefusedError, UnknownTopicError
+from ottla.client.errors import ArgumentError, ClientError, OttlaError, RefusedError, UnknownTopicError
 from ottla.client.metadata import NO_LEADER, TopicInfo
 from ottla.net.client_connection import (
     Address,
@@ -151,7 +151,7 @@ class Cluster:
             self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
             self.options = options or ClusterOptions()
         if not self.bootstrap:
-            raise ValueError("no address of a broker is given: write host:port, for instance localhost:9092")
+            raise ArgumentError("no address of a broker is given: write host:port, for instance localhost:9092")
         self.cluster_id: str | None = None
         self.controller_id = NO_CONTROLLER
         self._connections = Connections(self.bootstrap, self.options.reconnect)

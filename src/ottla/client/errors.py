@@ -20,10 +20,13 @@ if TYPE_CHECKING:
     from ottla.client.produce.table_delivery import TableDelivery
 
 __all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
     "AuthenticationError",
     "BrokerConnectionError",
     "BrokerUnreachableError",
     "BufferFullError",
+    "CallTimeoutError",
     "ClientError",
     "ClosedError",
     "CommitFailedError",
@@ -48,6 +51,7 @@ __all__ = [
     "UnknownPartitionError",
     "UnknownTopicError",
     "UnsupportedApiError",
+    "WrongLoopError",
     "raise_if_refused",
 ]
 
@@ -61,6 +65,22 @@ class ClientError(OttlaError):
 
 class ConfigError(config.ConfigError, ClientError):
     """A key that a client does not have, or a value that the key cannot have. Also a `ValueError`."""
+
+
+class ArgumentError(ClientError, ValueError):
+    """A method was called with a value that it cannot use."""
+
+
+class ArgumentTypeError(ClientError, TypeError):
+    """A method was called with something of the wrong type; the message names the parameter."""
+
+
+class WrongLoopError(ClientError, RuntimeError):
+    """A client was used in an event loop, or a thread, in which it cannot work."""
+
+
+class CallTimeoutError(ClientError, TimeoutError):
+    """A call was not done within the time that it was given."""
 
 
 class ClosedError(ClientError):

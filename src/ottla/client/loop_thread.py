@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ottla.client.errors import ClosedError, ForkedError
+from ottla.client.errors import CallTimeoutError, ClosedError, ForkedError, WrongLoopError
 from ottla.client.forks import tell_of_forks
 from ottla.net.client_connection import close_all_in_loop
 
@@ -99,7 +99,7 @@ class LoopThread:
         waiting = _Waiting(work)
         try:
             if threading.current_thread() is self._thread:
-                raise RuntimeError(
+                raise WrongLoopError(
                     f"a callback that runs inside {self.name} waits for it, which would never end: "
                     "leave that to another thread"
                 )
@@ -180,8 +180,8 @@ class LoopThread:
             self.check()
             raise ClosedError(f"{self.name} was closed meanwhile")
 
-    def _too_late(self, timeout_s: float | None) -> TimeoutError:
-        return TimeoutError(f"{self.name} was not done within {timeout_s:g} s")
+    def _too_late(self, timeout_s: float | None) -> CallTimeoutError:
+        return CallTimeoutError(f"{self.name} was not done within {timeout_s:g} s")
 
     def _answer(self, call: _Call) -> None:
         result: object = None

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ClientError, RefusedError
+from ottla.client.errors import ArgumentError, ClientError, RefusedError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -32,7 +32,7 @@ class Place:
     def at_time(cls, timestamp_ms: int) -> Place:
         """The first record that is not older."""
         if timestamp_ms < 0:
-            raise ValueError(f"{timestamp_ms} is no time: milliseconds since 1970 are not negative")
+            raise ArgumentError(f"{timestamp_ms} is no time: milliseconds since 1970 are not negative")
         return cls(timestamp_ms)
 
 

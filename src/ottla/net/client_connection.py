@@ -429,6 +429,13 @@ def parse_addresses(text: str) -> list[Address]:
 
 
 def _parse_address(text: str) -> Address:
+    scheme, found, rest = text.partition("://")
+    if found:
+        place = rest.split("/")[0] or "localhost:9092"
+        raise ValueError(
+            f"{text!r} is a URL: brokers speak Kafka's own protocol, not {scheme!r}; write host:port, "
+            f"for instance {place if ':' in place else f'{place}:9092'}"
+        )
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -330,3 +330,16 @@ def test_who_polls_too_late_cannot_commit_what_is_others_now(
             late.consumer.commit(dict.fromkeys(partitions, OffsetAndMetadata(1)))
         late.consumer.poll(0)
         assert not late.consumer.assignment()
+
+
+def test_a_subscription_to_a_topic_that_does_not_exist_warns(
+    strict_broker: Peer, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    there = f"{topic}-there"
+    with Admin(bootstrap_servers=strict_broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(there)])
+    with Consumer(bootstrap_servers=strict_broker.bootstrap, group_id=topic) as consumer:
+        consumer.subscribe([there, topic])
+        wait_until(lambda: consumer.poll(0.05) == [] and bool(caplog.messages), "nobody was warned")
+    (warning,) = [one for one in caplog.messages if "does not exist" in one]
+    assert warning.startswith(f"Topic {topic!r} is subscribed to and does not exist.")

@@ -13,10 +13,12 @@ from ottla.client.administer.groups import GroupsArea
 from ottla.client.administer.log_dirs import LogDirsArea
 from ottla.client.administer.partitions import PartitionsArea
 from ottla.client.administer.topics import TopicsArea
+from ottla.client.arguments import checks_arguments
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
 
 
+@checks_arguments()
 class AsyncAdmin(TopicsArea, ConfigsArea, PartitionsArea, LogDirsArea, BrokersArea, GroupsArea, GroupOffsetsArea):
     """Use it as an async context, or `close` it: it holds connections. Belongs to one loop.
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
 from ottla.client.administer.outcomes import Area, refusal, version_of
-from ottla.client.errors import ClientError, RefusedError, raise_if_refused
+from ottla.client.errors import ArgumentTypeError, ClientError, RefusedError, raise_if_refused
 from ottla.wire.messages.alter_configs import (
     AlterConfigsEntry,
     AlterConfigsRequest,
@@ -324,7 +324,7 @@ def _entry(name: str, change: Change) -> IncrementalAlterConfigsEntry:
             return IncrementalAlterConfigsEntry(name=name, config_operation=_SUBTRACT, value=values)
         case str():
             return IncrementalAlterConfigsEntry(name=name, config_operation=_SET, value=change)
-    raise TypeError(f"{name} cannot be changed to {change!r}: values are strings, as the broker writes them")
+    raise ArgumentTypeError(f"{name} cannot be changed to {change!r}: values are strings, as the broker writes them")
 
 
 def _resource(

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.administer.outcomes import Area, by_topic, known, refusal, results_of
-from ottla.client.errors import RefusedError, raise_if_refused
+from ottla.client.errors import ArgumentError, RefusedError, raise_if_refused
 from ottla.client.offsets import Place
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -120,7 +120,7 @@ class PartitionsArea(Area):
     ) -> dict[TopicPartition, ListedOffset]:
         """The offset at each place: EARLIEST, LATEST, MAX_TIMESTAMP, `Place.at_time(…)`."""
         if isolation_level not in _ISOLATION_LEVELS:
-            raise ValueError(f"{isolation_level!r} is no isolation level: {' or '.join(_ISOLATION_LEVELS)} is")
+            raise ArgumentError(f"{isolation_level!r} is no isolation level: {' or '.join(_ISOLATION_LEVELS)} is")
         newest = max(places.values(), key=lambda place: _PLACES_SINCE.get(place, 0), default=None)
         since = 0 if newest is None else _PLACES_SINCE.get(newest, 0)
 

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
+from ottla.client.arguments import checks_arguments
 from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
@@ -29,11 +30,12 @@ from ottla.client.consume.fetch_buffer import FetchBuffer
 from ottla.client.consume.fetcher import Fetcher
 from ottla.client.consume.interceptors import Interceptors
 from ottla.client.consume.listeners import RebalanceListener
+from ottla.client.consume.missing_topics import MissingTopics
 from ottla.client.consume.positions import Positions
 from ottla.client.consume.reader import Reader
 from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import NO_EPOCH, Position, Subscription
-from ottla.client.errors import ClientError, ClosedError, OttlaError
+from ottla.client.errors import ArgumentError, ClientError, ClosedError, OttlaError, WrongLoopError
 from ottla.client.membership import GroupMetadata, create_membership
 from ottla.client.membership.ledger import AskedCommit
 from ottla.client.metadata import TopicInfo
@@ -68,6 +70,23 @@ OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata] | Offsets
 Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 
 
+@checks_arguments(
+    "subscribe",
+    "assign",
+    "pause",
+    "resume",
+    "seek",
+    "seek_to_beginning",
+    "seek_to_end",
+    "commit",
+    "committed",
+    "position",
+    "beginning_offsets",
+    "end_offsets",
+    "offsets_for_times",
+    "lag",
+    "partitions_for",
+)
 class AsyncConsumer:
     """Reads records of topics that it subscribes to, or of partitions that it assigns itself.
 
@@ -95,7 +114,7 @@ class AsyncConsumer:
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
-            raise RuntimeError("an AsyncConsumer is made in the loop that it belongs to: in a coroutine") from None
+            raise WrongLoopError("an AsyncConsumer is made in the loop that it belongs to: in a coroutine") from None
         self._interceptors = Interceptors(config.interceptors)
         self.subscriptions = Subscription()
         self.buffer = FetchBuffer(self.subscriptions)
@@ -115,6 +134,7 @@ class AsyncConsumer:
         self._fetcher = Fetcher(
             config, self._cluster, self.subscriptions, self.buffer, positions, on_news=self._news.set
         )
+        self._missing = MissingTopics(self._cluster)
         self._committing = BackgroundCommits(self.membership.ledger, self._commit, self._tell)
         self.subscriptions.on_change = self._fetcher.wake
         self.subscriptions.wake_poll = self._news.set
@@ -142,6 +162,7 @@ class AsyncConsumer:
         if self.is_closing:
             return
         self.is_closing = True
+        self._missing.cancel()
         self._news.set()
         if is_work_done:
             self.subscriptions.settle_all()
@@ -191,11 +212,12 @@ class AsyncConsumer:
         else:
             names = [topics] if isinstance(topics, str) else list(topics)
             for name in names:
-                if not isinstance(name, str) or not name:
-                    raise ClientError(f"{name!r} is no name of a topic")
+                if not name:
+                    raise ArgumentError("topics contains an empty name")
             if not names:
-                raise ClientError("there is no topic to subscribe to; unsubscribe() reads nothing any more")
+                raise ArgumentError("there is no topic to subscribe to; unsubscribe() reads nothing any more")
             self.subscriptions.subscribe(names, listener)
+            self._missing.look_for(names)
         self.membership.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
@@ -207,6 +229,7 @@ class AsyncConsumer:
     async def unsubscribe(self) -> None:
         """Reads nothing any more, and leaves the group."""
         self._check_reading()
+        self._missing.cancel()
         self.subscriptions.settle_all()
         await self.membership.unsubscribe(self.config.default_api_timeout_ms / 1000)
         self.subscriptions.unsubscribe()
@@ -245,7 +268,7 @@ class AsyncConsumer:
         self.check_open()
         to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         if to.offset < 0:
-            raise ValueError(f"{to.offset} is no offset: seek_to_beginning() and seek_to_end() go to the ends")
+            raise ArgumentError(f"{to.offset} is no offset: seek_to_beginning() and seek_to_end() go to the ends")
         self.subscriptions.seek(
             partition, Position(to.offset, NO_EPOCH if to.leader_epoch is None else to.leader_epoch), until
         )
@@ -373,6 +396,8 @@ class AsyncConsumer:
         """The same in the background: cheap enough for every record, because only the newest are sent. `close` makes
         sure of the last ones. The callback is given the offsets, and what went wrong or None."""
         self.check_open()
+        if callback is not None:
+            self._user.check(callback, "callback")
         if self._committing.ask(self.subscriptions.positions() if offsets is None else _checked(offsets), callback):
             self._loop.call_soon_threadsafe(self._committing.begin)
 
@@ -483,6 +508,6 @@ def _checked(offsets: OffsetsToCommit) -> Offsets:
     for partition, given in offsets.items():
         one = OffsetAndMetadata(given) if isinstance(given, int) else given
         if not isinstance(one, OffsetAndMetadata) or one.offset < 0:
-            raise ValueError(f"{given!r} is no offset to commit for partition {partition}")
+            raise ArgumentError(f"{given!r} is no offset to commit for partition {partition}")
         checked[TopicPartition(*partition)] = one
     return checked

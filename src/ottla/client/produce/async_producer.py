@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ottla.client.config import ProducerConfig
+from ottla.client.errors import CallTimeoutError, OttlaError, WrongLoopError
 from ottla.client.metadata import PartitionInfo
 from ottla.client.produce import compiled
 from ottla.client.produce.batch import Batch
@@ -167,8 +168,13 @@ class AsyncProducer:
         """Waits until all that was sent is acknowledged or has failed, without lingering; TimeoutError after so many
         seconds. Raises the first failure of a record whose delivery nobody looked at."""
         self._start()
-        async with asyncio.timeout(timeout):
-            await self._core.flush()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._core.flush()
+        except TimeoutError as error:
+            if isinstance(error, OttlaError) or timeout is None:
+                raise  # of a record
+            raise CallTimeoutError(f"the producer was not flushed within {timeout:g} s") from None
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic, and who leads them."""
@@ -193,7 +199,7 @@ class AsyncProducer:
             self._is_loop_closed = self._loop.is_closed
             self._core.start()
         elif self._loop is not asyncio.get_running_loop():
-            raise RuntimeError("this producer belongs to another event loop: make one for each")
+            raise WrongLoopError("this producer belongs to another event loop: make one for each")
 
     def _wake(self) -> None:
         """From any thread: deliveries are waited for everywhere."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.client.errors import WrongLoopError
 from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
 from ottla.client.produce.identity import Identity
 from ottla.records import Header
@@ -285,7 +286,7 @@ class Batch:
     def check_waiting_thread(self) -> None:
         """The loop that delivers the batch cannot wait for it."""
         if asyncio._get_running_loop() is self.queue.loop:
-            raise RuntimeError(
+            raise WrongLoopError(
                 "this would wait for ever, because the producer works in this very thread: await the delivery instead"
             )
         self.check_loop()
@@ -293,7 +294,7 @@ class Batch:
     def check_loop(self) -> None:
         """The batch is not done: if the loop that would deliver it is closed, it never will be."""
         if self.queue.loop is not None and self.queue.loop.is_closed():
-            raise RuntimeError(
+            raise WrongLoopError(
                 f"the record to {self.partition} was not acknowledged before the producer's event loop was closed, "
                 "and will not be: close the producer in its loop"
             )

@@ -18,6 +18,7 @@ from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import (
+    ArgumentError,
     BufferFullError,
     ClientError,
     ClosedError,
@@ -131,13 +132,13 @@ class ProducerCore:
         if timestamp is not None:
             timestamp = whole_number("timestamp", timestamp)
             if not 0 <= timestamp <= MAX_INT64:
-                raise ValueError(
+                raise ArgumentError(
                     f"timestamp must be between 0 and {MAX_INT64}, in milliseconds since 1970, not {timestamp}"
                 )
         if partition is not None:
             partition = whole_number("partition", partition)
             if partition < 0:
-                raise ValueError(f"partition must be 0 or more, not {partition}")
+                raise ArgumentError(f"partition must be 0 or more, not {partition}")
         if key.__class__ is not bytes or not self._takes_key_bytes:
             key = self._key_bytes(topic, key)
         if value.__class__ is not bytes or not self._takes_value_bytes:

@@ -14,6 +14,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.client.errors import CallTimeoutError
 from ottla.client.loop_thread import SIGNALS_SEEN_WITHIN_S
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Delivery:
         self.batch.when_done(self.index, arrived.release)
         self.batch.hurry()
         if not wait_for(arrived, timeout):
-            raise TimeoutError(f"the record to {self.batch.partition} was not acknowledged within {timeout:g} s")
+            raise CallTimeoutError(f"the record to {self.batch.partition} was not acknowledged within {timeout:g} s")
 
     def _failure(self) -> Exception | None:
         batch, _ = self._place()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.client.arguments import whole_number
 from ottla.client.config import ProducerConfig
-from ottla.client.errors import ClientError
+from ottla.client.errors import ArgumentTypeError, ClientError
 from ottla.client.metadata import NO_LEADER, TopicInfo
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class TopicPartitioner:
         try:
             partition = whole_number("partition", partition)
         except TypeError:
-            raise TypeError(f"the partitioner {custom!r} must return an int, not {partition!r}") from None
+            raise ArgumentTypeError(f"the partitioner {custom!r} must return an int, not {partition!r}") from None
         if not 0 <= partition < self.partition_count:
             where = f"topic {self._topic!r} has partitions 0 to {self.partition_count - 1}"
             raise ClientError(f"the partitioner {custom!r} chose partition {partition!r}: {where}")
