@@ -24,6 +24,12 @@ from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_store import ConfigStore
 from ottla.broker.coordinator_log import CoordinatorLog
+from ottla.broker.data_directory import (
+    check_access,
+    foreign_topics_warning,
+    lost_partitions_warning,
+    place_of_tree,
+)
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_settings import group_settings
@@ -117,8 +123,12 @@ class Broker:
     @classmethod
     async def start(cls, config: BrokerConfig, disk: Disk, clock: Clock) -> Broker:
         """Serves when this returns. What cannot be had (a port, a directory, the tree) raises."""
-        config.tree_path.parent.mkdir(parents=True, exist_ok=True)
-        coordination = await LocalTree.open(config.tree_path, clock)
+        check_access(config.tree_path, config.log_dirs)
+        tree_path = place_of_tree(config, disk)
+        if tree_path != config.tree_path:
+            _logger.info("the coordination tree is %s", tree_path)
+            check_access(tree_path, config.log_dirs)
+        coordination = await LocalTree.open(tree_path, clock)
         broker = cls(config, disk, clock, coordination)
         try:
             await broker._start()
@@ -148,7 +158,8 @@ class Broker:
         loop = asyncio.get_running_loop()
         await paths.ensure_persistent_paths(coordination)
         cluster_id = await cluster_id_of(coordination)
-        self.broker_id = await broker_id_of(config, coordination, self.disk)
+        broker_id = await broker_id_of(config, coordination, self.disk)
+        self.broker_id = broker_id.number
         self.configs = ConfigStore(coordination, config, self.broker_id)
         await self.configs.load()
         self.metadata = MetadataCache(cluster_id, self.broker_id)
@@ -164,6 +175,7 @@ class Broker:
         except BaseException:
             self._server.close()
             raise
+        await broker_id.keep(coordination)
         self.replicas = Replicas(self.broker_id, self.directories, loop)
         self._upkeep = Upkeep(self.directories, self.replicas, self.configs)
         self.replicas.on_hosted = self._hosted
@@ -177,6 +189,7 @@ class Broker:
         self.configs.on_topic_change = self._topic_config_changed
         self.configs.on_broker_change = self._broker_config_changed
         await register(coordination, self.broker_id, listeners, config.rack)
+        self._warn_of_lost(topics)
         for topic in topics:
             await self.apply_topic(topic, new_partitions=frozenset())
         self._warn_of_strays()
@@ -273,6 +286,21 @@ class Broker:
             [log.partition for log in self.directories.logs() if log.partition.topic in deleted]
         )
         await self.controller.finish_deletions()
+
+    def _warn_of_lost(self, topics: Sequence[TopicState]) -> None:
+        """Before folders are made for them: what they held is not there."""
+        refused = {name for directory in self.directories.directories for name in directory.refused}
+        lost = [
+            name
+            for topic in topics
+            for name, state in zip(_partitions_of(topic), topic.partitions, strict=True)
+            if self.broker_id in state.replicas and self.directories.get(name) is None and name not in refused
+        ]
+        if lost and len(self.directories.online()) == len(self.directories.directories):
+            _logger.warning("%s", lost_partitions_warning(lost))
+        foreign = foreign_topics_warning(topics, self.broker_id)
+        if foreign is not None:
+            _logger.warning("%s", foreign)
 
     def _warn_of_strays(self) -> None:
         strays = [

@@ -135,9 +135,16 @@ class BrokerConfig:
 
     @property
     def tree_path(self) -> Path:
-        """The file of the embedded coordination tree. It lies beside the logs where only those were given a place."""
+        """The file of the embedded coordination tree. It is kept beside the logs where only those were given a place; a
+        start looks in the other log directories, too (`data_directory.place_of_tree`)."""
+        if self.tree_is_given:
+            return Path(self["ottla.tree.file"]).absolute()
         beside_logs = self._places_logs and "ottla.data.dir" not in self.given
         return (self.log_dirs[0] if beside_logs else self._data_dir) / "zookeeper.db"
+
+    @property
+    def tree_is_given(self) -> bool:
+        return self["ottla.tree.file"] is not None
 
     @cached_property
     def advertised_listeners(self) -> tuple[Listener, ...]:

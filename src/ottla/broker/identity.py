@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ottla.base.coordination import Coordination, NodeExistsError
 from ottla.base.disk import Disk
 from ottla.base.ids import format_uuid, random_uuid
 from ottla.broker.config import BrokerConfig
+from ottla.broker.data_directory import DataDirectoryError, brokers_of
 from ottla.broker.listeners import Listener
+from ottla.controller.topic_nodes import TopicNodes
 from ottla.log import names
 from ottla.log.checkpoints import MetaProperties
 from ottla.zookeeper import paths
 from ottla.zookeeper.znodes import BrokerRegistration, Endpoint, decode_cluster_id, encode_cluster_id
+
+_logger = logging.getLogger(__name__)
 
 
 async def cluster_id_of(coordination: Coordination) -> str:
@@ -29,15 +35,46 @@ async def cluster_id_of(coordination: Coordination) -> str:
     return decode_cluster_id(paths.CLUSTER_ID, node.data if node is not None else b"")
 
 
-async def broker_id_of(config: BrokerConfig, coordination: Coordination, disk: Disk) -> int:
-    """The id that is set, else the one that the log directories were given, else the next that no broker has."""
+@dataclass(frozen=True, slots=True)
+class BrokerId:
+    """A broker's id. One that is new is the broker's only after `keep`: a start that fails uses up none."""
+
+    number: int
+    is_new: bool = False
+
+    async def keep(self, coordination: Coordination) -> None:
+        """The log directories have the id now: no other broker is to get it."""
+        if self.is_new:
+            await coordination.set(paths.BROKER_SEQUENCE, b"")
+
+
+async def broker_id_of(config: BrokerConfig, coordination: Coordination, disk: Disk) -> BrokerId:
+    """The id that is set, else the one that the log directories were given, else the one that the tree's topics are on,
+    else the next that no broker has."""
     if config["broker.id"] >= 0:
-        return int(config["broker.id"])
+        return BrokerId(int(config["broker.id"]))
     for directory in config.log_dirs:
         known = MetaProperties.read(disk, directory / names.META_PROPERTIES)
         if known is not None and known.broker_id is not None:
-            return known.broker_id
-    return int(config["reserved.broker.max.id"]) + await coordination.set(paths.BROKER_SEQUENCE, b"")
+            return BrokerId(known.broker_id)
+    former = list(brokers_of(await TopicNodes(coordination).read_all()))
+    if len(former) == 1:
+        _logger.warning(
+            "no log directory has a %s, which names the broker; this one goes on as broker %d, whose topics are in the "
+            "tree. Check that log.dirs names the right directories: %s",
+            names.META_PROPERTIES,
+            former[0],
+            ", ".join(map(str, config.log_dirs)),
+        )
+        return BrokerId(former[0])
+    if former:
+        owners = ", ".join(map(str, former))
+        reason = f"it is missing, and topics are on brokers {owners}, so it is unknown which of them this is"
+        path = config.log_dirs[0] / names.META_PROPERTIES
+        raise DataDirectoryError(path, f"{reason}. Restore the file from a backup, or set broker.id")
+    sequence = await coordination.get(paths.BROKER_SEQUENCE)
+    made_before = 0 if sequence is None else sequence.version
+    return BrokerId(int(config["reserved.broker.max.id"]) + made_before + 1, is_new=True)
 
 
 async def register(coordination: Coordination, broker_id: int, listeners: Iterable[Listener], rack: str | None) -> None:

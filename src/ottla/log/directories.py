@@ -129,20 +129,25 @@ class LogDirectories:
         try:
             directory.lock = self.disk.lock(path / names.LOCK)
         except BlockingIOError:
-            reason = "another process uses this log directory; stop it, or give this broker a directory of its own"
+            reason = "another process uses this log directory; stop it, or choose another one (log.dirs, --data-dir)"
             raise DirectoryLockedError(path, reason) from None
         meta_path = path / names.META_PROPERTIES
         meta = MetaProperties.read(self.disk, meta_path)
         options = self.options
         if meta is None:
+            if any(names.parse_partition_folder(name) is not None for name in self.disk.list(path)):
+                what = "it was missing beside partitions, and is written again for broker %d of cluster %s"
+                _logger.warning(f"%s: {what}", meta_path, options.broker_id, options.cluster_id)
             MetaProperties(broker_id=options.broker_id, cluster_id=options.cluster_id).write(self.disk, meta_path)
             return
         if meta.broker_id is not None and meta.broker_id != options.broker_id:
             reason = f"the directory belongs to broker {meta.broker_id}, this is broker {options.broker_id}"
-            raise FileError(meta_path, f"{reason}; set broker.id, or use another log directory")
+            remedy = f"leave broker.id out or set it to {meta.broker_id}, or use another log directory"
+            raise FileError(meta_path, f"{reason}; {remedy}")
         if meta.cluster_id and options.cluster_id and meta.cluster_id != options.cluster_id:
             reason = f"the directory belongs to cluster {meta.cluster_id}, this is cluster {options.cluster_id}"
-            raise FileError(meta_path, f"{reason}; use another log directory")
+            remedy = "check that log.dirs and ottla.tree.file belong together, or use another log directory"
+            raise FileError(meta_path, f"{reason}; {remedy}")
 
     def _load(self, directory: LogDirectory, config_of: ConfigOf) -> None:
         path = directory.path

@@ -179,7 +179,9 @@ def test_the_logs_of_a_topic_go_whose_deletion_was_interrupted(tmp_path: Path) -
     asyncio.run(work())
 
 
-def test_partitions_without_folders_are_made_at_the_next_start(tmp_path: Path) -> None:
+def test_partitions_without_folders_are_made_at_the_next_start_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work() -> None:
         async with broker_in_loop(tmp_path) as broker:
             await broker.controller.create_topic(NewTopic("orders", 3, 1))
@@ -187,10 +189,15 @@ def test_partitions_without_folders_are_made_at_the_next_start(tmp_path: Path) -
         assert not list((tmp_path / "data" / "logs").glob("orders-*"))
         async with broker_in_loop(tmp_path) as broker:
             assert len(list(broker.directories.logs())) == 3
+            assert "3 partitions had no folder" in caplog.text
+            assert "orders-0, orders-1, orders-2" in caplog.text
+            caplog.clear()
             partition = broker.replicas.get("orders", 2)
             assert partition is not None
             assert partition.is_leader
             partition.append(bytearray(batch_of(b"a")), all_replicas=True)
+        async with broker_in_loop(tmp_path):
+            assert "had no folder" not in caplog.text
 
     asyncio.run(work())
 

@@ -71,6 +71,7 @@ def test_passwords_are_not_printed() -> None:
         ({"log.dir": "/a"}, ["/a"], "/a/zookeeper.db"),
         ({"log.dir": "/a", "log.dirs": "/b"}, ["/b"], "/b/zookeeper.db"),
         ({"log.dirs": "/a,/b", "ottla.data.dir": "/d"}, ["/a", "/b"], "/d/zookeeper.db"),
+        ({"log.dirs": "/a,/b", "ottla.tree.file": "/t/tree.db"}, ["/a", "/b"], "/t/tree.db"),
     ],
 )
 def test_logs_and_tree_have_their_places(settings: dict[str, str], logs: list[str], tree: str) -> None:
@@ -229,6 +230,7 @@ def test_keys_that_are_read_have_an_effect_and_no_others() -> None:
         "broker.rack",
         "log.dir",
         "max.connections.per.ip.overrides",
+        "ottla.tree.file",
         "zookeeper.connect",
     }
     only_checked = {"background.threads", "num.io.threads", "num.network.threads", "num.replica.fetchers"}

@@ -12,7 +12,7 @@ OWN: Final = [
         "ottla.data.dir",
         ConfigType.STRING,
         "./ottla-data",
-        "Where everything lies that has no other place: logs, and the embedded coordination tree.",
+        "Where everything is kept that has no other place: logs, and the embedded coordination tree.",
         not_empty,
     ),
     ConfigKey(
@@ -52,5 +52,14 @@ OWN: Final = [
         -1,
         "The port that metrics are shown on, for Prometheus; 0 for any free one, -1 for none.",
         between(-1, 65535),
+    ),
+    ConfigKey(
+        "ottla.tree.file",
+        ConfigType.STRING,
+        None,
+        "The file of the embedded coordination tree, which holds topics, configs and ids. If it is not set: "
+        "zookeeper.db in ottla.data.dir; or, where log.dirs is set and ottla.data.dir is not, in the log directory "
+        "that has it, by default the first.",
+        not_empty,
     ),
 ]
