@@ -102,7 +102,7 @@ def _check_topic(broker: Broker, name: str) -> None:
     if fault is not None:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     if broker.metadata.topic(name) is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name!r} does not exist.")
 
 
 async def _alter_topics(

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ottla.base.config import ConfigError, ConfigKey
+from ottla.base.config_changes import changes_of
 from ottla.base.coordination import Coordination
 from ottla.broker.api import BrokerError
 from ottla.broker.config import BROKER_CONFIG, BrokerConfig
@@ -182,6 +183,9 @@ class ConfigStore:
             if validate_only:
                 return
             await write_settings(self._coordination, self._broker_path(broker_id), configs)
+            before = self.for_all_brokers if broker_id is None else self.for_broker
+            if told := changes_of(before, configs, lambda key: broker_key(key).is_sensitive):
+                _logger.info("changed configs of %s: %s", _whose(broker_id), told)
             if broker_id is None:
                 self.for_all_brokers = MappingProxyType(dict(configs))
             else:
@@ -207,6 +211,10 @@ class ConfigStore:
 
     def _broker_path(self, broker_id: int | None) -> str:
         return config_path(ConfigKind.BROKERS, DEFAULT_ENTITY if broker_id is None else str(broker_id))
+
+
+def _whose(broker_id: int | None) -> str:
+    return "all brokers" if broker_id is None else f"broker {broker_id}"
 
 
 def _check_dynamic(key: str, text: str, *, for_all: bool) -> None:

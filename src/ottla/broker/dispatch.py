@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import math
 import struct
 from collections.abc import Callable, Coroutine
 from time import perf_counter
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.api import BrokerError, Deferred, EncodedResponse, HandlerEntry, RequestContext
 from ottla.broker.handlers import handlers
+from ottla.broker.logging_setup import ThrottledLog
 from ottla.broker.request_stats import ApiStats, RequestStats
 from ottla.net.core import Chunk, Slot
 from ottla.net.socket_connection import SocketConnection
@@ -23,7 +25,10 @@ from ottla.wire.codec import JOIN_BELOW_BYTES, decode_from, encode_parts, join_p
 from ottla.wire.errors import InvalidValueError, ProtocolError, UnknownApiError, UnsupportedVersionError
 from ottla.wire.framing import SIZE_BYTES, api_of, peek_route
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.headers import RequestHeader
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.registry import API_VERSIONS, Api
 from ottla.wire.schema import Request, Response
 
@@ -35,6 +40,8 @@ _logger = logging.getLogger(__name__)
 _START = struct.Struct(">hhih")
 """API key, version, correlation id and the length of the client id: what every request begins with, but for one."""
 _FRAME_MAX: Final = 2**31 - 1
+_WAITING: Final = frozenset({FetchRequest.api_key, JoinGroupRequest.api_key, SyncGroupRequest.api_key})
+"""APIs whose requests wait for records or for other members, on purpose."""
 _SHOWN_MAX: Final = 10_000
 """Characters of a failed request in the log."""
 
@@ -42,9 +49,9 @@ _SHOWN_MAX: Final = 10_000
 class Route:
     """What is known of an API in one version."""
 
-    __slots__ = ("answer_head", "api", "entry", "handle", "is_flexible", "read", "stats", "version")
+    __slots__ = ("answer_head", "api", "entry", "handle", "is_flexible", "read", "slow_s", "stats", "version", "wait_s")
 
-    def __init__(self, api: Api, entry: HandlerEntry, version: int, stats: ApiStats) -> None:
+    def __init__(self, api: Api, entry: HandlerEntry, version: int, stats: ApiStats, slow_s: float) -> None:
         self.api = api
         self.entry = entry
         self.version = version
@@ -52,6 +59,10 @@ class Route:
         self.read = reader_of(entry.request, version) if entry.reader is None else entry.reader(version)
         self.handle = entry.function
         self.is_flexible = api.request_header_version(version) == 2
+        self.slow_s = slow_s
+        """From how long on a request is slow."""
+        self.wait_s = math.inf if api.key in _WAITING else slow_s
+        """The same for one that is answered later."""
         # Size and correlation id, and the empty tags of a newer header.
         self.answer_head = struct.Struct(">ii" if api.response_header_version(version) == 0 else ">iix")
 
@@ -81,6 +92,9 @@ class Dispatcher:
         self._entries = handlers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        slow_ms: int = broker.config["ottla.slow.request.ms"]
+        self._slow_s = slow_ms / 1000 if slow_ms >= 0 else math.inf
+        self._slow_requests = ThrottledLog(_logger, broker.clock)
 
     def on_frame(self, connection: SocketConnection, frame: memoryview) -> None:
         """Starts a request. The frame is read here: what a handler keeps of it longer, it copies."""
@@ -112,7 +126,10 @@ class Dispatcher:
         if type(result) is EncodedResponse:
             head = route.answer_head
             size = head.size + len(result)
-            route.stats.observe(len(frame), size, perf_counter() - started_s)
+            taken_s = perf_counter() - started_s
+            route.stats.observe(len(frame), size, taken_s)
+            if taken_s > route.slow_s:
+                self.tell_slow(connection, route, taken_s)
             connection.answer([head.pack(size - SIZE_BYTES, correlation_id) + result])
         elif isinstance(result, Response):
             try:
@@ -120,7 +137,10 @@ class Dispatcher:
             except Exception as error:
                 self._hang_up(connection, route, error)
                 return
-            route.stats.observe(len(frame), size, perf_counter() - started_s)
+            taken_s = perf_counter() - started_s
+            route.stats.observe(len(frame), size, taken_s)
+            if taken_s > route.slow_s:
+                self.tell_slow(connection, route, taken_s)
             if error_code := getattr(result, "error_code", 0):
                 route.stats.count_error(error_code)
             connection.answer(chunks)
@@ -145,7 +165,9 @@ class Dispatcher:
         if version not in entry.served:
             name = entry.request.__name__.removesuffix("Request")
             raise UnsupportedVersionError(f"versions {entry.served} are served", message=f"{name} v{version}")
-        route = self._routes[api_key, version] = Route(api_of(api_key), entry, version, self._stats.api(api_key))
+        route = self._routes[api_key, version] = Route(
+            api_of(api_key), entry, version, self._stats.api(api_key), self._slow_s
+        )
         return route
 
     def _new_context(self, connection: SocketConnection, route: Route, client: bytes) -> RequestContext:
@@ -203,6 +225,14 @@ class Dispatcher:
         if any(field.name == "error_message" for field in response.fields):
             response.error_message = str(error)  # type: ignore[attr-defined]
         return response
+
+    def tell_slow(self, connection: SocketConnection, route: Route, taken_s: float) -> None:
+        """Writes a slow request to the log, at most one of each API in ten seconds."""
+        state, name = connection.attachment, f"{route.api.name} v{route.version}"
+        known = state.contexts.get(route) if type(state) is ConnectionState else None
+        client = "a client" if known is None else known[1].client_id or "a client"
+        told = name, client, connection.address, connection.port, taken_s
+        self._slow_requests.info(route.api.key, "slow request: %s of %s at %s:%s took %.3f s", *told)
 
     def _hang_up(self, connection: SocketConnection, route: Route, error: BaseException) -> None:
         if not isinstance(error, ConnectionAbortedError):  # which the handler has told of
@@ -293,7 +323,10 @@ class _Pending(Slot):
                 size, chunks = self.dispatcher._answer(route, self.correlation_id, response)
                 if error_code := getattr(response, "error_code", 0):
                     route.stats.count_error(error_code)
-            route.stats.observe(self.size, size, perf_counter() - self.started_s)
+            taken_s = perf_counter() - self.started_s
+            route.stats.observe(self.size, size, taken_s)
+            if taken_s > route.wait_s:
+                self.dispatcher.tell_slow(self.connection, route, taken_s)
             self.connection.fill(self, chunks)
         except Exception as error:
             self.hang_up(error)

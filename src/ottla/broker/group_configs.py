@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.base.config import ConfigError, ConfigKey, ConfigSchema, ConfigType, at_least
+from ottla.base.config_changes import changes_of
 from ottla.base.coordination import Coordination
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_nodes import NO_SETTINGS, Change, Settings, settings_in, write_settings
@@ -96,6 +97,8 @@ class GroupConfigs:
                 await write_settings(self._coordination, path, settings)
             else:
                 await self._coordination.delete_trees([path])
+            if told := changes_of(self.own(group_id), settings):
+                _logger.info("changed configs of group %s: %s", group_id, told)
             self._note(group_id, MappingProxyType(dict(settings)))
 
     def _note(self, group_id: str, settings: Settings) -> None:

@@ -114,6 +114,14 @@ class ThrottledLog:
 
     def warning(self, key: Hashable, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
         """As of a logger. `key` tells what counts as the same complaint: an address, say."""
+        self._log(logging.WARNING, key, message, args, extra)
+
+    def info(self, key: Hashable, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
+        self._log(logging.INFO, key, message, args, extra)
+
+    def _log(
+        self, level: int, key: Hashable, message: str, args: tuple[object, ...], extra: Mapping[str, object] | None
+    ) -> None:
         now_s = self._clock.monotonic_s()
         if key not in self._written_s and len(self._written_s) >= self._max_keys:
             self._forget_before(now_s - self._interval_s)
@@ -128,7 +136,7 @@ class ThrottledLog:
         left_out = self._left_out.pop(key, 0)
         if left_out:
             message, args = f"{message} (and %d more like it before)", (*args, left_out)
-        self._logger.warning(message, *args, extra=extra)
+        self._logger.log(level, message, *args, extra=extra)
 
     def _forget_before(self, moment_s: float) -> None:
         for key, written_s in list(self._written_s.items()):

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.base.config import ConfigError
+from ottla.base.config_changes import changes_of
 from ottla.base.coordination import Coordination
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid, format_uuid, random_uuid
@@ -149,10 +150,10 @@ class Controller:
 
     @change
     async def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False, reason: str = ""
     ) -> list[TopicState | ControllerError]:
         """One answer each, in order. With `validate_only` everything is checked and nothing made: the states say what
-        the topics would be like, without an id."""
+        the topics would be like, without an id. `reason` is for the log, where nobody asked for the topics as such."""
         left_over = await self._nodes.left_over([topic.name for topic in wanted if fault_of_name(topic.name) is None])
         outcomes: list[TopicState | ControllerError] = []
         keys: dict[str, str] = {}
@@ -172,11 +173,12 @@ class Controller:
             for state in created:
                 self._remember(state)
                 await self._host.apply_topic(state, new_partitions=frozenset(range(len(state.partitions))))
+                _tell_created(state, reason)
         return outcomes
 
-    async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> TopicState:
+    async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False, reason: str = "") -> TopicState:
         """The same for one; raises what is wrong."""
-        (outcome,) = await self.create_topics([wanted], validate_only=validate_only)
+        (outcome,) = await self.create_topics([wanted], validate_only=validate_only, reason=reason)
         if isinstance(outcome, ControllerError):
             raise outcome
         return outcome
@@ -207,7 +209,7 @@ class Controller:
         key = collision_key(name)
         other = self._names.get(key) or keys.get(key)
         if name in self._topics or other == name:
-            raise ControllerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"There is a topic '{name}' already.")
+            raise ControllerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if name in left_over:
             reason = f"Topic '{name}' is still being deleted; the deletion is finished when the broker starts again."
             raise ControllerError(ErrorCode.TOPIC_ALREADY_EXISTS, reason)
@@ -258,6 +260,8 @@ class Controller:
             self._forget(topics)
             self._host.forget_topics(topics)
             answer.set_result(outcomes)
+            for topic in topics:
+                _logger.info("deleted topic %s, which had %s", topic.name, _partitions(len(topic.partitions)))
             await self._host.delete_replicas(topics)
             await self._nodes.delete(gone)
             await self._nodes.unmark(gone)
@@ -293,6 +297,8 @@ class Controller:
         if changed:
             await self._nodes.write_configs({topic.name: topic.configs for topic in changed})
         for topic in changed:
+            if told := changes_of(self._topics[topic.name].configs, topic.configs):
+                _logger.info("changed configs of topic %s: %s", topic.name, told)
             await self._changed(topic)
         return outcomes
 
@@ -317,6 +323,8 @@ class Controller:
             await self._nodes.grow(grown)
             for old, new in grown:
                 await self._changed(new, new_partitions=frozenset(range(len(old.partitions), len(new.partitions))))
+                counts = _partitions(len(new.partitions)), len(old.partitions)
+                _logger.info("altered topic %s: it has %s, up from %d", new.name, *counts)
         return outcomes
 
     async def create_partitions(
@@ -481,7 +489,18 @@ class Controller:
 
 
 def _unknown(name: str) -> ControllerError:
-    return ControllerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return ControllerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
+
+
+def _tell_created(topic: TopicState, reason: str) -> None:
+    replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
+    configs = "".join(f", {key}={value}" for key, value in sorted(topic.configs.items()))
+    counts = f"{_partitions(len(topic.partitions))}, replication factor {replicas}"
+    _logger.info("created topic %s with %s%s%s", topic.name, counts, configs, f" ({reason})" if reason else "")
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _check_count(count: int, room: int) -> None:

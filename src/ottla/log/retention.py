@@ -7,19 +7,22 @@ needed by a follower.
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 
 from ottla.base.disk import is_full
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 
+_logger = logging.getLogger(__name__)
+
 
 def apply_retention(log: PartitionLog) -> int:
     """Deletes what is due; how many segments. A log that is only compacted loses just what is below its start."""
-    deleted = _delete(log, _below_start(log))
+    deleted = _delete(log, _below_start(log), f"below the log start offset {log.log_start_offset}")
     if log.config.deletes:
-        deleted += _delete(log, _beyond_size(log))
-        deleted += _delete(log, _expired(log))
+        deleted += _delete(log, _beyond_size(log), f"more than retention.bytes={log.config.retention_bytes}")
+        deleted += _delete(log, _expired(log), f"older than retention.ms={log.config.retention_ms}")
     return deleted
 
 
@@ -60,9 +63,19 @@ def _below_start(log: PartitionLog) -> list[Segment]:
     return [segment for segment, following in pairwise(log.segments) if following.base_offset <= log.log_start_offset]
 
 
-def _delete(log: PartitionLog, doomed: list[Segment]) -> int:
+def _delete(log: PartitionLog, doomed: list[Segment], why: str) -> int:
     if not doomed:
         return 0
+    sizes = [segment.size for segment in doomed]
+    count = _delete_from(log, doomed)
+    if count:
+        segments = "1 segment" if count == 1 else f"{count} segments"
+        what = f"{segments} with offsets below {log.segments[0].base_offset}, {sum(sizes[:count])} bytes"
+        _logger.info("%s: removed %s: %s", log.partition, what, why)
+    return count
+
+
+def _delete_from(log: PartitionLog, doomed: list[Segment]) -> int:
     active = log.active
     closed = [segment for segment in doomed if segment is not active]
     log.delete_segments(closed)  # first: an active segment that cannot be closed does not keep these

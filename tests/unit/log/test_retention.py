@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -236,3 +237,39 @@ def test_retention_in_plain_words(
             first += 1
     apply_retention(log)
     assert kept(log) == (list(range(first, last)) or [last])
+
+
+# What is told
+
+
+@pytest.mark.parametrize(
+    ("config", "start", "told"),
+    [
+        (
+            {"retention_ms": 9_999},
+            0,
+            "removed 3 segments with offsets below 12, {} bytes: older than retention.ms=9999",
+        ),
+        (
+            {"retention_bytes": 1},
+            0,
+            "removed 4 segments with offsets below 16, {} bytes: more than retention.bytes=1",
+        ),
+        ({}, 4, "removed 1 segment with offsets below 4, {} bytes: below the log start offset 4"),
+        ({}, 0, None),
+    ],
+)
+def test_a_line_says_which_segments_went_and_why(
+    home: Home, caplog: pytest.LogCaptureFixture, config: dict[str, int], start: int, told: str | None
+) -> None:
+    caplog.set_level(logging.INFO, "ottla")
+    log = made(home, replace(CONFIG, **config))  # type: ignore[arg-type]
+    home.clock.advance_ms(12 * SECOND)
+    if start:
+        log.advance_log_start(start)
+    sizes = {segment.base_offset: segment.size for segment in log.segments}
+    caplog.clear()
+    apply_retention(log)
+    size = sum(size for offset, size in sizes.items() if offset < log.segments[0].base_offset)
+    expected = [] if told is None else [f"{log.partition}: {told.format(size)}"]
+    assert [record.getMessage() for record in caplog.records] == expected

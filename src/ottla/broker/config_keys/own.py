@@ -54,6 +54,14 @@ OWN: Final = [
         between(-1, 65535),
     ),
     ConfigKey(
+        "ottla.slow.request.ms",
+        ConfigType.LONG,
+        1000,
+        "A request that takes longer to answer is written to the log; -1 for none. Requests that wait on purpose (a "
+        "fetch for new records, a member for its group to form) do not count.",
+        at_least(-1),
+    ),
+    ConfigKey(
         "ottla.tree.file",
         ConfigType.STRING,
         None,

@@ -72,7 +72,7 @@ def _name_of(broker: Broker, name: str | None, topic_id: Uuid, version: int) -> 
         raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
     known_name = broker.metadata.name_of(topic_id)
     if known_name is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with the id {format_uuid(topic_id)}.")
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic with the id {format_uuid(topic_id)} does not exist.")
     return known_name
 
 

@@ -86,7 +86,7 @@ def _described(broker: Broker, resource: DescribeConfigsResource) -> Iterable[De
             if fault is not None:
                 raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
             if broker.metadata.topic(name) is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
+                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {name!r} does not exist.")
             return described_topic(broker.configs, name)
         case ResourceType.BROKER:
             if not name:

@@ -49,7 +49,7 @@ async def _with_new_topic(
 ) -> FindCoordinatorResponse:
     wanted = automatic_topic(OFFSETS_TOPIC, broker.config, len(broker.metadata.brokers))
     try:
-        await broker.controller.create_topic(wanted)
+        await broker.controller.create_topic(wanted, reason="automatically, for the offsets of consumer groups")
     except ControllerError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # then somebody else was quicker
             _logger.error("%s could not be made, so no group can be served: %s", OFFSETS_TOPIC, error)

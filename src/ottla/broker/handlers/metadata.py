@@ -59,7 +59,9 @@ async def _create_missing(
     missing = [name for name in names if name not in cache.topics and fault_of_name(name) is None]
     wanted = [automatic_topic(name, broker.config, len(cache.brokers)) for name in missing]
     try:
-        outcomes = await broker.controller.create_topics(wanted)
+        who = f"{context.client_id or 'a client'} at {context.client_host}"
+        reason = f"automatically, because {who} asked for it: auto.create.topics.enable"
+        outcomes = await broker.controller.create_topics(wanted, reason=reason)
     except ControllerError as error:
         refusals = dict.fromkeys(missing, error.code)
     else:

@@ -33,7 +33,7 @@ async def test_by_name(broker: LoneBroker, version: int) -> None:
     deleted, unknown = await ask(broker, "events", "other", version=version)
     assert (deleted.name, deleted.error_code, deleted.error_message) == ("events", ErrorCode.NONE, None)
     assert (unknown.name, unknown.error_code) == ("other", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    assert unknown.error_message == "There is no topic 'other'."
+    assert unknown.error_message == "Topic 'other' does not exist."
     assert list(broker.controller.topics) == ["kept"]
     assert [topic.name for topic in broker.removed] == ["events"]
 
