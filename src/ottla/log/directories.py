@@ -40,8 +40,9 @@ from ottla.records.errors import RecordError
 
 _logger = logging.getLogger(__name__)
 
-_CLOSED: Final = (errno.ENOENT, errno.EBADF)
-"""What an operation on a log fails with whose files were renamed, removed or closed meanwhile."""
+_CLOSED: Final = (errno.ENOENT, errno.EBADF, errno.EINVAL, errno.ESPIPE, errno.EISDIR)
+"""What an operation on a log fails with whose files were renamed, removed or closed meanwhile. A thread may still use a
+descriptor that a connection or a folder has by then: those cannot be synced or read at a position."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 TopicIdOf = Callable[[TopicPartition], Uuid | None]

@@ -247,6 +247,19 @@ def test_a_topic_that_was_deleted_on_a_failed_directory_does_not_come_back_in_pl
     assert values(reopened) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOENT, errno.EBADF, errno.EINVAL, errno.ESPIPE, errno.EISDIR])
+def test_threads_that_still_work_on_a_deleted_log_take_no_directory_offline(code: int, *, is_deleted: bool) -> None:
+    """Its descriptors may be those of connections or folders by then. An I/O error is one of the disk all the same."""
+    _, broker = simulated(1)
+    directories = broker.start()
+    log = directories.create(partition(0), CONFIG)
+    if is_deleted:
+        directories.delete(partition(0), SOME_ID)
+    directories.log_failed(log, OSError(code, "it failed"))
+    assert (directories.directories[0].failure is None) == (is_deleted and code != errno.EIO)
+
+
 def test_what_could_not_be_removed_is_tried_again() -> None:
     disk, broker = simulated(1)
     directories = broker.start()
