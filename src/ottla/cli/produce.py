@@ -15,6 +15,7 @@ import typer
 
 from ottla.cli.output import note
 from ottla.cli.session import PATIENCE_MS, Bootstrap, CommandError, client_settings
+from ottla.cli.waiting import Progress, telling_why
 
 if TYPE_CHECKING:
     from ottla.cli.record_formats import NewRecord
@@ -119,10 +120,12 @@ def produce(
             max_request_size=_ANY_SIZE,
             buffer_memory=_ANY_SIZE,
         ) as producer:
-            await producer.partitions_for(topic)  # before anybody types in vain
+            async with telling_why(lambda: Progress(0, _without_metadata(topic))):
+                await producer.partitions_for(topic)  # before anybody types in vain
             descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
             try:
-                await _send_lines(producer, topic, descriptor, read)
+                async with telling_why(lambda: _progress(producer)):
+                    await _send_lines(producer, topic, descriptor, read)
             finally:
                 if file is not None:
                     os.close(descriptor)
@@ -131,6 +134,22 @@ def produce(
     if file is None and sys.stdin.isatty():
         note(f"Type a record for {topic} and press Enter; Ctrl-D ends.")
     asyncio.run(work())
+
+
+def _without_metadata(topic: str) -> str:
+    return (
+        f"topic '{topic}' does not exist and the broker does not create it, or the broker does not answer; "
+        f"trying for {PATIENCE_MS // 1000} s"
+    )
+
+
+def _progress(producer: AsyncProducer) -> Progress:
+    counted = producer.metrics()
+    if not counted["batches_unfinished"]:
+        return Progress(0, None)
+    why = producer.hindrance
+    reason = f"records are not delivered yet: {why}" if why else "the broker has not acknowledged the last records yet"
+    return Progress(counted["records"], reason)
 
 
 async def _send_lines(producer: AsyncProducer, topic: str, descriptor: int, read: Callable[[bytes], NewRecord]) -> None:

@@ -181,6 +181,11 @@ class AsyncProducer:
         self._start()
         return await self._core.partitions_for(topic)
 
+    @property
+    def hindrance(self) -> Exception | None:
+        """Why the oldest unacknowledged records are still being retried; None if nothing has failed so far."""
+        return self._core.hindrance
+
     def metrics(self) -> dict[str, int]:
         """How much was sent, and how much waits."""
         return self._core.metrics()

@@ -302,6 +302,13 @@ class ProducerCore:
         except Exception:
             _logger.exception("records were not delivered")
 
+    @property
+    def hindrance(self) -> Exception | None:
+        """What keeps the oldest records that are not acknowledged from getting there, as far as it is known."""
+        with self.accumulator.lock:
+            oldest = next(iter(self.accumulator.unfinished), None)
+        return None if oldest is None else oldest.last_error
+
     def metrics(self) -> dict[str, int]:
         """How much was sent, and how much waits."""
         accumulator = self.accumulator
