@@ -498,6 +498,8 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record at or after that time."""
         for segment in self._segments:
+            if segment.max_timestamp_ms < timestamp_ms:
+                segment.prove_newest()
             if segment.max_timestamp_ms >= timestamp_ms:
                 found = segment.offset_for_timestamp(timestamp_ms, self.log_start_offset)
                 if found is not None:
@@ -507,6 +509,8 @@ class PartitionLog:
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
         """The record with the highest timestamp, the first of them. As in Kafka it may lie before the log's start, as
         long as its segment is there."""
+        for segment in self._segments:
+            segment.prove_newest()
         newest = max(self._segments, key=lambda segment: segment.max_timestamp_ms)
         if newest.max_timestamp_ms < 0:
             return None

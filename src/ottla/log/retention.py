@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
+from typing import Final
 
 from ottla.base.disk import is_full
 from ottla.log.partition_log import PartitionLog
 from ottla.log.segment import Segment
 
 _logger = logging.getLogger(__name__)
+
+_FUTURE_MS: Final = 3_600_000
+"""A record that is newer than now by more keeps its segment for so long that this is worth a look."""
 
 
 def apply_retention(log: PartitionLog) -> int:
@@ -40,6 +44,9 @@ def _expired(log: PartitionLog) -> list[Segment]:
     oldest_ms = log.clock.now_ms() - log.config.retention_ms
     doomed = []
     for segment in _deletable(log):
+        newest_ms = segment.largest_timestamp_ms
+        if newest_ms < oldest_ms or newest_ms > log.clock.now_ms() + _FUTURE_MS:
+            segment.prove_newest()
         if segment.largest_timestamp_ms >= oldest_ms:
             break
         doomed.append(segment)

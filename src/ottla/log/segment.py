@@ -79,6 +79,7 @@ class Segment:
         "_files",
         "_first_batch_timestamp_ms",
         "_index_interval_bytes",
+        "_is_newest_proven",
         "_is_torn",
         "_newest",
         "_next_repair_ms",
@@ -102,6 +103,8 @@ class Segment:
         self._entry_due: int | None = None
         """No entry of an index is due before the log is larger than this. None where the index must be asked."""
         self._newest: tuple[int, int] | None = None
+        self._is_newest_proven = not size
+        """Whether the newest timestamp is more than what the time index says."""
         self._first_batch_timestamp_ms: int | None = None
         self._unproven_end = size
         """What is behind it was appended or recovered by this object; what is before it was only found."""
@@ -183,6 +186,55 @@ class Segment:
         if self._newest is None:
             self._newest = self.time_index.last_entry
         return self._newest
+
+    def prove_newest(self) -> None:
+        """Compares the newest timestamp with the batch that is said to have it, unless that was done before; rebuilds a
+        time index that lies. For whoever deletes or skips the segment because of it."""
+        if self._is_newest_proven:
+            return
+        self._is_newest_proven = True
+        is_log_in_use = self._files.is_log_open
+        try:
+            newest = self._newest_batch()
+            # One that lost its end says the truth about an older batch; the last interval has a newer one then.
+            is_true = self._is_time_true(*newest) and all(
+                header.max_timestamp_ms <= newest[0] for _, header in self.iter_headers(self.offset_index.last_position)
+            )
+            if not is_true:
+                self._rebuild_time_index()
+        except (CorruptRecordsError, CorruptIndexError):  # which is told
+            pass
+        finally:
+            if not is_log_in_use:
+                self.release_log()
+
+    def _is_time_true(self, timestamp_ms: int, offset: int) -> bool:
+        """Whether the batch that holds the offset has that newest timestamp, as an entry of the time index says."""
+        if timestamp_ms == NO_TIMESTAMP:
+            return offset == self.base_offset  # what is said where there is no entry
+        found = self._find(offset, 0)
+        if found is None or found[2] > offset:
+            return False
+        header = next(self.iter_headers(found[0], chunk_bytes=1024))[1]
+        return header.max_timestamp_ms == timestamp_ms
+
+    def _rebuild_time_index(self) -> None:
+        """From the headers of all batches. Raises `CorruptRecordsError` if they cannot be followed."""
+        newest, entries, entry_at = (NO_TIMESTAMP, self.base_offset), list[tuple[int, int]](), 0
+        for position, header in self.iter_headers():
+            if position - entry_at > self._index_interval_bytes:
+                entries.append(newest)
+                entry_at = position
+            if header.max_timestamp_ms > newest[0]:
+                newest = header.max_timestamp_ms, header.last_offset
+        index = self.time_index
+        index.clear()
+        for entry in entries[: index.max_entries - 1]:
+            index.maybe_append(*entry)
+        index.maybe_append(*newest, even_if_full=True)
+        index.write()
+        self._newest, self._entry_due = newest, None
+        self._damages.repaired(index.path, "the time index does not agree with the batches of its log; it was rebuilt")
 
     @property
     def largest_timestamp_ms(self) -> int:
@@ -535,7 +587,11 @@ class Segment:
 
     def offset_for_timestamp(self, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
         """Timestamp and offset of the first record that is not older, and not before the starting offset."""
-        indexed_offset = self.time_index.lookup(timestamp_ms)[1]
+        entry = self.time_index.lookup(timestamp_ms)
+        if not self._is_time_true(*entry):
+            self._rebuild_time_index()
+            entry = self.time_index.lookup(timestamp_ms)
+        indexed_offset = entry[1]
         position = self.offset_index.lookup(max(indexed_offset, starting_offset))[1]
         for found, header in self.iter_headers(position):
             if header.max_timestamp_ms < timestamp_ms:
@@ -606,6 +662,7 @@ class Segment:
         if on_batch:
             self.transaction_index.clear()
         self._newest = (NO_TIMESTAMP, self.base_offset)
+        self._is_newest_proven = True
         self._first_batch_timestamp_ms = None
         end, next_offset, base_offset = 0, self.base_offset, self.base_offset
         newest_ms, entry_due = NO_TIMESTAMP, self._index_interval_bytes

@@ -145,6 +145,10 @@ class SegmentFiles:
                 log = self._log
         return log
 
+    @property
+    def is_log_open(self) -> bool:
+        return self._log is not None
+
     def mark_unsynced(self) -> None:
         """The log was changed."""
         self.change_count += 1
