@@ -371,13 +371,20 @@ class LogDirectories:
         return NewLogs(self.disk, self.clock, self._new_log_options(), places, former)
 
     def adopt(self, new: NewLogs) -> list[PartitionLog]:
-        """Takes in the logs that were made; a directory in which that failed goes offline."""
+        """Takes in the logs that were made; a directory in which that failed goes offline. Not those in a directory
+        that failed meanwhile: they can be made elsewhere."""
         by_path = {directory.path: directory for directory in self.directories}
+        adopted = []
         for path, log in new.made:
-            by_path[path].logs[log.partition] = log
+            if by_path[path].failure is None:
+                by_path[path].logs[log.partition] = log
+                adopted.append(log)
+            else:
+                with suppress(OSError):
+                    log.abandon()
         for path, error in new.failures.items():
             _logger.error("%s: %s", path, self.failed(by_path[path], error))
-        return [log for _, log in new.made]
+        return adopted
 
     def delete_many(self, partitions: Sequence[TopicPartition], unique: Uuid) -> list[tuple[LogDirectory, Task]]:
         """Takes partitions out and closes their files. The returned tasks, one for each directory, rename the folders;

@@ -260,6 +260,20 @@ def test_threads_that_still_work_on_a_deleted_log_take_no_directory_offline(code
     assert (directories.directories[0].failure is None) == (is_deleted and code != errno.EIO)
 
 
+def test_logs_made_in_a_directory_that_failed_meanwhile_are_made_elsewhere(broker: Broker) -> None:
+    directories = broker.start()
+    new = directories.place([NewLog(partition(0), CONFIG, SOME_ID)])
+    new.make()
+    ((path, _),) = new.made
+    failed, other = sorted(directories.directories, key=lambda each: each.path != path)
+    directories.take_offline(failed, "it failed while the thread was at work")
+    assert directories.adopt(new) == []
+    assert directories.directory_of(partition(0)) is None
+    log = directories.create(partition(0), CONFIG, topic_id=SOME_ID)
+    assert log.directory.parent == other.path
+    directories.close()
+
+
 def test_what_could_not_be_removed_is_tried_again() -> None:
     disk, broker = simulated(1)
     directories = broker.start()
