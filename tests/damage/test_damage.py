@@ -10,6 +10,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -22,6 +23,7 @@ from damage.damaged_home import (
     Damage,
     Template,
     header_damages,
+    is_between_batches,
     is_unverifiable,
     make_template,
     random_damage,
@@ -56,6 +58,8 @@ def run(templates: dict[tuple[bool, bool], Template], place: Path, damage: Damag
     if state == "killed" and is_unverifiable(templates[compacted, False].path, damage):
         state = "clean"
     template = templates[compacted, state != "killed"]
+    if compacted and is_between_batches(template.path, damage):
+        damage = replace(damage, position=damage.position + 1)
     root = place / "logs"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(template.path, root)
