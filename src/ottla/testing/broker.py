@@ -4,7 +4,8 @@
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
 Groups of consumers form at once: `group.initial.rebalance.delay.ms` is 0. Several can run at once. `stop` and `restart`
-keep the data; leaving the block removes it.
+keep the data; leaving the block removes it. A broker that fails to start raises `BrokerFailedError` with what it wrote,
+and leaves neither a process nor a directory.
 """
 
 from __future__ import annotations
@@ -50,13 +51,28 @@ def _unused_port() -> int:
     raise BrokerFailedError(f"none of {_PORT_TRIES} ports between {_PORTS[0]} and {_PORTS[1]} is free")
 
 
+Setting = str | int | float | bool
+"""What a config can be given as; written as in `server.properties`, so True becomes true."""
+
+
+def settings_text(settings: Mapping[str, Setting]) -> dict[str, str]:
+    """Settings as a properties file has them. Anything that is not a `Setting` raises `TypeError`."""
+    texts = {}
+    for key, value in settings.items():
+        if not isinstance(value, str | int | float):
+            raise TypeError(f"{key} must be a str, int, float or bool, not {type(value).__name__}")
+        texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
 class Broker:
     """See the module. `overrides` are settings by Kafka's names, as in `server.properties`."""
 
     def __init__(
-        self, overrides: Mapping[str, str] | None = None, *, directory: Path | None = None, port: int = 0
+        self, overrides: Mapping[str, Setting] | None = None, *, directory: Path | None = None, port: int = 0
     ) -> None:
-        self.overrides = dict(overrides or {})
+        self.overrides: dict[str, Setting] = dict(overrides or {})
+        settings_text(self.overrides)  # raises here, where the mistake is
         self._given_directory = directory
         self._port = port
         self._directory: Path | None = None
@@ -80,6 +96,8 @@ class Broker:
             raise RuntimeError("the broker runs already")
         if not self._port:
             self._port = _unused_port()
+        overrides = settings_text(self.overrides)
+        is_first = self._directory is None
         if self._directory is None:
             self._directory = self._given_directory or Path(tempfile.mkdtemp(prefix="ottla-"))
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -92,11 +110,20 @@ class Broker:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",  # a test's few members come when they come
-            **self.overrides,
+            **overrides,
         }
+        try:
+            self._launch(self._directory, settings)
+        except BaseException:
+            self.kill()
+            if is_first:  # later ones may want to look at the data
+                self._remove_own_directory()
+            raise
+
+    def _launch(self, directory: Path, settings: Mapping[str, str]) -> None:
         ready_end, child_end = os.pipe()
         try:
-            with (self._directory / "output.log").open("ab") as output:
+            with (directory / "output.log").open("ab") as output:
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "ottla.testing.broker_process", str(child_end), json.dumps(settings)],
                     stdin=subprocess.DEVNULL,
@@ -122,7 +149,6 @@ class Broker:
         while not told.endswith(b"\n"):
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not poll.poll(left_s * 1000):
-                self.kill()
                 raise BrokerFailedError(f"the broker did not start in {_START_TIMEOUT_S:.0f} s:\n{self.output}")
             piece = os.read(descriptor, 4096)
             if not piece:
@@ -163,9 +189,12 @@ class Broker:
         try:
             self.stop()
         finally:
-            if self._directory is not None and self._given_directory is None:
-                shutil.rmtree(self._directory, ignore_errors=True)
-                self._directory = None
+            self._remove_own_directory()
+
+    def _remove_own_directory(self) -> None:
+        if self._directory is not None and self._given_directory is None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
 
     # --- what there is ------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from ottla.base.config import ConfigError
 from ottla.broker.broker import ReadyInfo
 from ottla.broker.config import BrokerConfig
 from ottla.broker.run import run_broker
+from ottla.log.errors import LogError
+from ottla.zookeeper.tree_file import TreeFileError
 
 
 def main() -> int:
@@ -22,7 +24,7 @@ def main() -> int:
 
     try:
         return run_broker(BrokerConfig(settings), tell)
-    except (ConfigError, OSError) as error:
+    except (ConfigError, LogError, TreeFileError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
 

@@ -1,5 +1,11 @@
-"""Fixtures for pytest, known wherever Ottla is installed: `ottla_broker`, a broker of the session's own, and
-`ottla_broker_settings`, which a project overrides to configure it."""
+"""Fixtures for pytest, available wherever Ottla is installed.
+
+- `ottla_broker`: a running broker, one for the whole session (with pytest-xdist, one for each worker). Tests share it,
+  so give each its own topics and groups.
+- `ottla_broker_settings`: what that broker is configured with, by Kafka's names. Override it in `conftest.py`, with
+  `scope="session"`.
+- `new_ottla_broker`: a broker for one test alone, with the same settings.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +15,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ottla.testing.broker import Broker
+    from ottla.testing.broker import Broker, Setting
 
 
 @pytest.fixture(scope="session")
-def ottla_broker_settings() -> dict[str, str]:
+def ottla_broker_settings() -> dict[str, Setting]:
     """Settings of `ottla_broker`, by Kafka's names."""
     return {}
 
 
 @pytest.fixture(scope="session")
-def ottla_broker(ottla_broker_settings: dict[str, str]) -> Iterator[Broker]:
-    """A running broker; with pytest-xdist, one for each worker."""
+def ottla_broker(ottla_broker_settings: dict[str, Setting]) -> Iterator[Broker]:
+    """A running broker for the whole session; with pytest-xdist, one for each worker."""
     from ottla.testing.broker import Broker  # only where it is used: the plugin is loaded by every run of pytest
+
+    with Broker(ottla_broker_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def new_ottla_broker(ottla_broker_settings: dict[str, Setting]) -> Iterator[Broker]:
+    """A running broker for this test alone, which may stop, kill or fill it."""
+    from ottla.testing.broker import Broker
 
     with Broker(ottla_broker_settings) as broker:
         yield broker
