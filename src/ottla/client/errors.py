@@ -51,6 +51,7 @@ __all__ = [
     "UnknownPartitionError",
     "UnknownTopicError",
     "UnsupportedApiError",
+    "WakeupError",
     "WrongLoopError",
     "raise_if_refused",
 ]
@@ -177,6 +178,10 @@ class DeliveryTimeoutError(ClientError, TimeoutError):
 
 class OffsetOutOfRangeError(ClientError):
     """A consumer asked for an offset that the partition does not have."""
+
+
+class WakeupError(ClientError):
+    """A poll was ended by `wakeup`. The consumer goes on with the next."""
 
 
 class NoOffsetError(ClientError):

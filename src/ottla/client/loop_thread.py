@@ -5,7 +5,8 @@ ends the wait at once, and the work is cancelled. While it waits, the calling th
 callbacks of the user there, and not in the loop, which they would hold up.
 
 Thread-safe. A fork takes neither the thread nor the use of the sockets along: in the child everything is refused. What
-is still open when the interpreter ends is closed then, without waiting for what it does.
+is still open when the interpreter ends is closed then, without waiting for what it does, except for `on_exit`, which is
+given a few seconds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import contextlib
 import math
 import threading
 import time
-import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from queue import Empty, SimpleQueue
@@ -32,6 +32,8 @@ SIGNALS_SEEN_WITHIN_S: Final = 0.25
 """How long a thread may sleep in one go that is to hear Ctrl-C. Mostly a signal wakes it at once; but one that comes in
 the moment before it falls asleep would not be seen until it wakes up by itself."""
 _ROUNDS: Final = 5
+_EXIT_S: Final = 3.0
+"""For what is to be done at the end of the interpreter, by all clients together."""
 _PATIENCE_S: Final = 5.0
 """For a loop that is held up: how long its end, or the end of cancelled work, is waited for."""
 
@@ -75,6 +77,8 @@ class LoopThread:
         self.loop = _new_loop()
         self.is_open = True
         """False after `close` and in a forked child: one look, for paths that are too hot for `check`."""
+        self.on_exit: Callable[[], Coroutine[Any, Any, object]] | None = None
+        """What is to be done if the interpreter ends and nobody called `close`."""
         self._is_forked = False
         self._submitting = threading.Lock()
         """Held while the loop is given something, so that nothing comes behind its end."""
@@ -134,6 +138,7 @@ class LoopThread:
             if self.is_open:
                 self.is_open = False
                 self.loop.call_soon_threadsafe(self.loop.stop)
+        _living.discard(self)
         if threading.current_thread() is not self._thread:
             self._thread.join(_PATIENCE_S)
 
@@ -252,11 +257,16 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-_living: weakref.WeakSet[LoopThread] = weakref.WeakSet()
+_living: Final[set[LoopThread]] = set()
+"""Those that are open, whether or not anybody else still knows them: their threads run on all the same."""
 
 
 def _close_all() -> None:
+    until_s = time.monotonic() + _EXIT_S
     for one in list(_living):
+        if one.on_exit is not None and one.is_open:
+            with contextlib.suppress(Exception):  # There is nobody left to tell.
+                one.run(one.on_exit(), max(0.0, until_s - time.monotonic()))
         one.close()
 
 

@@ -20,7 +20,7 @@ from ottla import AsyncConsumer, Consumer, Producer
 from ottla.base.ids import TopicPartition
 from ottla.client.administer import Admin, NewTopic
 from ottla.client.consume import ConsumerInterceptor, ConsumerRecord, RebalanceListener
-from ottla.client.errors import ClientError, ClosedError, ConfigError, ForkedError, SerializationError
+from ottla.client.errors import ClientError, ClosedError, ConfigError, ForkedError, SerializationError, WakeupError
 from ottla.client.offsets import OffsetAndMetadata
 
 WAIT_S = 60.0
@@ -699,3 +699,70 @@ def test_a_topic_that_is_not_there_is_told(strict_broker: Peer, topic: str) -> N
         consumer.assign([(topic, 0)])
         with pytest.raises(ClientError, match=f"no topic '{topic}'"):
             consumer.poll(WAIT_S)
+
+
+# Woken up, and counted.
+
+
+def test_wakeup_ends_the_poll_that_waits_or_the_next_one(settings_of: SettingsOf, filled: list[TopicPartition]) -> None:
+    with Consumer(settings_of()) as consumer:
+        consumer.assign(filled)
+        consumer.seek_to_end()
+        while consumer.poll(0.01):
+            pass
+        waking = threading.Timer(0.05, consumer.wakeup)
+        waking.start()
+        with pytest.raises(WakeupError):
+            consumer.poll()
+        waking.join(WAIT_S)
+        consumer.seek_to_beginning()
+        consumer.wakeup()
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            consumer.poll(WAIT_S)
+        assert len(read(consumer, 200)) == 200
+        consumer.seek_to_beginning()
+        iterated = iter(consumer)
+        assert next(iterated).offset == 0
+        consumer.wakeup()
+        with pytest.raises(WakeupError):
+            for _ in iterated:
+                pass
+
+
+def test_wakeup_ends_a_poll_that_waits_for_its_group(strict_broker: Peer, topic: str) -> None:
+    """Another member does not come back to the rebalance."""
+
+    async def scenario() -> None:
+        with Admin(bootstrap_servers=strict_broker.bootstrap) as admin:
+            admin.create_topics([NewTopic(topic)])
+        settings = {"bootstrap_servers": strict_broker.bootstrap, "group_id": topic}
+        async with AsyncConsumer(settings) as first, AsyncConsumer(settings) as second:
+            for consumer in (first, second):
+                consumer.subscribe([topic])
+            while not first.assignment():
+                await first.poll(0.05)
+            waiting = asyncio.create_task(second.poll())
+            while second.membership.metadata().member_id == "":
+                await asyncio.sleep(0.01)
+            second.wakeup()
+            with pytest.raises(WakeupError):
+                await waiting
+            while not (first.assignment() or second.assignment()) or not second.membership.metadata().member_id:
+                await asyncio.gather(first.poll(0.05), second.poll(0.05))
+
+    asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
+
+
+def test_metrics_count_what_was_read(settings_of: SettingsOf, filled: list[TopicPartition]) -> None:
+    with Consumer(settings_of(max_poll_records=10)) as consumer:
+        assert consumer.metrics()["records"] == 0
+        consumer.assign(filled[:1])
+        assert len(consumer.poll(WAIT_S)) == 10
+        metrics = consumer.metrics()
+        assert (metrics["records"], metrics["partitions"], metrics["records_lag_max"]) == (10, 1, 90)
+        assert metrics["requests"] >= 1
+        assert metrics["bytes"] > 100
+        next(iter(consumer))
+        rows = consumer.poll_arrow(WAIT_S).num_rows
+        assert consumer.metrics()["records"] == 10 + 10 + rows

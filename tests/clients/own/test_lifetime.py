@@ -12,6 +12,7 @@ import textwrap
 import pytest
 
 from clients.peers import Peer
+from ottla import Admin
 
 BOUND_S = 60
 
@@ -126,3 +127,23 @@ def test_ctrl_c_ends_a_poll_that_waits(broker: Peer, topic: str, wait: str) -> N
     assert process.stdout.readline() == "first\n"
     os.kill(process.pid, signal.SIGINT)
     assert outcome(process) == (0, "still at work\n", "")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_program_that_ends_without_close_leaves_its_groups(broker: Peer, topic: str, protocol: str) -> None:
+    program = f"""
+        def work():
+            members = [Consumer(bootstrap_servers=bootstrap, group_id=topic, group_protocol="{protocol}") for _ in "ab"]
+            for member in members:
+                member.subscribe([topic])
+            while not any(member.assignment() for member in members):
+                for member in members:
+                    member.poll(0.05)
+            print("joined")
+
+        work()
+        sys.exit(3)
+    """
+    assert outcome(start(broker, topic, program)) == (3, "joined\n", "")
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        assert admin.describe_consumer_groups([topic])[topic].members == ()

@@ -34,8 +34,8 @@ from ottla.client.consume.missing_topics import MissingTopics
 from ottla.client.consume.positions import Positions
 from ottla.client.consume.reader import Reader
 from ottla.client.consume.record import ConsumerRecord
-from ottla.client.consume.subscription import NO_EPOCH, Position, Subscription
-from ottla.client.errors import ArgumentError, ClientError, ClosedError, OttlaError, WrongLoopError
+from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, Subscription
+from ottla.client.errors import ArgumentError, ClientError, ClosedError, OttlaError, WakeupError, WrongLoopError
 from ottla.client.membership import GroupMetadata, create_membership
 from ottla.client.membership.ledger import AskedCommit
 from ottla.client.metadata import TopicInfo
@@ -53,6 +53,8 @@ T = TypeVar("T")
 
 
 CLOSE_TIMEOUT_S: Final = 30.0
+EXIT_TIMEOUT_S: Final = 3.0
+"""For leaving the group when the interpreter ends and nobody has closed the consumer."""
 _LOOK_UP_S: Final = 0.5
 """While a poll waits it looks up this often, so that the group knows the user is there."""
 _PAUSE_S: Final = 0.02
@@ -124,6 +126,9 @@ class AsyncConsumer:
         self.is_closing = False
         """Whether nothing more is read. Until all is closed, listeners can still commit and ask."""
         self._is_closed = False
+        self._is_woken = False
+        self._ending: asyncio.Timeout | None = None
+        """Ends what the group needs of a poll."""
         self.callbacks: deque[Callable[[], object]] | None = None
         """Where callbacks of commits wait to be called in the thread that polls; None if they are called at once."""
         self._cluster = Cluster(config)
@@ -347,7 +352,7 @@ class AsyncConsumer:
     @property
     def is_due(self) -> bool:
         """Whether a poll has to do something in the loop before it looks for records. In any thread."""
-        return self.is_closing or self.membership.needs_poll()
+        return self.is_closing or self._is_woken or self.membership.needs_poll()
 
     async def wait(self, deadline: Deadline) -> bool:
         """Does what the group needs, and waits until there is something to take; False if there is nothing in time."""
@@ -357,9 +362,11 @@ class AsyncConsumer:
         while True:
             self._check_reading()
             self._news.clear()
+            self._raise_if_woken()
             pause_s = _LOOK_UP_S
             if self.membership.needs_poll():
                 await self._poll_membership(deadline)
+                self._raise_if_woken()
                 if self.membership.needs_poll():
                     pause_s = _PAUSE_S
             if self.buffer.has_news:
@@ -377,12 +384,39 @@ class AsyncConsumer:
 
     async def _poll_membership(self, deadline: Deadline) -> None:
         try:
-            await self.membership.poll(deadline)
+            await self._poll_until_woken(deadline)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self.is_closing and (task is None or not task.cancelling()):
                 self._check_reading()  # another closes the consumer, which ends what the group was asked for
             raise
+
+    async def _poll_until_woken(self, deadline: Deadline) -> None:
+        try:
+            async with asyncio.timeout(None) as self._ending:
+                await self.membership.poll(deadline)
+        except TimeoutError:
+            if not self._is_woken:
+                raise
+        finally:
+            self._ending = None
+
+    def wakeup(self) -> None:
+        """Ends the poll that waits, or the next one if none does, with `WakeupError`: once for any number of calls.
+        In any thread, and in signal handlers."""
+        self._is_woken = True
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._news.set()
+        if self._is_woken and self._ending is not None and not self._ending.expired():
+            self._ending.reschedule(self._loop.time())
+
+    def _raise_if_woken(self) -> None:
+        if self._is_woken:
+            self._is_woken = False
+            raise WakeupError("the poll was ended by wakeup()")
 
     # Offsets.
 
@@ -447,7 +481,9 @@ class AsyncConsumer:
 
     def lag(self, partition: TopicPartition) -> int | None:
         """How many offsets lie between the position and the end, as of the last fetch; None before that."""
-        state = self.subscriptions.state(partition)
+        return self._lag(self.subscriptions.state(partition))
+
+    def _lag(self, state: PartitionState) -> int | None:
         end = state.last_stable_offset if self._is_committed_only else state.high_watermark
         position = self.subscriptions.position(state)
         return None if end is None or position is None else max(0, end - position.offset)
@@ -464,6 +500,18 @@ class AsyncConsumer:
         self.check_open()
         found = await self._cluster.refresh(None)
         return {one.name: one for one in found if not (one.is_internal and self.config.exclude_internal_topics)}
+
+    def metrics(self) -> dict[str, int]:
+        """How much was read, and how much waits: records that polls gave, fetch requests that were answered, bytes that
+        they brought, bytes that wait to be polled, partitions that are assigned, and how far the last one behind is."""
+        states = list(self.subscriptions.partitions.values())
+        return {
+            "records": self.reader.records,
+            **self._fetcher.counts,
+            "bytes_waiting": sum(state.waiting_bytes for state in states),
+            "partitions": len(states),
+            "records_lag_max": max((self._lag(state) or 0 for state in states), default=0),
+        }
 
     def group_metadata(self) -> GroupMetadata:
         """Who this consumer is in its group."""

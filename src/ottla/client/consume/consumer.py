@@ -22,7 +22,14 @@ from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.arrow import COLUMNS, chosen_columns
-from ottla.client.consume.async_consumer import CLOSE_TIMEOUT_S, AsyncConsumer, OffsetsToCommit, Topics, most_records
+from ottla.client.consume.async_consumer import (
+    CLOSE_TIMEOUT_S,
+    EXIT_TIMEOUT_S,
+    AsyncConsumer,
+    OffsetsToCommit,
+    Topics,
+    most_records,
+)
 from ottla.client.consume.commits import CommitCallback
 from ottla.client.consume.decoding import KERNELS
 from ottla.client.consume.listeners import RebalanceListener
@@ -61,6 +68,7 @@ class Consumer:
         self._callbacks: deque[Callable[[], object]] = deque()
         self._core.callbacks = self._callbacks
         self._reader = self._core.reader
+        self._thread.on_exit = partial(self._core.shut_down, EXIT_TIMEOUT_S, is_work_done=False)
         self._subscriptions = self._core.subscriptions
         self._max_poll_records = config.max_poll_records
 
@@ -242,6 +250,13 @@ class Consumer:
 
     def topics(self) -> dict[str, TopicInfo]:
         return self._thread.run(self._core.topics())
+
+    def wakeup(self) -> None:
+        """As that of `AsyncConsumer`; from any thread, or from a signal handler."""
+        self._core.wakeup()
+
+    def metrics(self) -> dict[str, int]:
+        return self._core.metrics()
 
     def group_metadata(self) -> GroupMetadata:
         self._thread.check()

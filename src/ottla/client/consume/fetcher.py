@@ -84,6 +84,8 @@ class Fetcher:
         positions: Positions,
         on_news: Callable[[], None],
     ) -> None:
+        self.counts = {"requests": 0, "bytes": 0}
+        """Fetches that were answered, and what they brought."""
         self._config = config
         self._cluster = cluster
         self._subscription = subscription
@@ -328,6 +330,7 @@ class Fetcher:
             rack_id=self._config.client_rack,
         )
         answer = await connection.send(request, FetchResponse, version=version, timeout_s=self._timeout_s)
+        self.counts["requests"] += 1
         if answer.throttle_time_ms:
             self._wait_for(broker, answer.throttle_time_ms / 1000)
         if not answer.error_code:
@@ -372,6 +375,7 @@ class Fetcher:
 
     def _accept(self, asked: _Asked, answer: FetchPartitionResponse) -> None:
         state, generation, position = asked
+        self.counts["bytes"] += len(answer.records or b"")
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
         state.log_start_offset = answer.log_start_offset

@@ -31,6 +31,8 @@ class Reader:
         self._buffer = buffer
         self._decoder = decoder
         self._interceptors = interceptors
+        self.records = 0
+        """Those that were handed out."""
 
     def take(self, most: int) -> list[ConsumerRecord]:
         """Up to so many records; of several chunks if the first is small; none if nothing was fetched."""
@@ -56,6 +58,7 @@ class Reader:
             taken = self._interceptors.on_consume(taken)
         if not taken:
             self._subscription.unfinished = {}
+        self.records += len(taken)
         return taken
 
     def iterate(self, most: int) -> Iterated | None:
@@ -76,6 +79,7 @@ class Reader:
                 records = self._interceptors.on_consume(records)
             if records:
                 iterated = Iterated(chunk.state, records)
+                self.records += len(records)
                 subscription.iterated = iterated
             subscription.unfinished = {}
         return iterated
@@ -97,6 +101,7 @@ class Reader:
                 raise
             if batch is not None:
                 batches.append(batch)
+                self.records += batch.num_rows
         if not batches:
             self._subscription.unfinished = {}
         return combined(batches)
