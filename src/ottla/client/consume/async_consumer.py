@@ -541,7 +541,7 @@ def most_records(given: int) -> int:
     """Checks the argument of polls."""
     most = index(given)
     if most < 1:
-        raise ValueError(f"max_records must be at least 1, not {most}")
+        raise ArgumentError(f"max_records must be at least 1, not {most}")
     return most
 
 
