@@ -1,0 +1,93 @@
+"""docs/operating: programs run, configs load, the unit starts what exists, and a backup brings everything back."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from docs.examples import examples_of, run
+from ottla import Consumer, Producer
+from ottla.base.ids import TopicPartition
+from ottla.broker.config import BROKER_CONFIG, load_config
+from ottla.broker.config_sources import settings_of_environment
+from ottla.testing.broker import Broker
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "operating").glob("*.md"))
+DEPLOYING = (ROOT / "docs" / "operating" / "deploying.md").read_text("utf-8")
+
+
+def block(kind: str) -> str:
+    (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", DEPLOYING, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere_and_configs_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    named = set(re.findall(r"`((?:ottla|log|broker|max|queued|connections|socket|num|group|auto)\.[a-z.]+)`", text))
+    not_of_brokers = {"auto.offset.reset"}
+    attributes = {f"broker.{name}" for name in dir(Broker)} | {"ottla.testing.broker"}
+    assert sorted(name for name in named - not_of_brokers - attributes if name not in BROKER_CONFIG) == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if examples_of(page)], ids=lambda page: page.name)
+def test_the_examples_of_a_page(page: Path, tmp_path: Path) -> None:
+    for example in examples_of(page):
+        place = tmp_path / f"line-{example.line}"
+        place.mkdir()
+        run(example, "localhost:9092", place)
+
+
+def test_the_file_of_the_page_loads_without_complaint(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(block("properties"))
+    config = load_config(file, [], {})
+    assert config.without_effect == ()
+    assert str(config.tree_path) == "/var/lib/ottla/zookeeper.db"
+
+
+def test_the_unit_starts_the_broker_with_that_file() -> None:
+    unit = configparser.ConfigParser()
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(block("ini"))
+    assert unit["Service"]["ExecStart"] == "/opt/ottla/bin/ottla start /etc/ottla/server.properties"
+    assert unit["Service"]["StateDirectory"] == "ottla"  # which is /var/lib/ottla
+
+
+def test_the_variables_of_the_container_are_configs() -> None:
+    variables = dict(re.findall(r"\b((?:KAFKA|OTTLA)_[A-Z_]+)=([^\s`]+)", DEPLOYING))
+    assert len(variables) == 5
+    assert len(list(settings_of_environment(variables, BROKER_CONFIG))) == len(variables)
+    load_config(None, [], variables)
+
+
+def test_a_backup_brings_records_topics_and_offsets_back(tmp_path: Path) -> None:
+    orders = TopicPartition("orders", 0)
+    group = {"group.id": "g", "auto.offset.reset": "earliest"}
+    with Broker({"offsets.topic.num.partitions": 1}, directory=tmp_path / "broker") as broker:
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            for number in range(3):
+                producer.send("orders", b"%d" % number)
+        with Consumer({"bootstrap.servers": broker.bootstrap, **group}) as consumer:
+            consumer.assign([orders])
+            consumer.commit({orders: 2})
+        broker.stop()
+        shutil.copytree(tmp_path / "broker" / "data", tmp_path / "backup")
+        broker.start()
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            producer.send("orders", b"after the backup")
+        broker.stop()
+        shutil.rmtree(tmp_path / "broker" / "data")
+        shutil.copytree(tmp_path / "backup", tmp_path / "broker" / "data")
+        broker.start()
+        with Consumer({"bootstrap.servers": broker.bootstrap, **group}) as consumer:
+            consumer.assign([orders])
+            assert [record.value for record in consumer.poll(timeout=30)] == [b"2"]
+        assert "WARNING" not in broker.output
