@@ -3,7 +3,9 @@
 Everything happens in steps: each looks at all assigned partitions, sends every idle broker a fetch for those it serves,
 and begins what else is missing (a leader, a position, a new leader's word). Whatever ends, or changes, leads to another
 step. What comes is surveyed and put into the buffer, which is bounded: a broker is asked for no more than its part of
-`queued.max.bytes` has room for, and a partition's lane may take no more than its part of that.
+`queued.max.bytes` has room for, and a partition's lane may take no more than its part of that. An answer may end with a
+part of a batch: brokers cut answers at their limits. If nothing else came of the partition, it is asked for alone next,
+with limits that the whole batch fits in, whatever the config says.
 
 A fetch waits at the broker until there is something. So that nothing else waits behind it, fetches have connections of
 their own; and one that waits for what nobody wants any more, because all its partitions were given up or sought
@@ -36,6 +38,9 @@ from ottla.client.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from ottla.net.client_connection import MAX_RESPONSE_BYTES
+from ottla.records import ByteBuffer
+from ottla.records.layout import LENGTH_AT, LENGTH_PREFIX_SIZE
 from ottla.wire.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
 
 _logger = logging.getLogger(__name__)
@@ -54,6 +59,8 @@ class _Asked(NamedTuple):
     state: PartitionState
     generation: int
     position: Position
+    limit_bytes: int = 0
+    """What a batch may have to come whole, where only this partition is asked for."""
 
 
 class _BrokerFetches:
@@ -189,13 +196,18 @@ class Fetcher:
         room_bytes = budget_bytes - sum(state.waiting_bytes for state in states)
         share_bytes = budget_bytes // len(states)
         asked: dict[TopicPartition, _Asked] = {}
-        if room_bytes > 0:
+        limit_bytes = min(room_bytes, self._config.fetch_max_bytes)
+        large = next((state for state in states if state.batch_bytes), None)
+        if room_bytes > 0 and large is not None and large.fetched is not None:
+            limit_bytes = max(limit_bytes, large.batch_bytes)
+            asked[large.partition] = _Asked(large, large.generation, large.fetched, large.batch_bytes)
+        elif room_bytes > 0:
             for state in states:
                 if state.fetched is not None and (state.waiting_bytes < share_bytes or not state.waiting):
                     asked[state.partition] = _Asked(state, state.generation, state.fetched)
         if asked:
             broker.asked = asked
-            work = self._fetch(broker_id, broker, asked, min(room_bytes, self._config.fetch_max_bytes))
+            work = self._fetch(broker_id, broker, asked, limit_bytes)
             broker.task = self._loop.create_task(work, name="ottla-fetch")
         return not asked
 
@@ -313,9 +325,8 @@ class Fetcher:
             topic_id = ZERO_UUID if topic is None else topic.topic_id
             by_id = by_id and topic_id != ZERO_UUID
             names[topic_id] = partition.topic
-            wanted[partition] = Wanted(
-                topic_id, one.position.offset, one.state.leader_epoch, self._config.max_partition_fetch_bytes
-            )
+            limit_bytes = max(self._config.max_partition_fetch_bytes, one.limit_bytes)
+            wanted[partition] = Wanted(topic_id, one.position.offset, one.state.leader_epoch, limit_bytes)
         version = connection.version_for(FetchRequest, at_most=None if by_id else LAST_VERSION_BY_NAME)
         session = broker.session.ask(wanted, by_id=by_id)
         request = FetchRequest(
@@ -374,7 +385,7 @@ class Fetcher:
             self._on_news()
 
     def _accept(self, asked: _Asked, answer: FetchPartitionResponse) -> None:
-        state, generation, position = asked
+        state, generation, position, _ = asked
         self.counts["bytes"] += len(answer.records or b"")
         state.high_watermark = answer.high_watermark
         state.last_stable_offset = answer.last_stable_offset
@@ -403,10 +414,25 @@ class Fetcher:
         if found.failure is not None:
             words = f"partition {state.partition}, from offset {found.next.offset} on: {found.failure.reason}"
             self._positions.fail(state, CorruptRecordError(f"{words}; seek past it to go on"))
-        elif found.next.offset <= position.offset:
-            words = f"partition {state.partition}: what follows offset {position.offset} does not come whole"
-            limits = "max.partition.fetch.bytes and fetch.max.bytes may be too small for this broker"
-            self._positions.fail(state, CorruptRecordError(f"{words}; {limits}"))
+        elif found.next.offset > position.offset:
+            state.batch_bytes = 0
+        elif found.pieces:
+            words = f"partition {state.partition}: the broker answers with what lies before offset {position.offset}"
+            self._positions.fail(state, CorruptRecordError(f"{words}; seek past it to go on"))
+        else:
+            self._cut_off(asked, answer.records)
+
+    def _cut_off(self, asked: _Asked, data: ByteBuffer) -> None:
+        """Only a part of a batch came."""
+        state = asked.state
+        size = 2 * max(len(data), asked.limit_bytes, LENGTH_PREFIX_SIZE)
+        if len(data) >= LENGTH_PREFIX_SIZE:
+            size = int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX_SIZE], "big") + LENGTH_PREFIX_SIZE
+        if asked.limit_bytes < size <= MAX_RESPONSE_BYTES:
+            state.batch_bytes = size
+            return
+        words = f"partition {state.partition}: the batch at offset {asked.position.offset} does not come whole"
+        self._positions.fail(state, CorruptRecordError(f"{words}, though {size} bytes may come; seek past it to go on"))
 
     async def _refused(self, broker_id: int, asked: _Asked, code: int) -> bool:
         """Whether the broker is to be left alone for a moment."""

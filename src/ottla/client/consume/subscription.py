@@ -60,6 +60,7 @@ class PartitionState:
     the place that `reset` names, or, where there is none, at what the group committed."""
 
     __slots__ = (
+        "batch_bytes",
         "committed",
         "consumed",
         "fetched",
@@ -87,6 +88,8 @@ class PartitionState:
         self.committed: int | None = None
         """What was committed last since the last seek: commits in the background do not go behind it."""
         self.fetched: Position | None = None
+        self.batch_bytes = 0
+        """The size of the next batch, where an answer had only a part of it; 0 if nothing is known of it."""
         self.reset: Place | None = None
         self.until: int | None = None
         """The first offset that is not read any more; None reads on and on."""
@@ -125,6 +128,7 @@ class PartitionState:
         """Goes back to a position before which all was handed out; what was fetched after it is dropped. All of it or
         nothing: no call stands between the assignments."""
         self.position = self.fetched = position
+        self.batch_bytes = 0
         self.leader_epoch = NO_EPOCH
         self.is_held = False
         self.generation += 1

@@ -74,6 +74,8 @@ class Partition:
     end: int = 0
     chunk: int | None = None
     """How many bytes an answer has at most: batches are cut off there."""
+    is_limited: bool = False
+    """Whether answers are cut off at the limits of the request, as by brokers before 0.10.1 (KIP-74)."""
     errors: list[ErrorCode] = field(default_factory=list)
     """What is answered first, one after the other."""
     aborted: list[AbortedTransaction] | None = None
@@ -166,6 +168,7 @@ class ScriptedLog:
             code = ErrorCode.FENCED_LEADER_EPOCH
         if not code and not partition.first <= asked.fetch_offset <= partition.end:
             code = ErrorCode.OFFSET_OUT_OF_RANGE
+        limit_bytes = min(asked.partition_max_bytes, request.max_bytes) if partition.is_limited else None
         return FetchPartitionResponse(
             partition_index=asked.partition,
             error_code=code,
@@ -173,7 +176,7 @@ class ScriptedLog:
             last_stable_offset=partition.end,
             aborted_transactions=partition.aborted if request.isolation_level else None,
             preferred_read_replica=partition.preferred_read_replica,
-            records=b"" if code else partition.found(asked.fetch_offset),
+            records=b"" if code else partition.found(asked.fetch_offset)[:limit_bytes],
         )
 
     def _offsets(self, request: ListOffsetsRequest) -> Answer:

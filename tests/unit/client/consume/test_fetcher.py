@@ -87,6 +87,42 @@ def test_a_batch_that_is_cut_off_is_fetched_again() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_partition_fetch_bytes": 5},
+        {"max_partition_fetch_bytes": 20},
+        {"fetch_max_bytes": 30},
+        {"queued_max_bytes": 30},
+    ],
+    ids=str,
+)
+def test_batches_above_all_limits_are_read(limits: dict[str, object]) -> None:
+    async def scenario() -> None:
+        partitions = [Partition([batch(0, 50), batch(50, 3), batch(53, 20)], end=73, is_limited=True) for _ in range(3)]
+        log = ScriptedLog(*partitions)
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, **limits)) as consumer:
+            consumer.assign([TopicPartition(TOPIC, index) for index in range(3)])
+            assert by_partition(await read(consumer, 219)) == {index: list(range(73)) for index in range(3)}
+
+    run(scenario)
+
+
+def test_a_batch_that_never_comes_whole_is_told() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 5), batch(5, 5)[:-1]], end=10))
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            consumer.assign([EVENTS])
+            assert [record.offset for record in await read(consumer, 5)] == [0, 1, 2, 3, 4]
+            for _ in range(2):
+                with pytest.raises(
+                    CorruptRecordError, match=r"the batch at offset 5 does not come whole.*seek past it"
+                ):
+                    await consumer.poll(5)
+
+    run(scenario)
+
+
 def test_markers_and_gaps_are_passed_over() -> None:
     async def scenario() -> None:
         marker = encode_transaction_marker(
