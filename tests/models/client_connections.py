@@ -222,7 +222,8 @@ class ClientConnectionModel(RuleBasedStateMachine):
                 self.broker_sends(1 << 20)
             self.loop.turn(2)
             quiet = quiet + 1 if self.moved_bytes == moved else 0
-        if not all(asked.ends() for asked in self.asked) or not all(task.done() for task in self.unanswered_tasks):
+        is_over = all(asked.ends() for asked in self.asked) and all(task.done() for task in self.unanswered_tasks)
+        if not is_over or self.connection._waiting:
             self.loop.advance(61)
             self.loop.turn(5)
         self.promises_are_kept()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ottla.cli.output import silence_stdout
-from ottla.cli.session import PATIENCE_MS, Bootstrap, CommandError, client_settings
+from ottla.cli.session import PATIENCE_MS, Bootstrap, CommandError, client_settings, reach
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
@@ -86,6 +86,7 @@ def consume(
     async def work() -> None:
         from ottla.client.consume import AsyncConsumer
 
+        await reach(settings)
         async with AsyncConsumer(
             settings, max_poll_records=_RECORDS_AT_ONCE, default_api_timeout_ms=PATIENCE_MS, auto_offset_reset="none"
         ) as consumer:

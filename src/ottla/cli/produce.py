@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from ottla.cli.output import note
-from ottla.cli.session import PATIENCE_MS, Bootstrap, CommandError, client_settings
+from ottla.cli.session import PATIENCE_MS, Bootstrap, CommandError, client_settings, reach
 from ottla.cli.waiting import Progress, telling_why
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def produce(
     async def work() -> None:
         from ottla.client.produce import AsyncProducer
 
+        await reach(settings)
         async with AsyncProducer(
             settings,
             acks=acks.value,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -65,6 +65,15 @@ def client_settings(context: typer.Context, bootstrap: str | None) -> dict[str, 
     return {"bootstrap.servers": addresses, "client.id": "ottla-cli"}
 
 
+async def reach(settings: Mapping[str, Any]) -> None:
+    """Raises if no broker answers right now. Clients try for as long as their time-outs say, because a broker may be
+    starting; whoever types a command wants to know at once."""
+    from ottla.client.cluster import Cluster
+
+    async with Cluster(settings["bootstrap.servers"]) as cluster:
+        await cluster.any_connection()
+
+
 def with_admin(context: typer.Context, bootstrap: str | None, work: Callable[[AsyncAdmin], Awaitable[T]]) -> T:
     """Runs the work on the cluster that the options name; all connections are closed when it is done or interrupted."""
     settings = client_settings(context, bootstrap)
@@ -72,6 +81,7 @@ def with_admin(context: typer.Context, bootstrap: str | None, work: Callable[[As
     async def connected() -> T:
         from ottla.client.administer import AsyncAdmin
 
+        await reach(settings)
         async with AsyncAdmin(settings, default_api_timeout_ms=PATIENCE_MS) as admin:
             return await work(admin)
 

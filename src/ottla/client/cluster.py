@@ -4,9 +4,10 @@ A `Cluster` begins with a list of addresses, of which one has to answer; from th
 each other. Producer, consumer and admin each have one.
 
 Requests that fail for a reason that passes (a leader that moved, a connection that broke) are made again with fresh
-metadata, slower each time, until the time given is over. That nothing answers at the very first attempt is told at
-once: it is mostly a wrong address. What is known of topics is asked for again when it has proved wrong, and when it is
-old. Belongs to one loop.
+metadata, slower each time, until the time given is over; and so is the very first contact, because the broker may be
+starting. Only an address that is wrong by itself (a name that does not exist, a port where something else answers) is
+told at once. The time is kept also when a broker takes requests and answers none. What is known of topics is asked
+for again when it has proved wrong, and when it is old. Belongs to one loop.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from ottla.client.metadata import NO_LEADER, TopicInfo
 from ottla.net.client_connection import (
     Address,
     BrokerConnectionError,
+    BrokerUnreachableError,
     ClientConnection,
     ConnectionOptions,
+    RequestTimeoutError,
     UnsupportedApiError,
     parse_addresses,
 )
@@ -290,23 +293,32 @@ class Cluster:
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, timeout_s: float | None = None) -> T:
         """What the attempt gives; made again, with fresh metadata, for as long as what it raises may pass."""
-        deadline = Deadline(self.options.api_timeout_s if timeout_s is None else timeout_s)
-        backoff = Backoff(self.options)
+        timeout_s = self.options.api_timeout_s if timeout_s is None else timeout_s
+        deadline, backoff = Deadline(timeout_s), Backoff(self.options)
         began_at_s, attempts = time.monotonic(), 0
-        if not self._brokers:
-            await self.any_connection()
+        failure: BrokerConnectionError | RefusedError | None = None
         while True:
             try:
-                return await attempt()
+                async with asyncio.timeout(deadline.left_s) as limit:
+                    if not self._brokers:
+                        await self.any_connection()
+                    return await attempt()
             except (BrokerConnectionError, RefusedError) as error:
-                attempts += 1
-                if not may_pass(error):
+                failure, attempts = error, attempts + 1
+                if not may_pass(error) or (not self._brokers and is_wrong_address(error)):
                     raise
-                if deadline.is_over:
-                    raise _after(error, attempts, time.monotonic() - began_at_s) from error
-                self.controller_id = NO_CONTROLLER
-                self._distrusted.update(self._topics)
+                if attempts == 1 and not self._brokers and not deadline.is_over:
+                    _logger.warning("%s. Tried again for %g s", error, timeout_s)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                failure = failure or RequestTimeoutError(f"no broker answered within {timeout_s:g} s")
+                attempts += 1
+            self.controller_id = NO_CONTROLLER
+            self._distrusted.update(self._topics)
             await asyncio.sleep(min(backoff.next_s(), deadline.left_s))
+            if deadline.is_over:
+                raise _after(failure, attempts, time.monotonic() - began_at_s) from failure
 
     # Connections.
 
@@ -377,6 +389,11 @@ def _after(error: BrokerConnectionError | RefusedError, attempts: int, seconds: 
     if isinstance(error, RefusedError):
         return RefusedError(error.code, error.subject, f"{error.message.rstrip('.')}; {tried}")
     return type(error)(f"{error}; {tried}")
+
+
+def is_wrong_address(error: Exception) -> bool:
+    """Whether what was given as an address of a broker is none: no use to try it again."""
+    return isinstance(error, BrokerUnreachableError) and error.is_wrong_address
 
 
 def may_pass(error: Exception) -> bool:

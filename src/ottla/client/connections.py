@@ -172,7 +172,7 @@ class Connections:
         bootstrap = self.bootstrap if self._options.rebootstrap or not known else []
         left = deque(dict.fromkeys((*_shuffled(known), *_shuffled(bootstrap))))
         tasks: set[asyncio.Task[ClientConnection]] = set()
-        failures: list[str] = []
+        failures: list[BrokerUnreachableError] = []
         began_at_s = time.monotonic()
         try:
             while left or tasks:
@@ -186,13 +186,15 @@ class Connections:
                     try:
                         return task.result()
                     except BrokerUnreachableError as error:
-                        failures.append(str(error))
+                        failures.append(error)
         finally:
             await _give_up(tasks)
         took_s = time.monotonic() - began_at_s
-        told = "; ".join(failures)
+        told = "; ".join(map(str, failures))
         stop = "" if told.endswith("?") else "."
-        raise NoBrokerError(f"no broker can be reached, tried for {took_s:.1f} s: {told}{stop} {_CHECK}")
+        nobody = NoBrokerError(f"no broker can be reached, tried for {took_s:.1f} s: {told}{stop} {_CHECK}")
+        nobody.is_wrong_address = all(failure.is_wrong_address for failure in failures)
+        raise nobody
 
     async def _open(self, address: Address) -> ClientConnection:
         """One attempt, which `close` ends."""
@@ -233,7 +235,9 @@ class Connections:
         failing.not_before_s = now_s + wait_s * random.uniform(0.8, 1.2)
         if failing.attempts == 1:
             return error
-        return BrokerUnreachableError(f"{error} ({failing.attempts} attempts in {now_s - failing.began_at_s:.1f} s)")
+        told = BrokerUnreachableError(f"{error} ({failing.attempts} attempts in {now_s - failing.began_at_s:.1f} s)")
+        told.is_wrong_address = error.is_wrong_address
+        return told
 
     def _patience(self, failing: _Failing | None) -> ConnectionOptions:
         options = self._options.connection

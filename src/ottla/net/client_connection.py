@@ -45,6 +45,9 @@ class BrokerConnectionError(OttlaError):
 class BrokerUnreachableError(BrokerConnectionError):
     """Nothing that speaks Kafka's protocol could be reached at the address."""
 
+    is_wrong_address = False
+    """Whether the address itself is wrong, as far as can be told: another attempt will not end better."""
+
 
 class ConnectionLostError(BrokerConnectionError):
     """The connection ended with requests unanswered: whether they took effect is not known."""
@@ -160,7 +163,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise failure from None
         except (OSError, UnicodeError) as error:
             await connection.close()
-            raise BrokerUnreachableError(f"{address}: {_words(error)}") from error
+            unreachable = BrokerUnreachableError(f"{address}: {_words(error)}")
+            unreachable.is_wrong_address = isinstance(error, UnicodeError) or (
+                isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
+            )
+            raise unreachable from error
         except ConnectionLostError as error:
             await connection.close()
             raise BrokerUnreachableError(str(error)) from error
@@ -208,14 +215,18 @@ class ClientConnection(asyncio.BufferedProtocol):
             version = self.version_for(type(request))
         api = api_of(request.api_key)
         timeout_s = self._options.request_timeout_s if timeout_s is None else timeout_s
+        answer: asyncio.Future[Response] | None = None
         try:
             async with asyncio.timeout(timeout_s):
                 # The wait for room counts too: a broker that takes nothing answers nothing.
-                received = await (
-                    await self._send(request, version, lambda frame: read_response(api, version, frame)[1])
-                )
+                answer = await self._send(request, version, lambda frame: read_response(api, version, frame)[1])
+                received = await answer
         except TimeoutError:
             raise self._give_up(api.name, timeout_s) from None
+        except asyncio.CancelledError:
+            if answer is not None:
+                self._abandon(answer, api.name, timeout_s)
+            raise
         if not isinstance(received, response):
             raise TypeError(f"{api.name} is answered by {api.response.__name__}, not by {response.__name__}")
         return received
@@ -259,6 +270,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         answer.add_done_callback(lambda done: None if done.cancelled() else done.exception() and None)
         self._waiting[correlation_id] = _Waiting(type(request).__name__, read, answer)
         return answer
+
+    def _abandon(self, answer: asyncio.Future[Response], name: str, timeout_s: float) -> None:
+        """Nobody waits for this answer any more. Whether the broker hangs is found out all the same."""
+        for correlation_id, waiting in self._waiting.items():
+            if waiting.answer is answer:
+                timer = self._loop.call_later(timeout_s, self._give_up, name, timeout_s)
+                ignored = _Answering(self._loop, timer, lambda _: None)
+                self._waiting[correlation_id] = waiting._replace(answer=ignored)
+                return
 
     def _give_up(self, name: str, timeout_s: float) -> RequestTimeoutError:
         error = RequestTimeoutError(f"{self.address} did not answer {name} within {timeout_s:g} s")
@@ -363,7 +383,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 size = frame_size(self._inbox_view[start : start + SIZE_BYTES], self._options.max_response_bytes)
             except ProtocolError as error:
                 heard = _who_speaks(bytes(self._inbox_view[start:filled])) or f"{error.reason}; is it a TLS port?"
-                self._fail(BrokerUnreachableError(f"{self.address}: no Kafka broker answers there, but {heard}"))
+                stranger = BrokerUnreachableError(f"{self.address}: no Kafka broker answers there, but {heard}")
+                stranger.is_wrong_address = True
+                self._fail(stranger)
                 return
             start += SIZE_BYTES
             if filled - start < size:

@@ -86,9 +86,11 @@ class ScriptedBroker:
     versions: list[int] = field(default_factory=list)
     """The version of each ApiVersions request."""
     connections: int = 0
+    port: int = 0
+    """Where it listens; 0 for any that is free."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         host, port = self._server.sockets[0].getsockname()
         self.address = Address(host, port)
         self._writers: set[asyncio.StreamWriter] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from ottla.net.client_connection import (
     BrokerUnreachableError,
     ConnectionLostError,
     ConnectionOptions,
+    RequestTimeoutError,
     UnsupportedApiError,
 )
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -26,7 +28,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatedTopic, Crea
 from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.schema import Request
-from unit.client.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, HangUp, ScriptedBroker
+from unit.client.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, HangUp, ScriptedBroker, Silence
 
 IMPATIENT = ClusterOptions(retry_backoff_s=0.001, retry_backoff_max_s=0.002, api_timeout_s=0.2)
 
@@ -72,14 +74,71 @@ def test_any_of_the_addresses_will_do() -> None:
     run(scenario)
 
 
-def test_when_nobody_answers_it_is_told_at_once_who_was_asked() -> None:
+def test_when_nobody_answers_it_is_told_who_was_asked() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as one, ScriptedBroker() as other:
             addresses = f"{one.bootstrap},{other.bootstrap}"
-        async with Cluster(addresses) as cluster:
+        async with Cluster(addresses, IMPATIENT) as cluster:
             with pytest.raises(BrokerUnreachableError) as caught:
                 await cluster.retry(cluster.refresh)
             assert all(address in str(caught.value) for address in addresses.split(","))
+
+    run(scenario)
+
+
+def test_a_broker_that_is_about_to_start_is_waited_for() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker() as gone:
+            address = gone.address
+        async with Cluster([address]) as cluster:
+            asking = asyncio.create_task(cluster.retry(lambda: cluster.refresh(None)))
+            await until(lambda: address in cluster._connections._failing)
+            server = ScriptedBroker(port=address.port)
+            async with server:
+                assert [topic.name for topic in await asking] == ["events"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("bootstrap", ["no.such.host.invalid:9092", f"{'x' * 70}:9092"])
+def test_an_address_that_is_none_is_told_at_once(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    if "invalid" in bootstrap:
+        monkeypatch.setattr(socket, "getaddrinfo", unknown)
+
+    async def scenario() -> None:
+        async with Cluster(bootstrap, ClusterOptions(api_timeout_s=1000)) as cluster:
+            with pytest.raises(BrokerUnreachableError):
+                await cluster.retry(cluster.refresh)
+
+    run(scenario)
+
+
+def test_where_something_else_answers_is_told_at_once() -> None:
+    async def scenario() -> None:
+        async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        async with server, Cluster([Address(*server.sockets[0].getsockname())]) as cluster:
+            with pytest.raises(BrokerUnreachableError, match="an HTTP server"):
+                await cluster.retry(cluster.refresh)
+
+    run(scenario)
+
+
+def test_the_time_given_is_kept_when_a_broker_answers_nothing() -> None:
+    """As one that was stopped (SIGSTOP). The request's own time-out is far beyond the guard of this test."""
+
+    async def scenario() -> None:
+        async with ScriptedBroker(lambda _: Silence()) as broker:
+            options = ClusterOptions(ConnectionOptions(request_timeout_s=1000), api_timeout_s=0.05)
+            async with Cluster(broker.bootstrap, options) as cluster:
+                with pytest.raises(RequestTimeoutError, match=r"no broker answered within 0\.05 s"):
+                    await cluster.retry(cluster.refresh)
 
     run(scenario)
 

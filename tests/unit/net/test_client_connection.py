@@ -335,3 +335,20 @@ def test_addresses() -> None:
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="is no address"):
         parse_addresses(text)
+
+
+def test_a_broker_that_hangs_is_found_out_though_nobody_waits_for_its_answer_any_more() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(lambda _: Silence()) as broker:
+            connection = await ClientConnection.open(broker.address, ConnectionOptions(request_timeout_s=0.02))
+            asking = asyncio.create_task(connection.send(metadata_of("t"), MetadataResponse))
+            while not broker.requests:
+                await asyncio.sleep(0.001)
+            asking.cancel()
+            await asyncio.wait([asking])
+            async with asyncio.timeout(30):
+                while connection.is_open:
+                    await asyncio.sleep(0.001)
+            await connection.close()
+
+    asyncio.run(scenario())

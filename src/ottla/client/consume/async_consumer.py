@@ -493,12 +493,12 @@ class AsyncConsumer:
     async def partitions_for(self, topic: str) -> TopicInfo:
         """The topic's partitions and who leads them."""
         self.check_open()
-        return await self._cluster.topic(topic, fresh=True)
+        return await self._cluster.retry(lambda: self._cluster.topic(topic, fresh=True))
 
     async def topics(self) -> dict[str, TopicInfo]:
         """All topics that this client may see; internal ones only if exclude.internal.topics is false."""
         self.check_open()
-        found = await self._cluster.refresh(None)
+        found = await self._cluster.retry(lambda: self._cluster.refresh(None))
         return {one.name: one for one in found if not (one.is_internal and self.config.exclude_internal_topics)}
 
     def metrics(self) -> dict[str, int]:

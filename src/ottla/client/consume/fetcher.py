@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
-from ottla.client.cluster import Backoff, Cluster, may_pass
+from ottla.client.cluster import Backoff, Cluster, is_wrong_address, may_pass
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
 from ottla.client.consume.fetch_session import SESSION_ERRORS, FetchSession, Wanted
@@ -106,6 +106,8 @@ class Fetcher:
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._chore_backoffs: dict[str, Backoff] = {}
         self._unknown_since_s: dict[str, float] = {}
+        self._alone_since_s: float | None = None
+        """Since when no broker at all was reached."""
         self._is_woken = False
         self._is_closed = False
         self._isolation_level = int(config.isolation_level == "read_committed")
@@ -241,7 +243,7 @@ class Fetcher:
             await work()
             self._chore_backoffs.pop(name, None)
         except Exception as error:
-            if not may_pass(error) or not self._cluster.brokers:
+            if not may_pass(error) or self._is_given_up(error):
                 self._fail(error)
             backoff = self._chore_backoffs.setdefault(name, Backoff(self._cluster.options))
             await asyncio.sleep(backoff.next_s())
@@ -250,6 +252,19 @@ class Fetcher:
         if self._buffer.has_news:
             self._on_news()
         self.wake()
+
+    def _is_given_up(self, error: Exception) -> bool:
+        """Whether no broker was reached yet, for too long; told then, and again after as long."""
+        if self._cluster.brokers:
+            return False
+        now_s = self._loop.time()
+        if self._alone_since_s is None:
+            self._alone_since_s = now_s
+            _logger.warning("%s. Tried again", error)
+        if not is_wrong_address(error) and now_s - self._alone_since_s < self._config.default_api_timeout_ms / 1000:
+            return False
+        self._alone_since_s = None
+        return True
 
     async def _find_leaders(self, topics: set[str]) -> None:
         found = await self._cluster.refresh(topics, create_topics=self._config.allow_auto_create_topics)

@@ -95,7 +95,7 @@ class ClassicMembership(Participation):
         """None where the member has to begin anew, without what it owned."""
         backoff = Backoff(self._cluster.options)
         if not self._cluster.brokers:
-            await self._cluster.refresh()  # that no broker can be reached at first is told, not waited out
+            await self._cluster.retry(self._cluster.refresh)  # that none can be reached at first is told in the end
         is_warned = False
         while True:
             try:

@@ -108,7 +108,7 @@ class ConsumerMembership(Participation):
         member = self._dialogue.metadata
         try:
             if not self._cluster.brokers:
-                await self._cluster.refresh()
+                await self._cluster.retry(self._cluster.refresh)
             if not self._has_topics:
                 await self._find_topics()
             if not self._is_wanted:
@@ -117,7 +117,7 @@ class ConsumerMembership(Participation):
         except (BrokerConnectionError, ClientError) as error:
             if isinstance(error, RefusedError):
                 self._member_refused(member, error.code)
-            # That no broker can be reached at first is told, not waited out.
+            # That no broker can be reached at first is told in the end.
             if may_pass(error) and self._cluster.brokers:
                 _logger.debug("group %s: a heartbeat failed: %s", self._group_id, error)
                 await asyncio.sleep(self._backoff.next_s())

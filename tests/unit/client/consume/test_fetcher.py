@@ -436,10 +436,25 @@ def test_topics_and_partitions_that_are_not_there_are_told() -> None:
                     consumer.assign([partition])
                     with pytest.raises(error, match=words):
                         await consumer.poll(5)
-        async with AsyncConsumer(config_for(broker)) as consumer:
+        async with AsyncConsumer(config_for(broker, default_api_timeout_ms=100)) as consumer:
             consumer.assign([EVENTS])
             with pytest.raises(NoBrokerError):
                 await consumer.poll(5)
+
+    run(scenario)
+
+
+def test_a_consumer_waits_for_a_broker_that_is_about_to_start() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 5)], end=5))
+        async with ScriptedBroker() as gone:
+            address = gone.address
+        async with AsyncConsumer(config_for(gone)) as consumer:
+            consumer.assign([EVENTS])
+            polling = asyncio.create_task(consumer.poll())
+            await until(lambda: consumer._fetcher._alone_since_s is not None)
+            async with log.broker(port=address.port):
+                assert len(await polling) == 5
 
     run(scenario)
 
