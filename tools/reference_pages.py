@@ -107,9 +107,9 @@ Kafka 4.3's keys, with its defaults and rules. They are given by Kafka's names o
 keywords, which win: `Producer({"linger.ms": 20})` is `Producer(linger_ms=20)`. Values are Python's, or texts as in a
 properties file. An unknown key is refused, with the nearest right one.
 
-What differs from Kafka: without (de)serializers bytes are taken and given as they are; what names a Java class there is
-an object, a function or a short name here; levels of codecs and the system's buffers are left alone until they are
-set.""",
+What differs from Kafka: `allow.auto.create.topics` is off by default; without (de)serializers bytes are taken and given
+as they are; what names a Java class there is an object, a function or a short name here; levels of codecs and the
+system's buffers are left alone until they are set.""",
         "## All clients",
         _table(_HEAD, map(_key_cells, COMMON_CONFIG)),
         *(part for title, keys in own_rows.items() for part in (title, _table(_HEAD, map(_key_cells, keys)))),

@@ -26,6 +26,8 @@ OTHER_DEFAULTS = {
     "key.serializer",
     "value.deserializer",
     "value.serializer",
+    # A consumer must not bring back a topic that was deleted; librdkafka has the same default.
+    "allow.auto.create.topics",
     # What is quick here, and what the system knows better.
     "compression.gzip.level",
     "compression.lz4.level",

@@ -162,6 +162,8 @@ class Cluster:
         self._racks: dict[int, str | None] = {}
         self._topics: dict[str, TopicInfo] = {}
         self._distrusted: set[str] = set()
+        self.on_other_topics: Callable[[], None] = lambda: None
+        """Called when a topic that was known is gone, was created again, or has more partitions."""
         self._used_at_s: dict[str, float] = {}
         """When each topic was last asked about."""
         self._refreshed_at_s = time.monotonic()
@@ -213,19 +215,24 @@ class Cluster:
         if answer.error_code:
             raise RefusedError(answer.error_code, "metadata of the cluster")
         self._take_brokers(answer)
-        found, refused = [], None
+        found, refused, is_other = [], None, False
         for topic in answer.topics:
             name = topic.name or ""
             self._distrusted.discard(name)
+            known = self._topics.get(name)
             if topic.error_code in _NOT_YET_THERE:
                 self._topics.pop(name, None)
+                is_other = is_other or known is not None
             elif topic.error_code:
                 refused = refused or RefusedError(topic.error_code, f"topic {name}")
             else:
-                info = TopicInfo.of(topic).not_older_than(self._topics.get(name))
+                info = TopicInfo.of(topic).not_older_than(known)
                 self._topics[name] = info
+                is_other = is_other or not info.has_partitions_of(known)
                 self._used_at_s.setdefault(name, time.monotonic())
                 found.append(info)
+        if is_other:
+            self.on_other_topics()
         if refused is not None:
             raise refused
         return found

@@ -184,6 +184,10 @@ class WakeupError(ClientError):
     """A poll was ended by `wakeup`. The consumer goes on with the next."""
 
 
+class TopicRecreatedError(OffsetOutOfRangeError):
+    """A topic was deleted and created again while it was read, and auto.offset.reset is none."""
+
+
 class NoOffsetError(ClientError):
     """A partition has no committed offset to begin with, and auto.offset.reset is none."""
 

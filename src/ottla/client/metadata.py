@@ -51,6 +51,12 @@ class TopicInfo:
         )
         return cls(topic.name or "", topic.topic_id, topic.is_internal, tuple(partitions))
 
+    def has_partitions_of(self, known: TopicInfo | None) -> bool:
+        """Whether this is the topic that was known, with as many partitions; also if none was known."""
+        if known is None:
+            return True
+        return self.topic_id == known.topic_id and len(self.partitions) == len(known.partitions)
+
     def not_older_than(self, known: TopicInfo | None) -> TopicInfo:
         """This; but of partitions whose leader epoch it tells lower than `known`, what was known: the broker that was
         asked is behind (KIP-320)."""

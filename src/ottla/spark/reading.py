@@ -22,6 +22,7 @@ from ottla.client.errors import (
     ClientError,
     LogTruncatedError,
     OffsetOutOfRangeError,
+    TopicRecreatedError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -116,6 +117,9 @@ class _Task:
         span = self._span
         if isinstance(error, UnknownTopicError | UnknownPartitionError):
             self._lost(f"{self._name} is gone, and with it offsets {position} to {span.until - 1}: {error}")
+            return span.until
+        if isinstance(error, TopicRecreatedError):
+            self._lost(f"offsets {position} to {span.until - 1} of {self._name} went with their topic: {error}")
             return span.until
         first = self._consumer.beginning_offsets([self._partition])[self._partition]
         if first > position:

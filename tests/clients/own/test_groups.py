@@ -343,3 +343,62 @@ def test_a_subscription_to_a_topic_that_does_not_exist_warns(
         wait_until(lambda: consumer.poll(0.05) == [] and bool(caplog.messages), "nobody was warned")
     (warning,) = [one for one in caplog.messages if "does not exist" in one]
     assert warning.startswith(f"Topic {topic!r} is subscribed to and does not exist.")
+
+
+# Topics that are deleted.
+
+
+def recreate(broker: Peer, topic: str, partitions: int, records: int) -> list[TopicPartition]:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.delete_topics([topic])
+
+        def is_created() -> bool:
+            try:
+                admin.create_topics([NewTopic(topic, partitions, 1)])
+            except ClientError:
+                return False  # still being deleted
+            return True
+
+        wait_until(is_created, "the topic is not created again")
+    made = [TopicPartition(topic, index) for index in range(partitions)]
+    fill(broker, made, range(records))
+    return made
+
+
+@BOTH
+@pytest.mark.parametrize("partition_count", [4, 6])
+def test_a_topic_that_is_created_again_is_read_from_its_beginning(
+    broker: Peer,
+    settings_of: SettingsOf,
+    partitions: list[TopicPartition],
+    topic: str,
+    protocol: Settings,
+    partition_count: int,
+) -> None:
+    fill(broker, partitions, range(10))
+    settings = settings_of(protocol, enable_auto_commit=True)
+    reading = Polling(settings, [topic])
+    try:
+        wait_until(lambda: len(reading.records) == 40 and bool(reading.owned), "not all came")
+        reading.consumer.commit()
+        reading.records.clear()
+        made = recreate(broker, topic, partition_count, 15)
+        wait_until(lambda: len(reading.records) >= 15 * partition_count and bool(reading.owned), "not all came")
+        assert sorted((one.partition, one.offset) for one in reading.records) == [
+            (index, offset) for index in range(partition_count) for offset in range(15)
+        ]
+    finally:
+        reading.close()
+    with Consumer(settings) as other:
+        assert other.committed(made) == dict.fromkeys(made, OffsetAndMetadata(15, "", 0))
+
+
+def test_the_committed_offsets_of_a_topic_go_with_it(
+    broker: Peer, settings_of: SettingsOf, partitions: list[TopicPartition], topic: str
+) -> None:
+    fill(broker, partitions, range(10))
+    with Consumer(settings_of()) as consumer:
+        consumer.assign(partitions)
+        consumer.commit(dict.fromkeys(partitions, 7))
+        made = recreate(broker, topic, 4, 1)
+        wait_until(lambda: consumer.committed(made) == dict.fromkeys(made), "offsets stay")

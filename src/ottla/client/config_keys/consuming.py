@@ -20,8 +20,9 @@ CONSUMING: Final = [
     ConfigKey(
         "allow.auto.create.topics",
         _BOOLEAN,
-        True,
-        "Whether a topic that is subscribed to may be made by the broker, if that is configured to.",
+        False,
+        "Whether the broker may create a topic that the consumer names, if auto.create.topics.enable allows it. "
+        "Patterns create none.",
     ),
     ConfigKey("auto.commit.interval.ms", _INT, 5000, "How often offsets are committed by themselves.", at_least(0)),
     ConfigKey(

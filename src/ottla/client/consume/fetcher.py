@@ -153,7 +153,7 @@ class Fetcher:
             if leader_id is None or topic is None:
                 without_leader.add(partition.topic)
                 continue
-            if state.fetched is None:
+            if state.fetched is None or not self._positions.is_of(topic, state):
                 is_lost = True
                 continue
             if state.is_paused or state.is_fetched:
@@ -267,7 +267,8 @@ class Fetcher:
         return True
 
     async def _find_leaders(self, topics: set[str]) -> None:
-        found = await self._cluster.refresh(topics, create_topics=self._config.allow_auto_create_topics)
+        creates = self._config.allow_auto_create_topics and not self._subscription.is_by_pattern
+        found = await self._cluster.refresh(topics, create_topics=creates)
         names = {topic.name: len(topic.partitions) for topic in found}
         now_s = self._loop.time()
         for name in topics:
@@ -337,7 +338,7 @@ class Fetcher:
         by_id = connection.version_for(FetchRequest) > LAST_VERSION_BY_NAME
         for partition, one in asked.items():
             topic = self._cluster.known_topic(partition.topic)
-            topic_id = ZERO_UUID if topic is None else topic.topic_id
+            topic_id = one.state.topic_id or (ZERO_UUID if topic is None else topic.topic_id)
             by_id = by_id and topic_id != ZERO_UUID
             names[topic_id] = partition.topic
             limit_bytes = max(self._config.max_partition_fetch_bytes, one.limit_bytes)
@@ -382,6 +383,7 @@ class Fetcher:
         is_refused = False
         for topic in answer.responses:
             name = topic.topic or names.get(topic.topic_id, "")
+            topic_id = self._id_of(name) if topic.topic_id == ZERO_UUID else topic.topic_id
             for one in topic.partitions:
                 partition = TopicPartition(name, one.partition_index)
                 its = asked.get(partition)
@@ -390,6 +392,7 @@ class Fetcher:
                 if one.error_code:
                     is_refused = await self._refused(broker_id, its, one.error_code) or is_refused
                 else:
+                    its.state.topic_id = topic_id
                     self._accept(its, one)
         if is_refused:
             self._wait_for(broker, broker.backoff.next_s())
@@ -398,6 +401,11 @@ class Fetcher:
             broker.is_failing = False
         if self._buffer.has_news:
             self._on_news()
+
+    def _id_of(self, name: str) -> Uuid | None:
+        """For brokers that call topics by their names here; None if they know no ids at all."""
+        topic = self._cluster.known_topic(name)
+        return None if topic is None or topic.topic_id == ZERO_UUID else topic.topic_id
 
     def _accept(self, asked: _Asked, answer: FetchPartitionResponse) -> None:
         state, generation, position, _ = asked

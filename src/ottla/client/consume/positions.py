@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import ZERO_UUID, TopicPartition
 from ottla.client.cluster import Cluster, may_pass
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
@@ -22,7 +22,9 @@ from ottla.client.errors import (
     NoOffsetError,
     OffsetOutOfRangeError,
     RefusedError,
+    TopicRecreatedError,
 )
+from ottla.client.metadata import TopicInfo
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAndMetadata, ask_leader, find_offsets
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochPartition,
@@ -135,6 +137,25 @@ class Positions:
                 if known is not None:  # it comes from the leader itself
                     state.leader_epoch = known.partitions[partition.partition].leader_epoch
         return failure
+
+    # Topics that were deleted and created again.
+
+    def is_of(self, topic: TopicInfo, state: PartitionState) -> bool:
+        """Whether the position is one of this topic. Where another had the name when it was last fetched, the partition
+        is reset. Brokers that know no ids of topics cannot tell."""
+        if state.topic_id is None or topic.topic_id == state.topic_id or topic.topic_id == ZERO_UUID:
+            return True
+        offset = None if state.position is None else state.position.offset
+        words = f"topic {topic.name} was deleted and created again: offset {offset} of partition {state.partition}"
+        if self._reset is None:
+            words += " is one of the old topic, and auto.offset.reset is none: seek to go on"
+            self.fail(state, TopicRecreatedError(words))
+            return False
+        _logger.warning("%s is one of the old topic: reset", words)
+        with self._buffer.lock:
+            self._subscription.drop_iterated_of([state])
+            state.seek_to(self._reset)
+        return False
 
     # Offsets that are not there.
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Iterable
 from operator import length_hint
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.client.consume.listeners import RebalanceListener
 from ottla.client.errors import ClientError
 from ottla.client.offsets import OffsetAndMetadata, Place
@@ -76,6 +76,7 @@ class PartitionState:
         "position",
         "read_replica",
         "reset",
+        "topic_id",
         "until",
         "waiting",
         "waiting_bytes",
@@ -90,6 +91,8 @@ class PartitionState:
         self.fetched: Position | None = None
         self.batch_bytes = 0
         """The size of the next batch, where an answer had only a part of it; 0 if nothing is known of it."""
+        self.topic_id: Uuid | None = None
+        """Of the topic that the position is one of, from the first fetch on: another topic may get its name."""
         self.reset: Place | None = None
         self.until: int | None = None
         """The first offset that is not read any more; None reads on and on."""
@@ -114,14 +117,14 @@ class PartitionState:
 
     def seek(self, position: Position) -> None:
         """Goes on there; what was fetched is dropped."""
-        self.reset = self.committed = None
+        self.reset = self.committed = self.topic_id = None
         self.consumed = position
         self.fetch_again(position)
 
     def seek_to(self, place: Place | None) -> None:
         """Goes on at a place, or at what the group committed, which have to be looked up first."""
         self.reset = place
-        self.consumed = self.committed = None
+        self.consumed = self.committed = self.topic_id = None
         self.fetch_again(None)
 
     def fetch_again(self, position: Position | None) -> None:
@@ -220,6 +223,11 @@ class Subscription:
         """Whether a group hands out the partitions."""
         return bool(self.topics) or self.pattern is not None or self.server_pattern is not None
 
+    @property
+    def is_by_pattern(self) -> bool:
+        """Whether topics are found by a pattern: then the user names none."""
+        return self.pattern is not None or self.server_pattern is not None
+
     def subscribe(self, topics: Iterable[str], listener: RebalanceListener | None = None) -> None:
         """Topics by their names, in place of those of before. Partitions stay until the group decides."""
         self._begin_group(listener)
@@ -287,7 +295,7 @@ class Subscription:
     def seek(self, partition: TopicPartition, position: Position, until: int | None = None) -> None:
         """The next record of the partition is the one there, and the last is before `until`, where that is given."""
         state = self.state(partition)
-        self._sought([state])
+        self.drop_iterated_of([state])
         state.seek(position)
         state.until = until
         self.on_change()
@@ -295,21 +303,22 @@ class Subscription:
     def seek_to(self, partitions: Iterable[TopicPartition], place: Place | None) -> None:
         """The next record of each is the one at the place; None stands for what the group committed."""
         states = [self.state(partition) for partition in partitions]
-        self._sought(states)
+        self.drop_iterated_of(states)
         for state in states:
             state.seek_to(place)
             state.until = None
         self.on_change()
-
-    def _sought(self, states: Collection[PartitionState]) -> None:
-        if self.iterated is not None and self.iterated.state in states:
-            self.drop_iterated()
 
     def drop_iterated(self) -> None:
         """What is left of the records that are being given one by one is not given."""
         if self.iterated is not None:
             self.iterated.drop()
             self.iterated = None
+
+    def drop_iterated_of(self, states: Collection[PartitionState]) -> None:
+        """The same for partitions that go on elsewhere."""
+        if self.iterated is not None and self.iterated.state in states:
+            self.drop_iterated()
 
     def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> list[PartitionState]:
         """Nothing is handed out of paused ones; what was fetched of them is kept."""
@@ -339,7 +348,7 @@ class Subscription:
         with self.lock:
             for state, (generation, position) in list(self.unfinished.items()):
                 if state.generation == generation:
-                    self._sought([state])
+                    self.drop_iterated_of([state])
                     state.fetch_again(position)
             self.on_undone()
             self.unfinished = {}

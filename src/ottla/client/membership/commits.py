@@ -74,6 +74,10 @@ class GroupOffsets:
         self._has_epochs = has_epochs
         """Whether members have epochs of their own (KIP-848), which are checked also when offsets are read."""
         self._timeout_s = timeout_s
+        self._doubted: set[str] = set()
+        """Topics that the coordinator does not know as they are called here."""
+        self._missing: set[str] = set()
+        """Those of them that were not there at the last look."""
 
     # Committing.
 
@@ -85,16 +89,13 @@ class GroupOffsets:
         async def attempt() -> None:
             for partition in [one for one, asked in left.items() if not self._ledger.is_newest(asked, one)]:
                 left.pop(partition).unsettled.discard(partition)
-            gone = sorted(one for one, asked in left.items() if not self._ledger.is_ours(asked, one))
+            await self._look_again()
+            gone = {one: why for one, asked in left.items() if (why := self._why_not(one, asked)) is not None}
             sent = {one: asked for one, asked in left.items() if one not in gone}
             if sent:
                 await self._commit_once(sent, left)
-            if gone:
-                names = ", ".join(map(str, gone))
-                raise CommitFailedError(
-                    f"group {self._coordinator.group_id}: the offsets of {names} are not committed: the group "
-                    "has taken these partitions from this consumer since"
-                )
+            for partition, why in sorted(gone.items()):
+                raise CommitFailedError(f"{self._subject(partition, left[partition].offsets[partition])}: {why}")
 
         in_doubt = True
         try:
@@ -107,6 +108,28 @@ class GroupOffsets:
         finally:
             for partition, asked in left.items():
                 self._ledger.failed(asked, partition, in_doubt=in_doubt)
+
+    def _why_not(self, partition: TopicPartition, asked: AskedCommit) -> str | None:
+        """What has changed since the commit was asked for, so that it must not be sent."""
+        if not self._ledger.is_ours(asked, partition):
+            return "the group has taken the partition from this consumer since"
+        mark = asked.marks.get(partition)
+        if mark is None or mark.topic_id is None:
+            return None
+        topic = self._cluster.known_topic(partition.topic)
+        if topic is None:
+            return "the topic was deleted" if partition.topic in self._missing else None
+        if topic.topic_id in (mark.topic_id, ZERO_UUID):
+            return None
+        return "the topic was deleted and created again since"
+
+    async def _look_again(self) -> None:
+        """Asks for topics that the coordinator does not know, or not by their ids."""
+        if self._doubted:
+            doubted = set(self._doubted)
+            found = {topic.name for topic in await self._cluster.refresh(doubted)}
+            self._doubted -= doubted
+            self._missing = (self._missing | doubted) - found
 
     async def _commit_once(
         self, sent: Mapping[TopicPartition, AskedCommit], left: dict[TopicPartition, AskedCommit]
@@ -151,7 +174,7 @@ class GroupOffsets:
     def _refusal(
         self, member: GroupMetadata, partition: TopicPartition, code: ErrorCode, offset: OffsetAndMetadata
     ) -> ClientError:
-        subject = f"group {member.group_id}: the offset {offset.offset} of partition {partition} is not committed"
+        subject = self._subject(partition, offset)
         match code:
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
                 self._member_refused(member, code)
@@ -169,8 +192,16 @@ class GroupOffsets:
                 self._member_refused(member, code)
                 return fenced(member)
             case ErrorCode.UNKNOWN_TOPIC_ID | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                self._cluster.distrust(partition.topic)
+                self._doubt(partition.topic)
         return RefusedError(code, subject)
+
+    def _subject(self, partition: TopicPartition, offset: OffsetAndMetadata) -> str:
+        group_id = self._coordinator.group_id
+        return f"group {group_id}: the offset {offset.offset} of partition {partition} is not committed"
+
+    def _doubt(self, topic: str) -> None:
+        self._cluster.distrust(topic)
+        self._doubted.add(topic)
 
     # What is committed.
 
@@ -180,6 +211,7 @@ class GroupOffsets:
         """The last committed offset of each; None where there is none."""
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
+            await self._look_again()
             return await self._committed_once(partitions)
 
         return await self._retry(attempt, f"ask for offsets of group {self._coordinator.group_id}", timeout_s)
@@ -208,7 +240,7 @@ class GroupOffsets:
                 partition = TopicPartition(name, one.partition_index)
                 self._coordinator.look_at(one.error_code)
                 if one.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-                    self._cluster.distrust(name)
+                    self._doubt(name)
                 raise_if_refused(one.error_code, f"the committed offset of partition {partition}")
                 found[partition] = _committed(one)
         return found

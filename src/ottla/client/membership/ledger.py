@@ -12,14 +12,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.client.consume.subscription import PartitionState, Subscription
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
 
 Identity = Callable[[], GroupMetadata | None]
 """Who commits, as of now; None if a consumer whose partitions come from the group is no member of it."""
+
+
+class Mark(NamedTuple):
+    """How an assigned partition stood when its offset was to be committed."""
+
+    state: PartitionState
+    generation: int
+    topic_id: Uuid | None
 
 
 class AskedCommit:
@@ -30,12 +39,12 @@ class AskedCommit:
     def __init__(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        marks: Mapping[TopicPartition, tuple[PartitionState, int]],
+        marks: Mapping[TopicPartition, Mark],
         member: GroupMetadata | None,
     ) -> None:
         self.offsets = offsets
         self.marks = marks
-        """The states of those that were assigned, each with its generation."""
+        """Of those that were assigned."""
         self.member = member
         self.unsettled = set(offsets)
         """Those of which is not known yet whether they are committed."""
@@ -70,7 +79,11 @@ class CommitLedger:
 
     def _ask(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> AskedCommit:
         partitions = self._subscription.partitions
-        marks = {one: (state, state.generation) for one in offsets if (state := partitions.get(one)) is not None}
+        marks = {
+            one: Mark(state, state.generation, state.topic_id)
+            for one in offsets
+            if (state := partitions.get(one)) is not None
+        }
         asked = AskedCommit(offsets, marks, self._identity())
         self._newest.update(dict.fromkeys(offsets, asked))
         return asked
@@ -83,7 +96,7 @@ class CommitLedger:
         newest = self._newest.get(partition)
         if newest is not None and partition in newest.unsettled:
             mark = newest.marks.get(partition)
-            if mark is not None and mark[0] is state and mark[1] == state.generation:
+            if mark is not None and mark.state is state and mark.generation == state.generation:
                 return offset <= newest.offsets[partition].offset
         return state.committed is not None and offset < state.committed
 
@@ -96,12 +109,12 @@ class CommitLedger:
         """Whether no other member can have the partition by now, as far as this consumer knows. What was not assigned
         is the user's own business."""
         mark = asked.marks.get(partition)
-        return mark is None or self._is_assigned(mark[0]) or asked.member == self._identity()
+        return mark is None or self._is_assigned(mark.state) or asked.member == self._identity()
 
     def is_worth_a_retry(self, asked: AskedCommit, partition: TopicPartition) -> bool:
         """Whether a commit that failed can be made again without undoing another."""
         mark = asked.marks.get(partition)
-        return mark is not None and self._is_assigned(mark[0]) and self.is_newest(asked, partition)
+        return mark is not None and self._is_assigned(mark.state) and self.is_newest(asked, partition)
 
     def succeeded(self, asked: AskedCommit, partition: TopicPartition) -> None:
         self._settle(asked, partition, is_committed=True)
@@ -119,8 +132,8 @@ class CommitLedger:
     def _settle(self, asked: AskedCommit, partition: TopicPartition, *, is_committed: bool) -> None:
         asked.unsettled.discard(partition)
         mark = asked.marks.get(partition)
-        if is_committed and mark is not None and mark[0].generation == mark[1]:
-            mark[0].committed = asked.offsets[partition].offset
+        if is_committed and mark is not None and mark.state.generation == mark.generation:
+            mark.state.committed = asked.offsets[partition].offset
 
     def _is_assigned(self, state: PartitionState) -> bool:
         return self._subscription.partitions.get(state.partition) is state

@@ -38,6 +38,8 @@ class TopicWatch:
         self._backoff = Backoff(cluster.options)
         """Between looks for topics that are not there yet."""
         self._planned = asyncio.Event()
+        self._is_urgent = False
+        cluster.on_other_topics = self._look_soon
 
     async def match_pattern(self) -> bool:
         """Looks for topics that the pattern finds; whether they are others than before."""
@@ -54,7 +56,7 @@ class TopicWatch:
 
     async def layout(self, names: Collection[str]) -> Topics:
         """Those of the topics that exist, and on which racks their partitions are."""
-        creates = self._config.allow_auto_create_topics and self._subscription.pattern is None
+        creates = self._config.allow_auto_create_topics and not self._subscription.is_by_pattern
         found = await self._cluster.refresh(sorted(names), create_topics=creates) if names else []
         return {topic.name: self._racks(topic) for topic in found}
 
@@ -68,17 +70,28 @@ class TopicWatch:
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            self._planned.clear()
-            try:
-                async with asyncio.timeout(self._interval_s()):
-                    await self._planned.wait()
+            if not self._is_urgent and not await self._is_time():
                 continue
-            except TimeoutError:
-                pass
+            self._is_urgent = False
             try:
                 await self._look()
             except (ClientError, BrokerConnectionError) as error:
                 _logger.debug("topics could not be looked at: %s", error)
+
+    async def _is_time(self) -> bool:
+        """Waits for the next look; false if it is planned anew."""
+        self._planned.clear()
+        try:
+            async with asyncio.timeout(self._interval_s()):
+                await self._planned.wait()
+        except TimeoutError:
+            return True
+        return self._is_urgent
+
+    def _look_soon(self) -> None:
+        """A topic that was known is gone, or has other partitions."""
+        self._is_urgent = True
+        self._planned.set()
 
     async def _look(self) -> None:
         if await self.match_pattern():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import TopicPartition, Uuid, random_uuid
 from ottla.client.consume import AsyncConsumer, ConsumerRecord
 from ottla.client.consume.subscription import PartitionState
 from ottla.client.errors import (
@@ -21,17 +22,19 @@ from ottla.client.errors import (
     NoOffsetError,
     OffsetOutOfRangeError,
     RefusedError,
+    TopicRecreatedError,
     UnknownPartitionError,
     UnknownTopicError,
 )
 from ottla.records import BatchOptions, encode_batch, encode_transaction_marker
 from ottla.records.layout import CRC_AT
-from ottla.wire.messages.fetch import AbortedTransaction
+from ottla.wire.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataBroker, MetadataRequest
 from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.wire.schema import Request
 from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch, by_partition, config_for
+from unit.client.membership.scripted_group import ScriptedGroup
 from unit.client.scripted_broker import KAFKA_2_1, Answer, HangUp, ScriptedBroker
 from unit.client.test_cluster import run
 
@@ -595,5 +598,145 @@ def test_closing_ends_what_goes_on() -> None:
                 await consumer.poll(5)
             assert not [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("ottla-")]
             await consumer.close()
+
+    run(scenario)
+
+
+# Topics that are deleted and created again.
+
+
+class Recreated:
+    """A log of ten records, in whose place another comes, with its own id."""
+
+    def __init__(self, records: int) -> None:
+        self.log = ScriptedLog(Partition([batch(0, 10)], end=10))
+        self._records = records
+        self._topic_id: Uuid | None = None
+
+    def broker(self) -> ScriptedBroker:
+        broker = self.log.broker()
+        broker.script = self._act
+        return broker
+
+    def recreate(self) -> None:
+        self._topic_id = random_uuid()
+        log = ScriptedLog(Partition([batch(0, self._records)], end=self._records))
+        log._broker = self.log._broker
+        self.log = log
+
+    def _act(self, request: Request) -> Answer | Awaitable[Answer] | None:
+        if self._topic_id is None:
+            return self.log(request)
+        if isinstance(request, MetadataRequest):
+            answer = self.log._broker.metadata(request)
+            for topic in answer.topics:
+                topic.topic_id = self._topic_id
+            return answer
+        if isinstance(request, FetchRequest):
+            return self._fetch(request, self._topic_id)
+        return self.log(request)
+
+    async def _fetch(self, request: FetchRequest, topic_id: Uuid) -> Answer:
+        if any(topic.topic_id != topic_id for topic in request.topics) or not request.topics:
+            return FetchResponse(error_code=ErrorCode.UNKNOWN_TOPIC_ID)
+        answer = await self.log._fetch(request)
+        assert isinstance(answer, FetchResponse)
+        for topic in answer.responses:
+            topic.topic_id = topic_id
+        return answer
+
+
+@pytest.mark.parametrize("records", [4, 10, 15])
+@pytest.mark.parametrize("way", ["poll", "iterate"])
+def test_a_topic_that_was_created_again_is_read_from_where_the_reset_says(
+    records: int, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        topic = Recreated(records)
+        async with topic.broker() as broker, AsyncConsumer(config_for(broker, fetch_max_wait_ms=10)) as consumer:
+            consumer.assign([EVENTS])
+            if way == "poll":
+                assert len(await read(consumer, 10)) == 10
+            else:
+                async for record in consumer:
+                    if record.offset == 5:
+                        break  # what is left of the iteration is the old topic's
+            topic.recreate()
+            await until(lambda: "created again" in caplog.text)
+            found = await read(consumer, records)
+            assert [record.offset for record in found] == list(range(records))
+            assert await consumer.position(EVENTS) == records
+
+    run(scenario)
+
+
+def test_a_topic_that_was_created_again_is_told_without_a_reset() -> None:
+    async def scenario() -> None:
+        topic = Recreated(15)
+        settings = {"auto_offset_reset": "none", "fetch_max_wait_ms": 10}
+        async with topic.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+            consumer.assign([EVENTS])
+            consumer.seek(EVENTS, 0)
+            assert len(await read(consumer, 10)) == 10
+            topic.recreate()
+            for _ in range(2):
+                with pytest.raises(TopicRecreatedError, match="offset 10 of partition events-0"):
+                    await consumer.poll(5)
+            consumer.seek(EVENTS, 12)
+            assert [record.offset for record in await read(consumer, 3)] == [12, 13, 14]
+
+    run(scenario)
+
+
+def test_who_seeks_in_a_topic_that_was_created_again_reads_there() -> None:
+    """Also if the consumer has not heard of it yet."""
+
+    async def scenario() -> None:
+        topic = Recreated(15)
+        settings = {"auto_offset_reset": "none", "fetch_max_wait_ms": 10}
+        async with topic.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+            consumer.assign([EVENTS])
+            consumer.seek(EVENTS, 0, until=10)
+            assert len(await read(consumer, 10)) == 10
+            topic.recreate()
+            consumer.seek(EVENTS, 12)
+            assert [record.offset for record in await read(consumer, 3)] == [12, 13, 14]
+
+    run(scenario)
+
+
+def test_a_paused_partition_is_reset_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        topic = Recreated(3)
+        async with topic.broker() as broker, AsyncConsumer(config_for(broker, fetch_max_wait_ms=10)) as consumer:
+            consumer.assign([EVENTS])
+            assert len(await read(consumer, 10)) == 10
+            consumer.pause([EVENTS])
+            topic.recreate()
+            await consumer.partitions_for(TOPIC)
+            consumer.resume([EVENTS])
+            assert [record.offset for record in await read(consumer, 3)] == [0, 1, 2]
+            assert "created again" in caplog.text
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("by", ["name", "pattern"])
+def test_only_topics_that_are_named_are_created_and_only_if_allowed(allowed: bool, by: str) -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup(topics={})
+        settings = {"allow_auto_create_topics": True} if allowed else {}
+        async with broker, AsyncConsumer(config_for(broker, group_id="group", **settings)) as consumer:
+            if by == "pattern":
+                consumer.subscribe(re.compile("gone"))
+            else:
+                consumer.subscribe(["gone"])
+            consumer.subscriptions.assigned_by_group([TopicPartition("gone", 0)])
+            consumer.seek(TopicPartition("gone", 0), 5)
+            await until(lambda: any(one.topics for one in broker.requests if isinstance(one, MetadataRequest)))
+            asked = [one for one in broker.requests if isinstance(one, MetadataRequest) and one.topics]
+            assert any(one.allow_auto_topic_creation for one in asked) == (allowed and by == "name")
+            consumer.subscriptions.unsubscribe()
 
     run(scenario)

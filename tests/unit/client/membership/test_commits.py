@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import TopicPartition, random_uuid
 from ottla.client.cluster import Cluster, ClusterOptions
 from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import (
@@ -26,6 +26,7 @@ from ottla.client.membership.ledger import CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest
 from unit.client.membership.scripted_group import ScriptedGroup
@@ -270,5 +271,70 @@ def test_a_listener_commits_what_it_gives_up_in_the_generation_that_ends() -> No
             offsets.subscription.assigned_by_group([])
             await offsets.offsets.commit({FIRST: asked})
             assert broker.committed == {0: 5}
+
+    run(scenario)
+
+
+# Topics that are deleted.
+
+
+@pytest.mark.parametrize("is_created_again", [True, False])
+def test_positions_of_a_deleted_topic_are_not_committed(is_created_again: bool) -> None:
+    """Nor tried until the time is over: a consumer that closes would wait for that."""
+
+    async def scenario() -> None:
+        broker = ScriptedGroup(topics={"events": 1, "others": 1})
+        async with offsets_of(broker, timeout_s=20.0) as offsets:
+            other = TopicPartition("others", 0)
+            await offsets.offsets._cluster.refresh(["events"])
+            offsets.subscription.assign_manually([FIRST])
+            offsets.subscription.state(FIRST).topic_id = TOPIC_ID
+            usual = broker.script
+
+            def changed(request: Any) -> Any:
+                if isinstance(request, MetadataRequest) and request.topics:
+                    answer = broker.metadata(request)
+                    for topic in answer.topics:
+                        topic.topic_id = random_uuid()
+                    return answer
+                if isinstance(request, OffsetCommitRequest) and any(one.topic_id == TOPIC_ID for one in request.topics):
+                    return broker._commit(request, ErrorCode.UNKNOWN_TOPIC_ID)
+                return usual(request)
+
+            broker.script = changed
+            if not is_created_again:
+                del broker.topics["events"]
+            asked = offsets.ledger.ask({FIRST: OffsetAndMetadata(5), other: OffsetAndMetadata(6)})
+            words = "created again" if is_created_again else "deleted"
+            with pytest.raises(CommitFailedError, match=f"events-0 is not committed: the topic was.*{words}"):
+                await offsets.offsets.commit({FIRST: asked})
+            await offsets.offsets.commit({other: asked})
+            assert broker.committed == {0: 6}
+
+    run(scenario)
+
+
+def test_an_id_that_is_known_no_more_is_looked_up_before_offsets_are_asked_for_again() -> None:
+    async def scenario() -> None:
+        broker = ScriptedGroup()
+        async with offsets_of(broker) as offsets:
+            cluster = offsets.offsets._cluster
+            await cluster.refresh(["events"])
+            usual, new_id = broker.script, random_uuid()
+
+            def changed(request: Any) -> Any:
+                if isinstance(request, MetadataRequest) and request.topics:
+                    answer = broker.metadata(request)
+                    answer.topics[0].topic_id = new_id
+                    return answer
+                if isinstance(request, OffsetFetchRequest):
+                    found = broker._fetch(request, ErrorCode.NONE)
+                    for topic in found.groups[0].topics:
+                        topic.partitions[0].error_code = 0 if topic.topic_id == new_id else ErrorCode.UNKNOWN_TOPIC_ID
+                    return found
+                return usual(request)
+
+            broker.script = changed
+            assert await offsets.offsets.committed([FIRST]) == {FIRST: None}
 
     run(scenario)
