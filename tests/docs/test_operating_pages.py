@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import configparser
 import re
 import shutil
@@ -9,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from brokers import Client, batch_of, broker_in_loop
 from docs.examples import examples_of, run
-from ottla import Consumer, Producer
-from ottla.base.ids import TopicPartition
 from ottla.broker.config import BROKER_CONFIG, load_config
 from ottla.broker.config_sources import settings_of_environment
 from ottla.testing.broker import Broker
@@ -68,26 +68,22 @@ def test_the_variables_of_the_container_are_configs() -> None:
     load_config(None, [], variables)
 
 
-def test_a_backup_brings_records_topics_and_offsets_back(tmp_path: Path) -> None:
-    orders = TopicPartition("orders", 0)
-    group = {"group.id": "g", "auto.offset.reset": "earliest"}
-    with Broker({"offsets.topic.num.partitions": 1}, directory=tmp_path / "broker") as broker:
-        with Producer(bootstrap_servers=broker.bootstrap) as producer:
-            for number in range(3):
-                producer.send("orders", b"%d" % number)
-        with Consumer({"bootstrap.servers": broker.bootstrap, **group}) as consumer:
-            consumer.assign([orders])
-            consumer.commit({orders: 2})
-        broker.stop()
-        shutil.copytree(tmp_path / "broker" / "data", tmp_path / "backup")
-        broker.start()
-        with Producer(bootstrap_servers=broker.bootstrap) as producer:
-            producer.send("orders", b"after the backup")
-        broker.stop()
-        shutil.rmtree(tmp_path / "broker" / "data")
-        shutil.copytree(tmp_path / "backup", tmp_path / "broker" / "data")
-        broker.start()
-        with Consumer({"bootstrap.servers": broker.bootstrap, **group}) as consumer:
-            consumer.assign([orders])
-            assert [record.value for record in consumer.poll(timeout=30)] == [b"2"]
-        assert "WARNING" not in broker.output
+def test_a_backup_brings_topics_and_records_back_elsewhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path / "broker", broker_id="-1") as broker:
+            await Client(broker).create_topic("orders", retention_ms="1234567")
+            partition = broker.replicas.get("orders", 0)
+            assert partition is not None
+            partition.append(bytearray(batch_of(b"a", b"b")), all_replicas=True)
+            before = broker.broker_id, broker.metadata.cluster_id
+        shutil.copytree(tmp_path / "broker", tmp_path / "restored")
+        shutil.rmtree(tmp_path / "broker")
+        async with broker_in_loop(tmp_path / "restored", broker_id="-1") as broker:
+            assert (broker.broker_id, broker.metadata.cluster_id) == before
+            partition = broker.replicas.get("orders", 0)
+            assert partition is not None
+            assert (partition.is_leader, partition.high_watermark) == (True, 2)
+            assert broker.configs.topic_config("orders") == {"retention.ms": "1234567"}
+
+    asyncio.run(work())
+    assert not caplog.records

@@ -25,6 +25,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.config_store import ConfigStore
 from ottla.broker.coordinator_log import CoordinatorLog
 from ottla.broker.data_directory import (
+    DataDirectoryError,
     check_access,
     foreign_topics_warning,
     lost_partitions_warning,
@@ -54,6 +55,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.zookeeper import paths
 from ottla.zookeeper.local_tree import LocalTree
+from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.tree_file import TreeFileError
 
 if TYPE_CHECKING:
@@ -132,8 +134,11 @@ class Broker:
         broker = cls(config, disk, clock, coordination)
         try:
             await broker._start()
-        except BaseException:
+        except BaseException as error:
             await broker._undo_start()
+            if isinstance(error, ZnodeError):
+                reason = f"it cannot be used: {error}; restore it from a backup"
+                raise DataDirectoryError(tree_path, reason) from error
             raise
         return broker
 

@@ -79,6 +79,17 @@ def test_a_missing_tree_is_told_and_no_new_one_is_made(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
+def test_a_tree_with_a_broken_node_is_told(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path, broker_id="-1") as broker:
+            await Client(broker).create_topic("orders")
+            await broker.coordination.set(paths.topic("orders"), b"{")
+        with pytest.raises(DataDirectoryError, match=r"zookeeper\.db: it cannot be used: .*orders.*; restore it from"):
+            await serve(tmp_path)
+
+    asyncio.run(work())
+
+
 def test_a_broker_without_meta_properties_goes_on_as_the_one_it_was(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

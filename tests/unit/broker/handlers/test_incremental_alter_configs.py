@@ -98,7 +98,11 @@ def test_lists_grow_and_shrink_from_their_default(tmp_path: Path) -> None:
         (resource(TOPIC, "topic", ("retention.sm", APPEND, "1")), ErrorCode.INVALID_CONFIG, "no such topic config"),
         (resource(TOPIC, "topic", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST, "retention.ms is null"),
         (resource(TOPIC, "topic", ("retention.ms", 9, "1")), ErrorCode.INVALID_REQUEST, "no operation 9"),
-        (resource(TOPIC, "none", ("retention.ms", SET, "1")), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic 'none'"),
+        (
+            resource(TOPIC, "none", ("retention.ms", SET, "1")),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "'none' does not exist",
+        ),
         (resource(TOPIC, "", ("retention.ms", SET, "1")), ErrorCode.INVALID_REQUEST, "name one"),
         (resource(TOPIC, "a/b", ("retention.ms", SET, "1")), ErrorCode.INVALID_TOPIC_EXCEPTION, "a/b"),
         (resource(BROKER, "1", ("num.partitions", SET, "1")), ErrorCode.INVALID_REQUEST, "while the broker runs"),
