@@ -153,14 +153,15 @@ class Accumulator:
                     delivery = Delivery()
                     delivery.batch = batch
                     delivery.index = len(values)
-                    values.append(value)
                     keys.append(key)
+                    values.append(value)  # last: what `recover` goes by
                     batch.left = left
                     self._release()
                     return delivery
             self._release()
         except BaseException:
             if self._is_owned():
+                self._recover(queues.queues[partition])
                 self._release()
             raise
         return None
@@ -185,23 +186,51 @@ class Accumulator:
         is_plain = key is None and not headers and timestamp is None
         with self.lock:
             chosen = topic.partitioner.stick() if partition is None else partition
-            batch = self._open_for(topic, chosen, size, is_plain)
-            if batch is None and partition is None:
-                # The last one may have been as much as the partition gets for now.
-                chosen = topic.partitioner.stick()
+            try:
                 batch = self._open_for(topic, chosen, size, is_plain)
-            if batch is None:
-                batch = self._opened(topic.queues[chosen], size)
+                if batch is None and partition is None:
+                    # The last one may have been as much as the partition gets for now.
+                    chosen = topic.partitioner.stick()
+                    batch = self._open_for(topic, chosen, size, is_plain)
                 if batch is None:
-                    return None
-                if partition is None and self._is_bare and is_plain and not topic.is_shared:
-                    batch.owner = get_ident()
-                    self.fast[intern(topic.info.name)] = batch  # as are names in programs: found without comparing
-            batch.left -= size
-            delivery = batch.append(value, key, headers, timestamp)
-            if batch.owner:
-                batch.make_room(size)
-            return delivery
+                    batch = self._opened(topic.queues[chosen], size)
+                    if batch is None:
+                        return None
+                    if partition is None and self._is_bare and is_plain and not topic.is_shared:
+                        batch.owner = get_ident()
+                        self.fast[intern(topic.info.name)] = batch  # as are names in programs: found without comparing
+                batch.left -= size
+                delivery = batch.append(value, key, headers, timestamp)
+                if batch.owner:
+                    batch.make_room(size)
+                return delivery
+            except BaseException:
+                self._recover(topic.queues[chosen])
+                raise
+
+    def _recover(self, queue: PartitionQueue) -> None:
+        """An interruption (Ctrl-C) came while the open batch was changed: makes it whole again. Under the lock."""
+        batch = queue.open
+        if batch is None:
+            return
+        batch.trim()
+        if not batch.values:
+            name = queue.partition.topic
+            if self.fast.get(name) is batch:
+                del self.fast[name]
+            queue.open = None
+            self.unfinished.pop(batch, None)
+            self._free_bytes += batch.reserved_bytes
+            batch.reserved_bytes = 0
+        self.wake()
+
+    def release_full(self) -> None:
+        """Leaves it to the loop to encode them."""
+        with self.lock:
+            for batch in self.full:
+                batch.is_encoding = False
+            self.full.clear()
+            self.wake_to_send()
 
     def _open_for(self, topic: TopicQueues, partition: int, size: int, is_plain: bool) -> Batch | None:
         """The open batch of the partition, if it can take the record. One that cannot is closed."""
@@ -217,8 +246,8 @@ class Accumulator:
             batch.count_room(size)
         if batch.left < size:
             self.close(batch)
-            self.full.append(batch)
             batch.is_encoding = True
+            self.full.append(batch)
             return None
         return batch
 
@@ -226,9 +255,10 @@ class Accumulator:
         room = max(self._batch_bytes, size + HEADER_SIZE)
         if room > self._free_bytes and self._free_bytes < self._config.buffer_memory:
             return None
-        self._free_bytes -= room
         now_s = monotonic()
         batch = Batch(queue, room, now_s + self._linger_s, now_s + self._delivery_timeout_s)
+        # No call from here on, so that an interruption finds all of it done, or nothing.
+        self._free_bytes -= room
         batch.left -= HEADER_SIZE
         queue.open = batch
         self.unfinished[batch] = None
@@ -243,13 +273,13 @@ class Accumulator:
             size = len(encoded)
             if size > self._free_bytes and self._free_bytes < self._config.buffer_memory:
                 return None
-            self._free_bytes -= size
             chosen = topic.partitioner.stick() if partition is None else partition
             queue = topic.queues[chosen]
             if queue.open is not None:
                 self.close(queue.open)
             batch = Batch(queue, size, 0.0, monotonic() + self._delivery_timeout_s)
             batch.encoded, batch.count, batch.is_closed = encoded, count, True
+            self._free_bytes -= size
             self.unfinished[batch] = None
             self.active[queue] = None
             queue.ready.append(batch)
@@ -281,13 +311,14 @@ class Accumulator:
         with self.lock:
             topic = self._topics.get(info.name)
             if topic is None:
-                self._topics[info.name] = topic = TopicQueues(info, TopicPartitioner(self._config, info.name))
+                topic = TopicQueues(info, TopicPartitioner(self._config, info.name))
             for index in range(len(topic.queues), len(info.partitions)):
                 topic.queues.append(PartitionQueue(self, TopicPartition(info.name, index)))
             topic.partitioner.learn(info, topic.queues)
             topic.info, topic.places = info, {}
             if self._has_bare_keys:
                 self.keyed[info.name] = topic
+            self._topics[info.name] = topic  # last: what an interruption left half made is not found
             return topic
 
     # Waiting, and not.

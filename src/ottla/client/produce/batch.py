@@ -138,7 +138,6 @@ class Batch:
         else:
             self.until_s = 0.0
             self.stamps.append((index, stamp_ms))
-        self.values.append(value)
         if self.keys is not None:
             self.keys.append(key)
         elif key is not None:
@@ -149,7 +148,15 @@ class Batch:
         elif headers:
             self.headers = [()] * index
             self.headers.append(headers)
+        self.values.append(value)  # last: what `trim` goes by
         return delivery
+
+    def trim(self) -> None:
+        """Takes back what an interruption left of a record whose value is not in."""
+        if self.keys is not None:
+            del self.keys[len(self.values) :]
+        if self.headers is not None:
+            del self.headers[len(self.values) :]
 
     def stamp(self) -> None:
         """The time of the next record, and of those after it in the same millisecond; by who may append."""

@@ -198,30 +198,38 @@ class ProducerCore:
         elif partition >= len(info.partitions):
             raise ClientError(f"topic {info.name!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}")
         self.check_open()
-        delivery = self.accumulator.append(topic, partition, record.value, record.key, record.headers, record.timestamp)
-        if self.accumulator.full:
-            self._encode_full()
-        return delivery
+        accumulator = self.accumulator
+        try:
+            delivery = accumulator.append(topic, partition, record.value, record.key, record.headers, record.timestamp)
+            if accumulator.full:
+                self._encode_full()
+            return delivery
+        except BaseException:  # Ctrl-C: what is left undone here is the loop's to do
+            accumulator.release_full()
+            raise
 
     def _encode_full(self) -> None:
         """Here, and not in the loop: it is the sender's work that is done, several threads do it at a time, and while a
         kernel runs without the interpreter's lock, the loop gets its turn."""
         accumulator = self.accumulator
+        batch: Batch | None = None
         try:
-            batch = accumulator.full.popleft()
-        except IndexError:  # Another thread has it.
-            return
-        if self._may_block and not self.is_in_loop:
-            compiled.loading.wait()
-        try:
+            with accumulator.lock:
+                if not accumulator.full:  # Another thread has it.
+                    return
+                batch = accumulator.full[0]  # not what popleft() gives: an interruption right after it would lose it
+                accumulator.full.popleft()
+            if self._may_block and not self.is_in_loop:
+                compiled.loading.wait()
             batch.encoded = self.encoder.encode(batch)
             batch.drop_records()
         except Exception as error:
             # The loop will try again, and tell those who wait.
-            _logger.debug("a batch for %s could not be encoded: %s", batch.partition, error)
+            _logger.debug("a batch for %s could not be encoded: %s", batch and batch.partition, error)
         finally:
-            batch.is_encoding = False
-            accumulator.wake_to_send()
+            if batch is not None:
+                batch.is_encoding = False
+                accumulator.wake_to_send()
 
     def pieces(self, info: TopicInfo, columns: Columns, partition: int | None) -> Iterator[list[EncodedBatch]]:
         """Batches of the columns' rows; making the next takes as long as it takes to encode some megabytes."""
