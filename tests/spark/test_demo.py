@@ -46,6 +46,7 @@ def test_every_order_is_in_the_sums(spark: SparkSession, shop_broker: Peer, tmp_
         while state.orders < ORDERS:
             assert time.monotonic() < deadline
             for record in consumer.poll(timeout=1):
+                assert record.value is not None
                 state.take(record.value)
     revenue: Counter[str] = Counter()
     for sums in state.windows.values():

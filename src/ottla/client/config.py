@@ -22,7 +22,7 @@ from ottla.client.config_keys.connection import CONNECTION
 from ottla.client.config_keys.consuming import CONSUMING
 from ottla.client.config_keys.elsewhere import HARMLESS_VALUES, OWNERS, REFUSED, WITHOUT_EFFECT
 from ottla.client.config_keys.producing import PRODUCING
-from ottla.client.errors import ConfigError
+from ottla.client.errors import ArgumentTypeError, ConfigError
 from ottla.net.client_connection import Address, parse_addresses
 from ottla.records import Compression
 
@@ -82,6 +82,9 @@ class CommonConfig:
     @classmethod
     def parse(cls, settings: Mapping[str, object] | None = None, keywords: Mapping[str, object] | None = None) -> Self:
         """The config that these settings make, checked."""
+        if settings is not None and not isinstance(settings, Mapping):
+            hint = f"; did you mean bootstrap_servers={settings!r}?" if isinstance(settings, str) else ""
+            raise ArgumentTypeError(f"settings must be a mapping, not {type(settings).__name__}{hint}")
         given = _by_key(cls.SCHEMA, settings or {}) | _by_key(cls.SCHEMA, keywords or {})
         values = {key.name: _converted(key, key.default) for key in cls.SCHEMA}
         values |= {name: _value(cls.SCHEMA[name], value, spelled) for name, (spelled, value) in given.items()}

@@ -33,6 +33,8 @@ def test_keys_go_to_the_partitions_where_other_clients_send_them(broker: Peer, t
             assert records, f"only {count} records came"
             count += len(records)
             for record in records:
+                assert record.key is not None
+                assert record.value is not None
                 found[record.key].add((record.partition, record.value))
     for seen in found.values():
         ((ours, _), (theirs, _)) = sorted(seen, key=lambda place: place[1])

@@ -511,7 +511,7 @@ def test_coroutines_send_and_wait(broker: Peer, three: str) -> None:
             await producer.flush(WAIT_S)
             assert len(await producer.partitions_for(three)) == 3
             with pytest.raises(SerializationError):
-                await producer.send(three, "text")
+                await producer.send(three, "text")  # type: ignore[arg-type]
         with pytest.raises(ClosedError):
             await producer.send(three, b"late")
 

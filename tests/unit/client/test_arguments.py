@@ -175,6 +175,13 @@ def test_an_url_is_no_address_of_a_broker(server: str) -> None:
         Producer(bootstrap_servers=server)
 
 
+def test_settings_are_a_mapping() -> None:
+    wrong: Any = "localhost:9092"
+    for client in (Producer, Consumer, Admin, AsyncAdmin):
+        with pytest.raises(ArgumentTypeError, match="settings must be a mapping, not str; did you mean"):
+            client(wrong)
+
+
 def test_waiting_and_loops_fail_with_errors_of_ours() -> None:
     with Producer(bootstrap_servers=NOWHERE, max_block_ms=50) as producer:
         with pytest.raises(OttlaError) as caught:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from ottla.client.administer.async_admin import AsyncAdmin
+from ottla.client.config_keywords import AdminKeywords
 from ottla.client.loop_thread import LoopThread
 
 P = ParamSpec("P")
@@ -30,7 +31,7 @@ class Admin:
     """`AsyncAdmin`, whose work runs in a thread of its own: the same methods, which can be called from any thread and
     interrupted by Ctrl-C. Use it as a context, or `close` it."""
 
-    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: Unpack[AdminKeywords]) -> None:
         # Before the thread: what is wrong with the settings leaves nothing to close.
         self._admin = AsyncAdmin(settings, **keywords)
         self._thread = LoopThread("the admin client")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from ottla.client.administer.brokers import BrokersArea
 from ottla.client.administer.configs import ConfigsArea
@@ -16,6 +16,7 @@ from ottla.client.administer.topics import TopicsArea
 from ottla.client.arguments import checks_arguments
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
+from ottla.client.config_keywords import AdminKeywords
 
 
 @checks_arguments()
@@ -26,7 +27,7 @@ class AsyncAdmin(TopicsArea, ConfigsArea, PartitionsArea, LogDirsArea, BrokersAr
     of single things are told is said in `ottla.client.administer`.
     """
 
-    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, **keywords: Unpack[AdminKeywords]) -> None:
         config = AdminConfig.parse(settings, keywords)
         super().__init__(Cluster(config), config)
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from operator import index
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, Unpack, overload
 
 from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
@@ -23,6 +23,7 @@ from ottla.client.arguments import checks_arguments
 from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
+from ottla.client.config_keywords import ConsumerKeywords
 from ottla.client.consume.arrow import COLUMNS, chosen_columns
 from ottla.client.consume.commits import BackgroundCommits, CommitCallback, Offsets
 from ottla.client.consume.decoding import KERNELS, Decoder
@@ -33,7 +34,7 @@ from ottla.client.consume.listeners import RebalanceListener
 from ottla.client.consume.missing_topics import MissingTopics
 from ottla.client.consume.positions import Positions
 from ottla.client.consume.reader import Reader
-from ottla.client.consume.record import ConsumerRecord
+from ottla.client.consume.record import ConsumerRecord, K, V
 from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, Subscription
 from ottla.client.errors import ArgumentError, ClientError, ClosedError, OttlaError, WakeupError, WrongLoopError
 from ottla.client.membership import GroupMetadata, create_membership
@@ -48,6 +49,10 @@ from ottla.client.offsets import (
     find_offsets,
     offsets_at,
 )
+from ottla.client.serializers.contract import Deserializer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -89,7 +94,7 @@ Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
     "lag",
     "partitions_for",
 )
-class AsyncConsumer:
+class AsyncConsumer(Generic[K, V]):
     """Reads records of topics that it subscribes to, or of partitions that it assigns itself.
 
     async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
@@ -99,6 +104,61 @@ class AsyncConsumer:
 
     Settings are by Kafka's names in a mapping, or by Python's as keywords. Timeouts are in seconds.
     """
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[bytes | None, bytes | None],
+        settings: None = None,
+        /,
+        *,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[bytes | None, V | None],
+        settings: None = None,
+        /,
+        *,
+        key_deserializer: None = None,
+        value_deserializer: Callable[[str, bytes], V],
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[K | None, bytes | None],
+        settings: None = None,
+        /,
+        *,
+        key_deserializer: Callable[[str, bytes], K],
+        value_deserializer: None = None,
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[K | None, V | None],
+        settings: None = None,
+        /,
+        *,
+        key_deserializer: Callable[[str, bytes], K],
+        value_deserializer: Callable[[str, bytes], V],
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncConsumer[Any, Any],
+        settings: Mapping[str, object] | None = None,
+        /,
+        *,
+        key_deserializer: str | Deserializer | None = None,
+        value_deserializer: str | Deserializer | None = None,
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         self._set_up(ConsumerConfig.parse(settings, keywords), _call_listener)
@@ -290,7 +350,7 @@ class AsyncConsumer:
 
     # Reading.
 
-    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord]:
+    async def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
         which may be 0; None waits for as long as it takes."""
         most = self.config.max_poll_records if max_records is None else most_records(max_records)
@@ -298,7 +358,7 @@ class AsyncConsumer:
         self.subscriptions.unfinished = {}  # nothing can interrupt any more
         return taken or []
 
-    async def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> Any:
+    async def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
         """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
         headers, or with those that are named; without rows if nothing came. There is a column timestampType as well.
         What is not named is not made. All that was fetched of a partition comes at once."""
@@ -311,7 +371,7 @@ class AsyncConsumer:
         self.subscriptions.unfinished = {}  # nothing can interrupt any more
         return batch
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
         record that was given last."""
         while not self.is_closing and not self.is_done:
@@ -320,7 +380,7 @@ class AsyncConsumer:
                 for record in iterated.left:
                     yield record
 
-    async def iter_arrow(self, columns: Sequence[str] = COLUMNS) -> AsyncIterator[Any]:
+    async def iter_arrow(self, columns: Sequence[str] = COLUMNS) -> AsyncIterator[pa.RecordBatch]:
         """Arrow batch by batch, for as long as the consumer is open."""
         while not self.is_closing and not self.is_done:
             batch = await self.poll_arrow(columns=columns)

@@ -14,13 +14,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from itertools import chain
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
+from ottla.client.config_keywords import ConsumerKeywords
 from ottla.client.consume.arrow import COLUMNS, chosen_columns
 from ottla.client.consume.async_consumer import (
     CLOSE_TIMEOUT_S,
@@ -33,17 +34,21 @@ from ottla.client.consume.async_consumer import (
 from ottla.client.consume.commits import CommitCallback
 from ottla.client.consume.decoding import KERNELS
 from ottla.client.consume.listeners import RebalanceListener
-from ottla.client.consume.record import ConsumerRecord
+from ottla.client.consume.record import ConsumerRecord, K, V
 from ottla.client.errors import ClientError
 from ottla.client.loop_thread import LoopThread
 from ottla.client.membership import GroupMetadata
 from ottla.client.metadata import TopicInfo
 from ottla.client.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.serializers.contract import Deserializer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
 
-class Consumer:
+class Consumer(Generic[K, V]):
     """Reads records of topics that it subscribes to, or of partitions that it assigns itself.
 
     with Consumer({"bootstrap.servers": "localhost:9092"}, group_id="billing") as consumer:
@@ -54,6 +59,61 @@ class Consumer:
     Settings are by Kafka's names in a mapping, or by Python's as keywords. Timeouts are in seconds. What the methods
     promise stands with those of `AsyncConsumer`.
     """
+
+    @overload
+    def __init__(
+        self: Consumer[bytes | None, bytes | None],
+        settings: None = None,
+        /,
+        *,
+        key_deserializer: None = None,
+        value_deserializer: None = None,
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[bytes | None, V | None],
+        settings: None = None,
+        /,
+        *,
+        key_deserializer: None = None,
+        value_deserializer: Callable[[str, bytes], V],
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[K | None, bytes | None],
+        settings: None = None,
+        /,
+        *,
+        key_deserializer: Callable[[str, bytes], K],
+        value_deserializer: None = None,
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[K | None, V | None],
+        settings: None = None,
+        /,
+        *,
+        key_deserializer: Callable[[str, bytes], K],
+        value_deserializer: Callable[[str, bytes], V],
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Consumer[Any, Any],
+        settings: Mapping[str, object] | None = None,
+        /,
+        *,
+        key_deserializer: str | Deserializer | None = None,
+        value_deserializer: str | Deserializer | None = None,
+        **keywords: Unpack[ConsumerKeywords],
+    ) -> None: ...
 
     def __init__(self, settings: Mapping[str, object] | None = None, /, **keywords: object) -> None:
         config = ConsumerConfig.parse(settings, keywords)
@@ -72,7 +132,7 @@ class Consumer:
         self._subscriptions = self._core.subscriptions
         self._max_poll_records = config.max_poll_records
 
-    async def _make(self, config: ConsumerConfig) -> AsyncConsumer:
+    async def _make(self, config: ConsumerConfig) -> AsyncConsumer[K, V]:
         return AsyncConsumer.of(config, self._thread.in_caller)
 
     @property
@@ -142,7 +202,7 @@ class Consumer:
 
     # Reading.
 
-    def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
         which may be 0; None waits for as long as it takes."""
         most = self._max_poll_records if max_records is None else most_records(max_records)
@@ -150,7 +210,7 @@ class Consumer:
         self._subscriptions.unfinished = {}  # nothing can interrupt any more
         return taken or []
 
-    def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> Any:
+    def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
         """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
         headers, or with those that are named; without rows if nothing came. There is a column timestampType as well.
         What is not named is not made. All that was fetched of a partition comes at once."""
@@ -162,19 +222,19 @@ class Consumer:
         self._subscriptions.unfinished = {}  # nothing can interrupt any more
         return batch
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
         record that was given last."""
         return chain.from_iterable(self._iterations())
 
-    def iter_arrow(self, columns: Sequence[str] = COLUMNS) -> Iterator[Any]:
+    def iter_arrow(self, columns: Sequence[str] = COLUMNS) -> Iterator[pa.RecordBatch]:
         """Arrow batch by batch, for as long as the consumer is open."""
         while self._thread.is_open and not self._core.is_done:
             batch = self.poll_arrow(columns=columns)
             if batch.num_rows:
                 yield batch
 
-    def _iterations(self) -> Iterator[Iterator[ConsumerRecord]]:
+    def _iterations(self) -> Iterator[Iterator[ConsumerRecord[K, V]]]:
         while self._thread.is_open and not self._core.is_done:
             iterated = self._poll(None, lambda: self._reader.iterate(self._max_poll_records))
             if iterated is not None:

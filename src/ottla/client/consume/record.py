@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
 
 from ottla.records import Header, RecordLists
 
@@ -12,8 +12,21 @@ NO_TIMESTAMP_TYPE: Final = -1
 """Records of magic 0 have no timestamp."""
 
 
-class ConsumerRecord(NamedTuple):
-    """A record of a partition; key and value are what the deserializers made of them, bytes without one.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """A record of a partition; key and value are what the deserializers made of them, bytes without one, and None where
+    the record has none.
 
     `timestamp` is in milliseconds since 1970, -1 if there is none; `timestamp_type` 0 if the producer set it, 1 if the
     broker did. `leader_epoch` is -1 where it is not known.
@@ -24,8 +37,8 @@ class ConsumerRecord(NamedTuple):
     offset: int
     timestamp: int
     timestamp_type: int
-    key: Any
-    value: Any
+    key: K
+    value: V
     headers: tuple[Header, ...] = ()
     leader_epoch: int = -1
 

@@ -8,9 +8,10 @@ from functools import partial
 from threading import get_ident
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from ottla.client.config import ProducerConfig
+from ottla.client.config_keywords import ProducerKeywords
 from ottla.client.errors import CallTimeoutError, OttlaError, WrongLoopError
 from ottla.client.metadata import PartitionInfo
 from ottla.client.produce import compiled
@@ -19,15 +20,74 @@ from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.record import Headers, PreparedRecord
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
+from ottla.client.serializers.contract import Buffer, Serializer
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    K = DefaultTypeVar("K", default=Any)
+    V = DefaultTypeVar("V", default=Any)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[K, V]):
     """Sends records; `delivery = await producer.send(…)` takes one, `await delivery` waits until a broker has it.
 
     Belongs to the loop that it is first used in. Use it as an async context, or `close` it: either sends what is left.
     """
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Buffer, Buffer],
+        settings: None = None,
+        *,
+        key_serializer: None = None,
+        value_serializer: None = None,
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Buffer, V],
+        settings: None = None,
+        *,
+        key_serializer: None = None,
+        value_serializer: Callable[[str, V], bytes | None],
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[K, Buffer],
+        settings: None = None,
+        *,
+        key_serializer: Callable[[str, K], bytes | None],
+        value_serializer: None = None,
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[K, V],
+        settings: None = None,
+        *,
+        key_serializer: Callable[[str, K], bytes | None],
+        value_serializer: Callable[[str, V], bytes | None],
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: AsyncProducer[Any, Any],
+        settings: Mapping[str, object] | None = None,
+        *,
+        key_serializer: str | Serializer | None = None,
+        value_serializer: str | Serializer | None = None,
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=False)
@@ -55,8 +115,8 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         headers: Headers | None = None,
         timestamp: int | None = None,
         partition: int | None = None,
@@ -155,8 +215,8 @@ class AsyncProducer:
     async def send_and_wait(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         headers: Headers | None = None,
         timestamp: int | None = None,
         partition: int | None = None,

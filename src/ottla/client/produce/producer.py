@@ -8,9 +8,10 @@ from functools import partial
 from threading import get_ident
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from ottla.client.config import ProducerConfig
+from ottla.client.config_keywords import ProducerKeywords
 from ottla.client.loop_thread import LoopThread
 from ottla.client.metadata import PartitionInfo
 from ottla.client.produce.batch import Batch
@@ -18,16 +19,75 @@ from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata, wait_for
 from ottla.client.produce.record import Headers
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
+from ottla.client.serializers.contract import Buffer, Serializer
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    K = DefaultTypeVar("K", default=Any)
+    V = DefaultTypeVar("V", default=Any)
+else:
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """Sends records; `send` returns at once, and its delivery can be waited for: `producer.send(…).result()`.
 
     Batches are sent by a thread of its own, whatever yours do. Use it as a context, or `close` it: either sends what is
     left. Can be used by any number of threads.
     """
+
+    @overload
+    def __init__(
+        self: Producer[Buffer, Buffer],
+        settings: None = None,
+        *,
+        key_serializer: None = None,
+        value_serializer: None = None,
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[Buffer, V],
+        settings: None = None,
+        *,
+        key_serializer: None = None,
+        value_serializer: Callable[[str, V], bytes | None],
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[K, Buffer],
+        settings: None = None,
+        *,
+        key_serializer: Callable[[str, K], bytes | None],
+        value_serializer: None = None,
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[K, V],
+        settings: None = None,
+        *,
+        key_serializer: Callable[[str, K], bytes | None],
+        value_serializer: Callable[[str, V], bytes | None],
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Producer[Any, Any],
+        settings: Mapping[str, object] | None = None,
+        *,
+        key_serializer: str | Serializer | None = None,
+        value_serializer: str | Serializer | None = None,
+        **keywords: Unpack[ProducerKeywords],
+    ) -> None: ...
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         # Before the thread: what is wrong with the settings leaves nothing to close.
@@ -58,8 +118,8 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         headers: Headers | None = None,
         timestamp: int | None = None,
         partition: int | None = None,
@@ -144,8 +204,8 @@ class Producer:
     def send_and_wait(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: V | None = None,
+        key: K | None = None,
         headers: Headers | None = None,
         timestamp: int | None = None,
         partition: int | None = None,

@@ -21,6 +21,8 @@ Part = Literal["key", "value"]
 
 Serializer: TypeAlias = Callable[[str, Any], bytes | None]
 Deserializer: TypeAlias = Callable[[str, bytes], Any]
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""What keys and values are for a producer without serializers."""
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
