@@ -19,7 +19,7 @@ READY = "ready at"
 def start(
     config_file: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONFIG_FILE]", help="Read this server.properties, as Kafka does.", show_default=False),
+        typer.Argument(metavar="CONFIG_FILE", help="Read this server.properties, as Kafka does.", show_default=False),
     ] = None,
     override: Annotated[
         list[str] | None,

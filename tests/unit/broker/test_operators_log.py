@@ -25,11 +25,11 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+def lines(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was written since it was last emptied, without what a start says."""
     caplog.set_level(logging.INFO, "ottla")
     found: list[str] = []
-    caplog.handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    monkeypatch.setattr(caplog.handler, "emit", lambda record: found.append(record.getMessage()))
     return found
 
 
