@@ -54,8 +54,6 @@ TIMES = (
 )
 MORE_LENIENT = {"auto.offset.reset=LATEST"}
 STRICTER = {
-    # Not there yet.
-    "auto.offset.reset=by_duration:PT1H",
     # Never sensible: less than any broker takes, or no time at all.
     "connections.max.idle.ms=-2",
     *(f"{key}={value}" for key in TIMES for value in ("-2", "-1", "0")),

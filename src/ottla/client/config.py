@@ -187,7 +187,7 @@ class ConsumerConfig(CommonConfig):
     allow_auto_create_topics: bool
     auto_commit_interval_ms: int
     auto_offset_reset: str
-    """earliest, latest or none."""
+    """earliest, latest, none, or by_duration: and a duration."""
     check_crcs: bool
     client_rack: str
     default_api_timeout_ms: int

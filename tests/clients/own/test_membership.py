@@ -539,7 +539,7 @@ def test_an_assignor_that_the_broker_does_not_have(broker: Peer, group: str, top
 @BOTH
 def test_that_no_broker_is_there_is_told(group: str, protocol: Settings) -> None:
     async def scenario() -> None:
-        async with DrivenGroup("127.0.0.1:1", group, default_api_timeout_ms=200, **protocol) as members:
+        async with DrivenGroup("127.0.0.1:1", group, default_api_timeout_ms=1000, **protocol) as members:
             member = members.member().subscribe("topic")
             await until(lambda: member.failure is not None)
             assert isinstance(member.failure, NoBrokerError)

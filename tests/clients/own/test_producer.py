@@ -389,7 +389,7 @@ def test_a_record_above_the_topics_limit_is_told_by_its_delivery(broker: Peer, t
 
 def test_a_topic_that_does_not_exist_is_told_by_send(strict_broker: Peer, topic: str) -> None:
     with (
-        Producer(bootstrap_servers=strict_broker.bootstrap, max_block_ms=200) as producer,
+        Producer(bootstrap_servers=strict_broker.bootstrap, max_block_ms=1000) as producer,
         pytest.raises(UnknownTopicError, match=topic),
     ):
         producer.send(topic, b"nobody will read this")
@@ -403,7 +403,7 @@ def test_a_name_that_no_topic_can_have_is_told_by_send(producer: Producer) -> No
 
 def test_no_broker_is_told_by_send() -> None:
     with (
-        Producer(bootstrap_servers=f"127.0.0.1:{closed_port()}", max_block_ms=200) as producer,
+        Producer(bootstrap_servers=f"127.0.0.1:{closed_port()}", max_block_ms=1000) as producer,
         pytest.raises(NoBrokerError, match="connection refused"),
     ):
         producer.send("topic", b"")

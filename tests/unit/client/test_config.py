@@ -11,6 +11,7 @@ import pytest
 from ottla.base.config import ConfigError as BaseConfigError
 from ottla.client.config import AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig
 from ottla.client.config_keys.elsewhere import HARMLESS_VALUES, OWNERS, REFUSED, WITHOUT_EFFECT
+from ottla.client.config_keys.rules import duration_ms
 from ottla.client.errors import ClientError, ConfigError
 from ottla.net.client_connection import Address
 from ottla.records import Compression
@@ -184,7 +185,9 @@ def test_a_wrong_value_is_told_with_its_key(key: str, value: object, reason: str
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("auto_offset_reset", "by_duration:PT1H", "'by_duration:PT1H' is not there yet"),
+        ("auto_offset_reset", "by_duration:1h", "'1h' is no duration: write it as in ISO 8601, for instance PT1H"),
+        ("auto_offset_reset", "by_duration:PT", "'PT' is no duration"),
+        ("auto_offset_reset", "by_duration:-PT1S", "'by_duration:-PT1S' is negative"),
         ("auto_offset_reset", "smallest", "'smallest' is none of earliest, latest, none"),
         ("group_instance_id", "", "is empty"),
         ("group_protocol", "share", "'share' is none of classic, consumer"),
@@ -296,3 +299,19 @@ def test_in_the_newer_protocol_the_broker_decides() -> None:
             consumer(group_protocol="consumer", **{name: value})
     with pytest.raises(ConfigError, match=r"group\.remote\.assignor: needs group\.protocol=consumer"):
         consumer(group_remote_assignor="range")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [
+        ("PT1H", 3_600_000),
+        ("pt0s", 0),
+        ("P7D", 7 * 86_400_000),
+        ("P1DT2H3M4.5S", 93_784_500),
+        ("PT-1H90M", 1_800_000),
+        ("-PT1.25S", -1250),
+        ("PT-0.5S", -500),
+    ],
+)
+def test_durations_are_those_of_iso_8601(text: str, expected_ms: int) -> None:
+    assert duration_ms(text) == expected_ms

@@ -29,7 +29,8 @@ CONSUMING: Final = [
         "auto.offset.reset",
         _STRING,
         "latest",
-        "Where to begin without a committed offset, or when it is gone: none is an error.",
+        "Where to begin without a committed offset, or when it is gone: at the first record, at the end, or at the "
+        "first record that is not older than a duration, as in by_duration:PT1H (KIP-1106); none is an error.",
         reset_strategy,
     ),
     ConfigKey("check.crcs", _BOOLEAN, True, "Whether batches are checked against damage."),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from ottla.base.config import Rule, described
 
@@ -22,11 +23,36 @@ def not_empty(value: str) -> str | None:
     return None if value else "is empty"
 
 
+BY_DURATION: Final = "by_duration:"
+_DURATION: Final = re.compile(
+    r"([+-]?)P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+)(?:[.,](\d{1,9}))?S)?)?", re.IGNORECASE
+)
+_DAY_S, _HOUR_S, _MINUTE_S, _MS = 86_400, 3600, 60, 1000
+
+
+def duration_ms(text: str) -> int:
+    """The milliseconds of a duration of ISO 8601 in days, hours, minutes and seconds, as Java reads them."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()[1:5]) or text[-1] in "Tt":
+        raise ValueError(f"{text!r} is no duration: write it as in ISO 8601, for instance PT1H or P7DT12H")
+    sign, days, hours, minutes, seconds, fraction = found.groups()
+    total_ms = _MS * (
+        int(days or 0) * _DAY_S + int(hours or 0) * _HOUR_S + int(minutes or 0) * _MINUTE_S + int(seconds or 0)
+    )
+    fraction_ms = int((fraction or "").ljust(3, "0")[:3] or 0)
+    total_ms += -fraction_ms if (seconds or "").startswith("-") else fraction_ms
+    return -total_ms if sign == "-" else total_ms
+
+
 def reset_strategy(value: str) -> str | None:
-    """earliest, latest, none"""
-    if value.lower().startswith("by_duration"):
-        return f"{value!r} is not there yet: earliest, latest and none are"
-    return one_of_any_case("earliest", "latest", "none")(value)
+    """earliest, latest, none, by_duration:<ISO 8601 duration>"""
+    if value.lower().startswith(BY_DURATION):
+        try:
+            is_negative = duration_ms(value[len(BY_DURATION) :]) < 0
+        except ValueError as error:
+            return str(error)
+        return f"{value!r} is negative: it counts back from now" if is_negative else None
+    return one_of_any_case("earliest", "latest", "none", f"{BY_DURATION}PT1H and the like")(value)
 
 
 def gzip_level(value: int) -> str | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
-from ottla.client.arguments import checks_arguments
+from ottla.client.arguments import checks_arguments, whole_number
 from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
@@ -289,7 +289,7 @@ class AsyncConsumer(Generic[K, V]):
         """Reads these partitions, and no others, without a group: each from where the group.id has committed, if there
         is one, or else from where auto.offset.reset says, unless `seek` says otherwise."""
         self._check_reading()
-        self.subscriptions.assign_manually([TopicPartition(*one) for one in partitions])
+        self.subscriptions.assign_manually([_plain_partition(one) for one in partitions])
 
     async def unsubscribe(self) -> None:
         """Reads nothing any more, and leaves the group."""
@@ -331,7 +331,8 @@ class AsyncConsumer(Generic[K, V]):
         With `until` the partition is read up to that offset, and not with it. Once all partitions are read to such an
         end, polls give nothing at once, and iterations end; `position` says `until`, whatever the last record was."""
         self.check_open()
-        to = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        to = offset_of(offset)
+        until = None if until is None else index(until)
         if to.offset < 0:
             raise ArgumentError(f"{to.offset} is no offset: seek_to_beginning() and seek_to_end() go to the ends")
         self.subscriptions.seek(
@@ -527,7 +528,7 @@ class AsyncConsumer(Generic[K, V]):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each that is not older than the time, in milliseconds since 1970; None if all are."""
         self.check_open()
-        places = {partition: Place.at_time(time_ms) for partition, time_ms in times.items()}
+        places = {partition: Place.at_time(index(time_ms)) for partition, time_ms in times.items()}
         found = await find_offsets(self._cluster, places, committed_only=self._is_committed_only)
         return {partition: None if found[partition].offset < 0 else found[partition] for partition in times}
 
@@ -597,6 +598,18 @@ class AsyncConsumer(Generic[K, V]):
             self._user.call(callback)
 
 
+def offset_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """An offset, also one that NumPy counted."""
+    if isinstance(given, OffsetAndMetadata):
+        return given if given.offset.__class__ is int else given._replace(offset=whole_number("offset", given.offset))
+    return OffsetAndMetadata(whole_number("offset", given))
+
+
+def _plain_partition(given: TopicPartition | tuple[str, int]) -> TopicPartition:
+    topic, partition = given
+    return TopicPartition(topic, whole_number("partition", partition))
+
+
 def most_records(given: int) -> int:
     """Checks the argument of polls."""
     most = index(given)
@@ -614,8 +627,8 @@ async def _call_listener(method: Callable[..., object], partitions: Collection[T
 def _checked(offsets: OffsetsToCommit) -> Offsets:
     checked = {}
     for partition, given in offsets.items():
-        one = OffsetAndMetadata(given) if isinstance(given, int) else given
-        if not isinstance(one, OffsetAndMetadata) or one.offset < 0:
+        one = offset_of(given)
+        if one.offset < 0:
             raise ArgumentError(f"{given!r} is no offset to commit for partition {partition}")
-        checked[TopicPartition(*partition)] = one
+        checked[_plain_partition(partition)] = one
     return checked

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 from ottla.base.ids import ZERO_UUID, TopicPartition
 from ottla.client.cluster import Cluster, may_pass
 from ottla.client.config import ConsumerConfig
+from ottla.client.config_keys.rules import BY_DURATION, duration_ms
 from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
 from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, Subscription
 from ottla.client.errors import (
@@ -25,7 +27,7 @@ from ottla.client.errors import (
     TopicRecreatedError,
 )
 from ottla.client.metadata import TopicInfo
-from ottla.client.offsets import EARLIEST, LATEST, OffsetAndMetadata, ask_leader, find_offsets
+from ottla.client.offsets import EARLIEST, LATEST, OffsetAndMetadata, Place, ask_leader, find_offsets
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochPartitionResponse,
@@ -45,6 +47,13 @@ _EPOCHS_SINCE: Final = 3
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
+def reset_place(policy: str, now_ms: int) -> Place | None:
+    """Where auto.offset.reset leads at that time; None if it is an error."""
+    if policy in _RESETS:
+        return _RESETS[policy]
+    return Place.at_time(max(0, now_ms - duration_ms(policy.removeprefix(BY_DURATION))))
+
+
 class Positions:
     """Finds positions for the partitions of a subscription. `committed` is None without a group."""
 
@@ -60,8 +69,12 @@ class Positions:
         self._subscription = subscription
         self._buffer = buffer
         self._committed = committed
-        self._reset = _RESETS[config.auto_offset_reset]
+        self._policy = config.auto_offset_reset
         self._committed_only = config.isolation_level == "read_committed"
+
+    @property
+    def _reset(self) -> Place | None:
+        return reset_place(self._policy, time.time_ns() // 1_000_000)
 
     async def find(self) -> None:
         """One round for all that have no position, as far as their leaders are known. Raises what may pass, when all is

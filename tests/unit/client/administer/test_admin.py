@@ -36,7 +36,7 @@ def test_what_is_wrong_with_the_settings_is_said_and_leaves_no_thread() -> None:
 
 
 def test_nobody_there_and_after_the_end() -> None:
-    with Admin(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=100) as admin:
+    with Admin(bootstrap_servers="127.0.0.1:1", default_api_timeout_ms=500) as admin:
         with pytest.raises(NoBrokerError, match=r"127\.0\.0\.1:1"):
             admin.list_topics()
         with pytest.raises(NoBrokerError):

@@ -183,7 +183,7 @@ class ScriptedLog:
         answers = []
         for one in request.topics[0].partitions:
             partition = self.partitions[one.partition_index]
-            offset = {-1: partition.end, -2: partition.first}.get(one.timestamp, one.timestamp - 1000)
+            offset = {-1: partition.end, -2: partition.first}.get(one.timestamp, max(one.timestamp - 1000, 0))
             if offset >= partition.end and one.timestamp >= 0:
                 offset = -1
             answers.append(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ottla.base.ids import TopicPartition
-from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord
+from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord, async_consumer
 from ottla.client.errors import ClosedError
 from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch, by_partition, config_for
 from unit.client.consume.test_fetcher import EVENTS, read, until
 from unit.client.membership.scripted_group import ScriptedGroup
@@ -174,5 +177,41 @@ def test_a_poll_after_a_broken_off_iteration_is_not_committed_before_it_is_done_
             assert [record.offset for record in await consumer.poll(5, max_records=4)] == [1, 2, 3, 4]
             assert consumer.subscriptions.consumed()[EVENTS].offset == 1
             assert consumer.subscriptions.positions()[EVENTS].offset == 5
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("duration", "first"), [("PT1H", 2), ("P1D", 0), ("PT0S", 4)])
+def test_a_reset_can_go_back_by_a_duration(duration: str, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script finds the record at 1000 ms and its offset."""
+    now_ms = 3_600_000 + 1002
+    monkeypatch.setattr(time, "time_ns", lambda: now_ms * 1_000_000)
+
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 4)], end=4))
+        settings = {"auto_offset_reset": f"by_duration:{duration}"}
+        async with log.broker() as broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+            consumer.assign([EVENTS])
+            assert await consumer.position(EVENTS) == first
+            (asked,) = (one for one in broker.of(ListOffsetsRequest)[:1] if isinstance(one, ListOffsetsRequest))
+            expected_ms = {"PT1H": 1002, "P1D": 0, "PT0S": now_ms}[duration]
+            assert asked.topics[0].partitions[0].timestamp == expected_ms
+
+    run(scenario)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    async def scenario() -> None:
+        log = ScriptedLog(Partition([batch(0, 9)], end=9))
+        async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
+            given: Any = TopicPartition(TOPIC, np.int64(0))  # type: ignore[arg-type]
+            consumer.assign([given])
+            consumer.seek(given, np.int64(3), until=np.int32(7))  # type: ignore[arg-type]
+            records = await consumer.poll(5, max_records=np.int64(2))  # type: ignore[arg-type]
+            assert [record.offset for record in records] == [3, 4]
+            assert type(records[0].partition) is int
+            assert type(next(iter(consumer.assignment())).partition) is int
+            assert await consumer.offsets_for_times({given: np.int64(1007)}) == {EVENTS: (7, 1007, 0)}  # type: ignore[dict-item]
+            assert type(async_consumer.offset_of(np.int64(3)).offset) is int  # type: ignore[arg-type]
 
     run(scenario)
