@@ -15,6 +15,7 @@ from pyspark.sql.functions import col, window
 from pyspark.sql.streaming.query import StreamingQuery
 
 from clients.peers import Peer
+from ottla.spark.offsets import IDS_KEY
 from ottla.testing.broker import Broker
 from spark.topic_data import WAIT_S, TopicData
 
@@ -124,7 +125,9 @@ def test_available_now_reads_in_limited_batches_and_goes_on_from_its_checkpoint(
     assert data.committed(f"{data.name}-query") == {0: 9, 1: 4}
 
     progress = query.recentProgress[0].sources[0]
-    assert json.loads(progress.endOffset) == {data.name: {"0": 9, "1": 4}}
+    end = json.loads(progress.endOffset)
+    assert end.pop(IDS_KEY).keys() == {data.name}
+    assert end == {data.name: {"0": 9, "1": 4}}
     assert json.loads(progress.latestOffset) == {data.name: {"0": 9, "1": 4}}
 
 
@@ -277,3 +280,14 @@ def test_a_broker_that_goes_away(stream_of: StreamMaker) -> None:
         data.send(range(9, 12))
         stream.run(**patient)
         assert sorted(stream.values, key=int) == [str(number) for number in range(12)]
+
+
+def test_a_query_tells_a_topic_from_one_that_had_its_name_before(data: TopicData, stream_of: StreamMaker) -> None:
+    data.send(range(6))
+    stream = stream_of(subscribe=data.name)
+    stream.run()
+    data.delete()
+    data.create(2)
+    data.send(range(12))
+    assert "was deleted and created again" in failure(stream.run)
+    assert stream.values == [str(number) for number in range(6)]

@@ -1,7 +1,9 @@
 """Offsets of partitions, and the places that options speak of; as JSON, the way Spark's connector writes it.
 
-Offsets of a stream, in checkpoints and progress: `{"topic": {"0": 23, "1": 17}}`, where 23 is the next to be read. In
-options, -2 stands for the earliest offset and -1 for the latest. Pure.
+Offsets of a stream, in checkpoints and progress: `{"@topicIds": {"topic": "…"}, "topic": {"0": 23, "1": 17}}`, where 23
+is the next to be read. The ids tell a topic from another that had its name before; no topic can be called like their
+key, and checkpoints without it are read as well. In options, -2 stands for the earliest offset and -1 for the latest.
+Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ottla.base.ids import TopicPartition
 
@@ -17,7 +19,10 @@ EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
 
 PartitionOffsets = dict[TopicPartition, int]
-JsonOffsets = dict[str, dict[str, int]]
+TopicIds = dict[str, str]
+JsonOffsets = dict[str, dict[str, Any]]
+
+IDS_KEY: Final = "@topicIds"
 
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _TIMES_EXAMPLE: Final = '{"topicA":{"0":1700000000000,"1":1700000000000}}'
@@ -120,20 +125,33 @@ def _topics(text: str, example: str) -> dict[str, object]:
 # Offsets of a stream.
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
-    """In the order of topics and partitions: Spark compares offsets by their text."""
-    found: JsonOffsets = {}
+def to_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> JsonOffsets:
+    """In the order of topics and partitions: Spark compares offsets by their text. Of the ids, those of the topics that
+    are named."""
+    topics = sorted({topic for topic, _ in offsets} & (topic_ids or {}).keys())
+    found: JsonOffsets = {IDS_KEY: {topic: topic_ids[topic] for topic in topics}} if topics and topic_ids else {}
     for (topic, index), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(index)] = offset
     return found
 
 
-def from_json(topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
+def from_json(topics: Mapping[str, Mapping[str, Any]]) -> PartitionOffsets:
     return {
         TopicPartition(topic, int(index)): offset
         for topic, by_index in topics.items()
+        if topic != IDS_KEY
         for index, offset in by_index.items()
     }
+
+
+def ids_from_json(topics: Mapping[str, Mapping[str, Any]]) -> TopicIds:
+    """Of the topics that have one: not those of brokers that know none, nor of older checkpoints."""
+    return dict(topics.get(IDS_KEY, {}))
+
+
+def recreated(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    """Topics that had another id before."""
+    return {topic for topic in before.keys() & after.keys() if before[topic] != after[topic]}
 
 
 def named(partitions: Iterable[TopicPartition], most: int = 10) -> str:

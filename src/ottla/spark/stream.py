@@ -30,7 +30,16 @@ from ottla.base.ids import TopicPartition
 from ottla.client.administer import Admin
 from ottla.spark.columns import ReadColumns
 from ottla.spark.data_loss import lose
-from ottla.spark.offsets import JsonOffsets, PartitionOffsets, from_json, named, to_json
+from ottla.spark.offsets import (
+    JsonOffsets,
+    PartitionOffsets,
+    TopicIds,
+    from_json,
+    ids_from_json,
+    named,
+    recreated,
+    to_json,
+)
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import admit, is_enough, ranges_between, split
 from ottla.spark.ranges import RangePartition
@@ -65,7 +74,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._driver
 
     def initialOffset(self) -> JsonOffsets:  # noqa: N802 (this and what follows: PySpark's names)
-        return to_json(self._side.begin())
+        return to_json(self._side.begin(), self._side.topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         # Spark asks back with what it is given here, and knows no limit on both sides: `latestOffset` looks at options.
@@ -79,13 +88,18 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._side.end_with_what_is_there()
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
-        return to_json(self._side.next_end(from_json(start), is_limited=not isinstance(limit, ReadAllAvailable)))
+        starts, ids = from_json(start), ids_from_json(start)
+        end = self._side.next_end(starts, ids, is_limited=not isinstance(limit, ReadAllAvailable))
+        if end == starts and not recreated(ids, self._side.topic_ids):
+            return start  # as it is, so that a checkpoint without ids leads to no batch without records
+        return to_json(end, self._side.topic_ids)
 
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
         return to_json(self._side.latest) or None
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[RangePartition]:
-        ranges = ranges_between(self._side.starts(from_json(start), from_json(end)), from_json(end))
+        starts = self._side.starts(from_json(start), from_json(end), ids_from_json(start), ids_from_json(end))
+        ranges = ranges_between(starts, from_json(end))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         return [RangePartition(one) for one in pieces]
 
@@ -132,7 +146,14 @@ class StreamDriver:
         """What comes from now on is left to the next run."""
         self._is_bounded = True
 
-    def next_end(self, starts: PartitionOffsets, *, is_limited: bool) -> PartitionOffsets:
+    @property
+    def topic_ids(self) -> TopicIds:
+        """Of the topics that are read, as of the last look."""
+        return self._view.topic_ids
+
+    def next_end(
+        self, starts: PartitionOffsets, start_ids: Mapping[str, str] | None = None, *, is_limited: bool
+    ) -> PartitionOffsets:
         """Where the next micro-batch ends; its start, if there shall be none yet."""
         # What is before it is done. Spark says so itself only when there is a next batch, and not after the last.
         self.show(starts)
@@ -145,7 +166,10 @@ class StreamDriver:
         if not is_limited:
             return self.latest
         least, most = self._options.min_offsets_per_trigger, self._options.max_offsets_per_trigger
-        if least is not None and self._is_to_wait(starts, least):
+        others = recreated(start_ids or {}, self.topic_ids)
+        if others:  # which are read from their beginning, if the query goes on
+            starts = {partition: start for partition, start in starts.items() if partition.topic not in others}
+        elif least is not None and self._is_to_wait(starts, least):
             return starts
         if most is None:
             return self.latest
@@ -164,8 +188,16 @@ class StreamDriver:
         self._last_batch_s = now_s
         return False
 
-    def starts(self, starts: PartitionOffsets, ends: PartitionOffsets) -> PartitionOffsets:
+    def starts(
+        self,
+        starts: PartitionOffsets,
+        ends: PartitionOffsets,
+        start_ids: Mapping[str, str] | None = None,
+        end_ids: Mapping[str, str] | None = None,
+    ) -> PartitionOffsets:
         """Where a micro-batch begins, with partitions that came since. What cannot be read any more is told of."""
+        if end_ids:
+            starts = self._of_these_topics(starts, ends, start_ids or {}, end_ids)
         added = ends.keys() - starts.keys()
         firsts = self._view.earliest(added)
         gone = starts.keys() - ends.keys() | added - firsts.keys()
@@ -187,6 +219,25 @@ class StreamDriver:
                 words = f"partition {partition} ends at offset {end}, and {start} was to be read next"
                 self._lost(f"{words}: the topic was made anew, or the query was to begin beyond its end")
         return {**firsts, **starts}
+
+    def _of_these_topics(
+        self,
+        starts: PartitionOffsets,
+        ends: PartitionOffsets,
+        start_ids: Mapping[str, str],
+        end_ids: Mapping[str, str],
+    ) -> PartitionOffsets:
+        """The starts, where topics were deleted and created again: those that were before the batch are read from their
+        beginning; of those that were since it was planned, nothing is read."""
+        if not self.topic_ids:  # a query that goes on with the batch that it was ended in
+            self._view.partitions(but_missing=True)
+        before, since = recreated(start_ids, end_ids), recreated(end_ids, self.topic_ids)
+        for topic in sorted(before | since):
+            there = [f"{start} of {one}" for one, start in sorted(starts.items()) if one.topic == topic]
+            words = f"topic {topic} was deleted and created again; what was not read of the old topic is gone"
+            self._lost(f"{words} (next offsets: {', '.join(there) or 'none'})")
+        kept = {partition: start for partition, start in starts.items() if partition.topic not in before}
+        return kept | {partition: end for partition, end in ends.items() if partition.topic in since}
 
     def _lost(self, what: str) -> None:
         lose(what, fail=self._options.fail_on_data_loss)

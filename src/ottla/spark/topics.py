@@ -29,6 +29,7 @@ from ottla.spark.offsets import (
     Latest,
     PartitionOffsets,
     Position,
+    TopicIds,
     named,
 )
 from ottla.spark.options import Partitions, ReadOptions, TopicPattern, Topics
@@ -55,6 +56,8 @@ class ClusterView:
         self._admin: Admin | None = None
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._partitions_until_s = -1.0
+        self.topic_ids: TopicIds = {}
+        """Those of the topics of `partitions`, at its last look, as far as the broker knows ids."""
 
     def close(self) -> None:
         if self._admin is not None:
@@ -77,18 +80,23 @@ class ClusterView:
     def _find_partitions(self, admin: Admin, *, but_missing: bool) -> set[TopicPartition]:
         match self._options.selection:
             case Topics(names):
-                return _all_of(_described(admin, names, but_missing=but_missing))
+                return self._all_of(_described(admin, names, but_missing=but_missing))
             case TopicPattern(expression):
                 # As Spark's connector has it: anywhere in the name, and never the cluster's own topics.
                 matches = re.compile(expression).search
-                return _all_of(topic for topic in admin.list_topics() if matches(topic.name))
+                return self._all_of(topic for topic in admin.list_topics() if matches(topic.name))
             case Partitions(partitions):
                 topics = dict.fromkeys(one.topic for one in partitions)
-                there = _all_of(_described(admin, topics, but_missing=but_missing))
+                there = self._all_of(_described(admin, topics, but_missing=but_missing))
                 missing = set(partitions) - there
                 if missing and not but_missing:
                     raise MissingTopicError(f"there is no partition {named(missing)}, which option assign names")
                 return there & set(partitions)
+
+    def _all_of(self, topics: Iterable[TopicDescription]) -> set[TopicPartition]:
+        found = list(topics)
+        self.topic_ids = {topic.name: topic.topic_id for topic in found if topic.topic_id is not None}
+        return {TopicPartition(topic.name, one.index) for topic in found for one in topic.partitions}
 
     # Where they begin and end.
 
@@ -189,10 +197,6 @@ def _described(admin: Admin, names: Iterable[str], *, but_missing: bool) -> Iter
         raise MissingTopicError(
             f"there is no topic {missing}: make it first, or see whether the name is right"
         ) from None
-
-
-def _all_of(topics: Iterable[TopicDescription]) -> set[TopicPartition]:
-    return {TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions}
 
 
 def _check_same(given: Collection[TopicPartition], there: frozenset[TopicPartition], option: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import spark_artifacts
 from clients.dialect import Seen
+from ottla.spark.offsets import IDS_KEY
 from spark_program import SparkProgram, running
 
 SPARKS = "kafka"
@@ -86,7 +87,8 @@ class Streamed:
         """The offsets up to which the query got, as its last progress tells them."""
         (source,) = self.progress[-1]["sources"]
         offset = source["endOffset"]
-        return json.loads(offset) if isinstance(offset, str) else offset
+        told = json.loads(offset) if isinstance(offset, str) else offset
+        return {topic: partitions for topic, partitions in told.items() if topic != IDS_KEY}
 
 
 class Spark:

@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.ids import TopicPartition
-from ottla.spark.offsets import from_json, named, parse_offsets, parse_partitions, parse_times, to_json
+from ottla.spark.offsets import (
+    from_json,
+    ids_from_json,
+    named,
+    parse_offsets,
+    parse_partitions,
+    parse_times,
+    recreated,
+    to_json,
+)
 
 PARTITIONS = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 2000))
 
@@ -85,3 +94,21 @@ def test_thousands_of_partitions_are_not_all_named() -> None:
     many = [TopicPartition("t", index) for index in range(1000)]
     assert named(many) == "t-0, t-1, t-2, t-3, t-4, t-5, t-6, t-7, t-8, t-9 and 990 more"
     assert named(many[:2]) == "t-0, t-1"
+
+
+def test_ids_of_topics_travel_with_offsets() -> None:
+    offsets = {TopicPartition("b", 0): 3, TopicPartition("a", 1): 4}
+    written = to_json(offsets, {"b": "B", "c": "C", "a": "A"})
+    assert json.dumps(written) == '{"@topicIds": {"a": "A", "b": "B"}, "a": {"1": 4}, "b": {"0": 3}}'
+    assert from_json(written) == offsets
+    assert ids_from_json(written) == {"a": "A", "b": "B"}
+
+
+def test_offsets_without_ids_are_read_as_well() -> None:
+    assert to_json({TopicPartition("a", 0): 3}, {}) == {"a": {"0": 3}}
+    assert from_json({"a": {"0": 3}}) == {TopicPartition("a", 0): 3}
+    assert ids_from_json({"a": {"0": 3}}) == {}
+
+
+def test_a_topic_is_another_where_both_ids_are_known() -> None:
+    assert recreated({"a": "1", "b": "2", "c": "3"}, {"a": "1", "b": "4", "d": "5"}) == {"b"}

@@ -287,6 +287,26 @@ def test_deleted_in_the_middle(broker: Broker, topic: str, fail: bool) -> None:
     assert len(found) < 20_000
 
 
+@pytest.mark.parametrize("fail", [True, False])
+def test_created_again_in_the_middle(broker: Broker, topic: str, fail: bool) -> None:
+    make(broker, topic)
+    fill(broker, topic, 4000, batch_rows=200)
+    settings = settings_of(broker, max_partition_fetch_bytes=5000, queued_max_bytes=5000)
+    reading = read_range(settings, OffsetRange(topic, 1, 0, 4000), OFFSETS, fail)
+    first = next(reading)
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.delete_topics([topic])
+    make(broker, topic)
+    fill(broker, topic, 4000, batch_rows=200)
+    if fail:
+        with pytest.raises(DataLossError, match=r"offsets \d+ to 3999 of partition .* went with their topic"):
+            list(reading)
+        return
+    found = offsets_of(iter([first, *reading]))
+    assert found == list(range(len(found)))
+    assert len(found) < 4000
+
+
 @pytest.mark.parametrize("start", [0, 5, 9])
 def test_a_log_that_is_shorter_than_it_was(broker: Broker, topic: str, start: int) -> None:
     make(broker, topic)

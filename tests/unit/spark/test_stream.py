@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from ottla.spark.columns import ReadColumns, read_schema
 from ottla.spark.data_loss import DataLossError
-from ottla.spark.offsets import JsonOffsets
+from ottla.spark.offsets import IDS_KEY, JsonOffsets
 from ottla.spark.options import ReadOptions
 from ottla.spark.stream import OttlaStreamReader, StreamDriver
 from ottla.spark.topics import MissingTopicError
@@ -61,6 +61,11 @@ def streams(data: TopicData) -> Iterator[Streams]:
     made.stop()
 
 
+def bare(offsets: JsonOffsets) -> JsonOffsets:
+    """Without the ids of topics."""
+    return {topic: partitions for topic, partitions in offsets.items() if topic != IDS_KEY}
+
+
 def ranges(reader: OttlaStreamReader, start: JsonOffsets, end: JsonOffsets) -> list[tuple[int, int, int]]:
     spans = [partition.span for partition in reader.partitions(start, end)]
     return [(span.partition, span.start, span.until) for span in spans]
@@ -72,10 +77,10 @@ def ranges(reader: OttlaStreamReader, start: JsonOffsets, end: JsonOffsets) -> l
 def test_a_stream_begins_where_it_is_told(data: TopicData, streams: Streams) -> None:
     data.send(range(3))
     data.delete_before(1)
-    assert streams.reader().initialOffset() == {data.name: {"0": 1, "1": 0}}
-    assert streams.reader(startingOffsets="latest").initialOffset() == {data.name: {"0": 3, "1": 0}}
+    assert bare(streams.reader().initialOffset()) == {data.name: {"0": 1, "1": 0}}
+    assert bare(streams.reader(startingOffsets="latest").initialOffset()) == {data.name: {"0": 3, "1": 0}}
     told = f'{{"{data.name}":{{"0":2,"1":-1}}}}'
-    assert streams.reader(startingOffsets=told).initialOffset() == {data.name: {"0": 2, "1": 0}}
+    assert bare(streams.reader(startingOffsets=told).initialOffset()) == {data.name: {"0": 2, "1": 0}}
 
 
 def test_a_stream_begins_in_one_place_however_often_it_is_asked(data: TopicData, streams: Streams) -> None:
@@ -110,7 +115,7 @@ def test_a_pattern_that_matches_nothing_yet_reads_nothing_yet(data: TopicData, s
     later = TopicData(data.bootstrap, f"{data.name}-later")
     later.send(range(3))
     end = reader.latestOffset(start, EVERYTHING)
-    assert end == {later.name: {"0": 3}}
+    assert bare(end) == {later.name: {"0": 3}}
     assert ranges(reader, start, end) == [(0, 0, 3)]
 
 
@@ -124,7 +129,7 @@ def test_all_there_is_without_a_limit(data: TopicData, streams: Streams) -> None
     assert reader.latestOffset(start, EVERYTHING) == start
     data.send(range(5))
     end = reader.latestOffset(start, EVERYTHING)
-    assert end == {data.name: {"0": 5, "1": 0}}
+    assert bare(end) == {data.name: {"0": 5, "1": 0}}
     assert ranges(reader, start, end) == [(0, 0, 5)]
 
 
@@ -134,10 +139,10 @@ def test_no_more_than_the_limit_in_proportion(data: TopicData, streams: Streams)
     reader = streams.reader(maxOffsetsPerTrigger="8")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMaxRows(8)
-    assert reader.latestOffset(reader.initialOffset(), limit) == {data.name: {"0": 6, "1": 2}}
+    assert bare(reader.latestOffset(reader.initialOffset(), limit)) == {data.name: {"0": 6, "1": 2}}
     assert reader.reportLatestOffset() == {data.name: {"0": 30, "1": 10}}
     # What Spark wants for Trigger.Once.
-    assert reader.latestOffset(reader.initialOffset(), EVERYTHING) == {data.name: {"0": 30, "1": 10}}
+    assert bare(reader.latestOffset(reader.initialOffset(), EVERYTHING)) == {data.name: {"0": 30, "1": 10}}
 
 
 def test_a_new_partition_counts_in_the_limit_from_its_beginning(data: TopicData, streams: Streams) -> None:
@@ -146,7 +151,7 @@ def test_a_new_partition_counts_in_the_limit_from_its_beginning(data: TopicData,
     start = {data.name: {"0": 0}}
     data.send(range(10), partition=1)
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    assert end == {data.name: {"0": 5, "1": 5}}
+    assert bare(end) == {data.name: {"0": 5, "1": 5}}
     assert ranges(reader, start, end) == [(0, 0, 5), (1, 0, 5)]
 
 
@@ -205,7 +210,7 @@ def test_partitions_that_come_are_read_from_their_beginning(data: TopicData, str
     data.grow(3)
     data.send(range(2), partition=2)
     end = reader.latestOffset(start, EVERYTHING)
-    assert end == {data.name: {"0": 0, "1": 0, "2": 2}}
+    assert bare(end) == {data.name: {"0": 0, "1": 0, "2": 2}}
     assert ranges(reader, start, end) == [(2, 0, 2)]
 
 
@@ -226,7 +231,7 @@ def test_a_topic_that_is_deleted(data: TopicData, streams: Streams) -> None:
     start = strict.initialOffset()
     data.delete()
     end = strict.latestOffset(start, EVERYTHING)
-    assert end == lenient.latestOffset(start, EVERYTHING) == {other.name: {"0": 4}}
+    assert bare(end) == bare(lenient.latestOffset(start, EVERYTHING)) == {other.name: {"0": 4}}
     with pytest.raises(DataLossError, match=f"partitions {data.name}-0, {data.name}-1 are gone"):
         strict.partitions(start, end)
     assert ranges(lenient, start, end) == [(0, 0, 4)]
@@ -241,10 +246,67 @@ def test_a_topic_that_is_made_anew(data: TopicData, streams: Streams) -> None:
     data.send(range(3), partition=1)
     strict, lenient = streams.reader(), streams.reader(failOnDataLoss="false")
     end = strict.latestOffset(start, EVERYTHING)
-    assert end == lenient.latestOffset(start, EVERYTHING) == {data.name: {"0": 2, "1": 3}}
+    assert bare(end) == bare(lenient.latestOffset(start, EVERYTHING)) == {data.name: {"0": 2, "1": 3}}
     with pytest.raises(DataLossError, match=f"{data.name}-0 ends at offset 2, and 5 was to be read next"):
         strict.partitions(start, end)
     assert ranges(lenient, start, end) == [(1, 0, 3)]
+
+
+def test_a_topic_that_is_made_anew_is_another_also_if_it_has_more(data: TopicData, streams: Streams) -> None:
+    data.send(range(6))
+    start = streams.reader().latestOffset(streams.reader().initialOffset(), EVERYTHING)
+    assert bare(start) == {data.name: {"0": 6, "1": 0}}
+    data.delete()
+    data.create(2)
+    data.send(range(12))
+    data.delete_before(2)
+    strict, lenient = streams.reader(), streams.reader(failOnDataLoss="false", maxOffsetsPerTrigger="5")
+    end = strict.latestOffset(start, EVERYTHING)
+    with pytest.raises(DataLossError, match=f"topic {data.name} was deleted and created again.*6 of {data.name}-0"):
+        strict.partitions(start, end)
+    end = lenient.latestOffset(start, lenient.getDefaultReadLimit())
+    assert ranges(lenient, start, end) == [(0, 2, 7)]
+    assert ranges(lenient, end, lenient.latestOffset(end, EVERYTHING)) == [(0, 7, 12)]
+
+
+def test_a_topic_that_is_made_anew_is_another_also_if_it_has_as_many(data: TopicData, streams: Streams) -> None:
+    data.send(range(6))
+    start = streams.reader().latestOffset(streams.reader().initialOffset(), EVERYTHING)
+    data.delete()
+    data.create(2)
+    data.send(range(6))
+    reader = streams.reader(minOffsetsPerTrigger="100")
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert end != start
+    with pytest.raises(DataLossError, match="created again"):
+        reader.partitions(start, end)
+
+
+def test_a_batch_that_was_planned_before_its_topic_was_made_anew(data: TopicData, streams: Streams) -> None:
+    """A query that was ended in it gets it again from its checkpoint."""
+    data.send(range(6))
+    ended = streams.reader()
+    start = ended.initialOffset()
+    end = ended.latestOffset(start, EVERYTHING)
+    data.delete()
+    data.create(2)
+    data.send(range(12))
+    with pytest.raises(DataLossError, match="created again"):
+        streams.reader().partitions(start, end)
+    lenient = streams.reader(failOnDataLoss="false")
+    assert ranges(lenient, start, end) == []
+    assert ranges(lenient, end, lenient.latestOffset(end, EVERYTHING)) == [(0, 0, 12)]
+
+
+def test_a_checkpoint_without_ids_gets_them_with_its_next_batch(data: TopicData, streams: Streams) -> None:
+    data.send(range(3))
+    reader = streams.reader()
+    start = {data.name: {"0": 3, "1": 0}}
+    assert reader.latestOffset(start, EVERYTHING) == start  # no batch for the ids alone
+    data.send(range(2))
+    end = reader.latestOffset(start, EVERYTHING)
+    assert end[IDS_KEY].keys() == {data.name}
+    assert ranges(reader, start, end) == [(0, 3, 5)]
 
 
 # Progress.
@@ -260,7 +322,7 @@ def test_where_a_query_stands_is_seen_in_a_group(data: TopicData, streams: Strea
     reader.commit(end)
     assert data.committed(group) == {0: 5, 1: 0}
     data.send(range(2))
-    assert reader.latestOffset(end, EVERYTHING) == {data.name: {"0": 7, "1": 0}}
+    assert bare(reader.latestOffset(end, EVERYTHING)) == {data.name: {"0": 7, "1": 0}}
     assert data.committed(group) == {0: 5, 1: 0}  # a lag of two
 
 
@@ -289,7 +351,7 @@ def test_a_commit_that_fails_is_told_of_once_and_no_more(
     reader.commit({gone.name: {"0": 2}})
     told = [record for record in caplog.records if "progress is not shown" in record.getMessage()]
     assert len(told) == 1
-    assert reader.latestOffset(reader.initialOffset(), EVERYTHING) == {data.name: {"0": 0, "1": 0}}
+    assert bare(reader.latestOffset(reader.initialOffset(), EVERYTHING)) == {data.name: {"0": 0, "1": 0}}
 
 
 # Where it lives.

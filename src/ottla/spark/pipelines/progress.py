@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ottla.spark.offsets import IDS_KEY
+
 _NO_WATERMARK: Final = 0.0
 """Spark's word for none is the beginning of 1970."""
 
@@ -94,7 +96,11 @@ def _offsets(told: Any) -> dict[str, dict[int, int]] | None:
     if not isinstance(told, dict) or not all(isinstance(partitions, dict) for partitions in told.values()):
         return None
     try:
-        return {topic: {int(p): int(offset) for p, offset in partitions.items()} for topic, partitions in told.items()}
+        return {
+            topic: {int(p): int(offset) for p, offset in partitions.items()}
+            for topic, partitions in told.items()
+            if topic != IDS_KEY
+        }
     except (TypeError, ValueError):
         return None
 

@@ -82,3 +82,11 @@ def test_a_watermark() -> None:
     assert progress.watermark is None
     progress.take([report(2, eventTime={"watermark": "2026-11-16T05:39:02.777Z"})])
     assert progress.watermark == datetime(2026, 11, 16, 5, 39, 2, 777_000, UTC)
+
+
+def test_ids_of_topics_are_no_offsets() -> None:
+    progress = QueryProgress("q")
+    end = {"@topicIds": {"a": "x"}, "a": {"0": 3}}
+    progress.take([report(1, sources=[source(end, {"a": {"0": 5}})])])
+    assert progress.offsets == {"a": {0: 3}}
+    assert progress.lag == 2
