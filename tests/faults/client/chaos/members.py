@@ -119,6 +119,9 @@ class Member:
         self._process.wait()
         for reader in self._readers:
             reader.join()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
 
     def check(self) -> None:
         """Of a member that has ended."""
