@@ -10,13 +10,33 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 2.0
 """For a load that is under way."""
+
+
+def load_apart(load: Callable[[], T]) -> T:
+    """What `load` returns or raises, called in another thread. A Ctrl-C in the middle of an import would leave numba
+    or NumPy half loaded, and useless to the process from then on; this only stops waiting for it."""
+    if threading.current_thread() is not threading.main_thread():  # signals are handled in the main thread alone
+        return load()
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(load())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, name="ottla-load-kernels").start()
+    return outcome.result()
 
 
 class BackgroundLoad:

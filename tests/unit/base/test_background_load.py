@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.base.background_load import BackgroundLoad
+from ottla.base.background_load import BackgroundLoad, load_apart
 
 BOUND_S = 30.0
 
@@ -81,3 +81,19 @@ def test_a_load_for_which_there_is_no_thread_is_over(
     loading.begin()
     assert not loading.is_going_on
     assert "can't start new thread" in caplog.text
+
+
+def test_a_load_that_is_waited_for_is_out_of_reach_of_interrupts() -> None:
+    """Signals are handled in the main thread: a load there could be left half done."""
+    assert threading.current_thread() is threading.main_thread()
+    assert load_apart(threading.current_thread) is not threading.main_thread()
+    with pytest.raises(KeyError, match="lost"):
+        load_apart(lambda: dict[str, int]()["lost"])
+
+
+def test_a_load_in_another_thread_stays_there() -> None:
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(load_apart(threading.current_thread) is thread))
+    thread.start()
+    thread.join(BOUND_S)
+    assert found == [True]

@@ -15,7 +15,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any, Final
 
-from ottla.base.background_load import BackgroundLoad
+from ottla.base.background_load import BackgroundLoad, load_apart
 from ottla.client.config import Coder, ConsumerConfig
 from ottla.client.consume.arrow import ChosenColumns
 from ottla.client.consume.fetch_buffer import Chunk
@@ -51,11 +51,14 @@ class _Kernels:
         """Loads them now."""
         if self.module is None:
             try:
-                self.untrack = import_module("ottla.client.consume.untracking").untrack
-                self.module = import_module("ottla.records.columns")
+                load_apart(self._import)
             except ImportError as error:
                 raise MissingPackageError("reading Arrow columns", error.name or "pyarrow", "columns") from error
         return self.module
+
+    def _import(self) -> None:
+        self.untrack = import_module("ottla.client.consume.untracking").untrack
+        self.module = import_module("ottla.records.columns")
 
 
 KERNELS: Final = _Kernels()

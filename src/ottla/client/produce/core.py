@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.base.background_load import load_apart
 from ottla.base.error_codes import ErrorCode
 from ottla.client.arguments import whole_number, wrong_type
 from ottla.client.callbacks import Callbacks
@@ -155,7 +156,7 @@ class ProducerCore:
     def prepare_columns(self, topic: str, data: Any) -> Columns:
         """The columns as kernels take them; refused here if they cannot be sent at all."""
         self.check_open()
-        if not compiled.load():
+        if compiled.columns() is None and not load_apart(compiled.load):
             raise MissingPackageError("send_batch", "Arrow and numba", "columns")
         from ottla.client.produce.columns import columns_of
 
