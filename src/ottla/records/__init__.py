@@ -14,7 +14,7 @@ from ottla.records.batch import (
     read_header,
     sequence_after,
 )
-from ottla.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, compress, decompress
+from ottla.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, compress, decompress, expanded_bytes
 from ottla.records.control import (
     ControlKey,
     ControlType,
@@ -77,6 +77,7 @@ __all__ = [
     "decompress",
     "encode_batch",
     "encode_transaction_marker",
+    "expanded_bytes",
     "iter_batches",
     "iter_entries",
     "iter_records",

@@ -70,6 +70,28 @@ def decompress(
     raise UnknownCompressionError(f"compression {codec} is none that can be read")
 
 
+def expanded_bytes(codec: Compression, data: ByteBuffer) -> int:
+    """About how much `decompress` would give, by the framing alone, without a step for each byte. What is broken, or
+    lies, may give any number: nothing is to be allocated by it."""
+    try:
+        match codec:
+            case Compression.GZIP:
+                return _LITTLE_ENDIAN_UINT32.unpack_from(data, len(data) - 4)[0]  # type: ignore[no-any-return]
+            case Compression.SNAPPY:
+                source = memoryview(data)
+                is_framed = source[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC
+                blocks = _xerial_blocks(source) if is_framed else [source]
+                return sum(cramjam.snappy.decompress_raw_len(block) for block in blocks)
+            case Compression.LZ4:
+                frame = _Lz4Frame(memoryview(data), 0, check_header=False)
+                return sum(size if stored else min(frame.block_size, 255 * size) for _, size, stored in frame.blocks)
+            case Compression.ZSTD:
+                return _zstd_bound(memoryview(data))
+    except (DecompressionError, cramjam.DecompressionError, struct.error, IndexError):
+        pass
+    return len(data)
+
+
 def _too_long(max_bytes: int) -> DecompressionLimitError:
     return DecompressionLimitError(f"it would grow beyond the limit of {max_bytes} bytes")
 

@@ -19,6 +19,7 @@ from ottla.records import (
     UnknownCompressionError,
     compress,
     decompress,
+    expanded_bytes,
 )
 
 CODECS = [codec for codec in Compression if codec]
@@ -381,3 +382,13 @@ def test_noise_raises_nothing_else(codec: Compression, noise: bytes, framed: boo
     }
     with suppress(DecompressionError):
         decompress(codec, (magics[codec] if framed else b"") + noise, max_bytes=100_000)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_framing_tells_about_how_much_comes_out(codec: Compression, name: str) -> None:
+    data = SAMPLES[name]
+    packed = compress(codec, data)
+    assert len(data) <= expanded_bytes(codec, packed) <= len(data) + 128 * 1024
+    for size in range(min(len(packed), 64)):
+        expanded_bytes(codec, packed[:size])  # whatever it says, it says something

@@ -20,6 +20,7 @@ class Chunk:
 
     __slots__ = (
         "data",
+        "decoded_bytes",
         "failure",
         "generation",
         "leader_epoch",
@@ -40,6 +41,7 @@ class Chunk:
         timestamp_type: int = 0,
         leader_epoch: int = -1,
         failure: Exception | None = None,
+        decoded_bytes: int = 0,
     ) -> None:
         self.state = state
         self.generation = generation
@@ -49,6 +51,8 @@ class Chunk:
         self.leader_epoch = leader_epoch
         self.failure = failure
         self.size_in_bytes = len(data)
+        self.decoded_bytes = decoded_bytes
+        """About what it becomes when it is decompressed."""
         self.rest: Any = None
         """What is left of it once it was decoded: the decoder's own."""
 

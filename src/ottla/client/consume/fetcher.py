@@ -428,6 +428,7 @@ class Fetcher:
                     next_=piece.next,
                     timestamp_type=piece.timestamp_type,
                     leader_epoch=piece.leader_epoch,
+                    decoded_bytes=piece.decoded_bytes,
                 )
             )
         with self._buffer.lock:

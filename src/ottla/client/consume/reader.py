@@ -20,6 +20,9 @@ ENOUGH_BYTES: Final = 256 * 1024
 """Chunks are handed out together until they have this much. More at once would be out of the processor's caches by the
 time it is looked at, and Arrow batches would be copied to be put together."""
 
+ENOUGH_DECODED_BYTES: Final = 8 * 1024 * 1024
+"""The same for columns that were compressed well."""
+
 
 class Reader:
     """One thread at a time."""
@@ -89,9 +92,13 @@ class Reader:
         self._buffer.raise_failure()
         self._give_back_iterated()
         batches: list[Any] = []
-        size = 0
-        while size < ENOUGH_BYTES and (chunk := self._buffer.first()) is not None:
+        size = decoded_bytes = 0
+        while size < ENOUGH_BYTES and decoded_bytes < ENOUGH_DECODED_BYTES:
+            chunk = self._buffer.first()
+            if chunk is None:
+                break
             size += len(chunk.data)
+            decoded_bytes += chunk.decoded_bytes
             try:
                 batch = self._take_columns(chunk, columns)
             except OttlaError:

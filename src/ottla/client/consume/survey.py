@@ -12,8 +12,17 @@ from typing import Final, NamedTuple
 
 from ottla.client.consume.record import NO_TIMESTAMP_TYPE
 from ottla.client.consume.subscription import NO_EPOCH, Position
-from ottla.records import BatchView, ByteBuffer, RecordError, iter_entries, read_transaction_marker
+from ottla.records import (
+    BatchView,
+    ByteBuffer,
+    Compression,
+    RecordError,
+    expanded_bytes,
+    iter_entries,
+    read_transaction_marker,
+)
 from ottla.records.layout import (
+    COMPRESSION_MASK,
     HEADER_SIZE,
     LENGTH_PREFIX_SIZE,
     MAGIC_AT,
@@ -26,8 +35,13 @@ from ottla.wire.messages.fetch import AbortedTransaction
 PIECE_BYTES: Final = 1024 * 1024
 """Batches are decoded together until they have this much: large enough to be quick, small enough to be at hand soon."""
 
+DECODED_BYTES: Final = 16 * 1024 * 1024
+"""But only until they would become this much: half a megabyte of zeros, well compressed, is a gigabyte of records. A
+batch that is more by itself is decoded alone."""
+
 _START: Final = struct.Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
+_CODECS: Final = {int(codec): codec for codec in Compression}
 
 
 class Piece(NamedTuple):
@@ -38,6 +52,8 @@ class Piece(NamedTuple):
     """Where reading goes on after it."""
     timestamp_type: int
     leader_epoch: int
+    decoded_bytes: int = 0
+    """About what it becomes."""
 
 
 class Survey(NamedTuple):
@@ -69,7 +85,7 @@ def survey(data: ByteBuffer, begin: Position, aborted: Collection[AbortedTransac
 class _Pieces:
     """Batches put together, from the front to the back of a buffer."""
 
-    __slots__ = ("_kind", "_start", "end", "position", "view", "whole")
+    __slots__ = ("_decoded_bytes", "_kind", "_start", "end", "position", "view", "whole")
 
     def __init__(self, view: memoryview, begin: Position) -> None:
         self.view = view
@@ -77,20 +93,32 @@ class _Pieces:
         self.position = begin
         self.end = 0
         self._start = 0
+        self._decoded_bytes = 0
         self._kind: tuple[int, int] = (NO_TIMESTAMP_TYPE, NO_EPOCH)
 
-    def add(self, size: int, timestamp_type: int, leader_epoch: int, next_offset: int) -> None:
+    def add(self, size: int, timestamp_type: int, leader_epoch: int, next_offset: int, codec: int) -> None:
         kind = (timestamp_type, leader_epoch)
-        if kind != self._kind or self.end - self._start >= PIECE_BYTES:
+        decoded_bytes = size
+        if codec:
+            payload = self.view[self.end + HEADER_SIZE : self.end + size]
+            decoded_bytes = expanded_bytes(_CODECS.get(codec, Compression.NONE), payload)
+        if (
+            kind != self._kind
+            or self.end - self._start >= PIECE_BYTES
+            or self._decoded_bytes + decoded_bytes > DECODED_BYTES
+        ):
             self.cut()
             self._kind = kind
+        self._decoded_bytes += decoded_bytes
         self.end += size
         self.position = Position(next_offset, leader_epoch)
 
     def cut(self) -> None:
         if self._start < self.end:
-            self.whole.append(Piece(self.view[self._start : self.end], self.position, *self._kind))
+            data = self.view[self._start : self.end]
+            self.whole.append(Piece(data, self.position, *self._kind, self._decoded_bytes))
             self._start = self.end
+            self._decoded_bytes = 0
 
 
 def _survey(data: ByteBuffer, begin: Position) -> Survey:
@@ -109,7 +137,13 @@ def _survey(data: ByteBuffer, begin: Position) -> Survey:
         if size < HEADER_SIZE or last_delta < 0:
             failure = _fault_at(view, at)
             break
-        pieces.add(size, 1 if attributes & TIMESTAMP_TYPE_BIT else 0, leader_epoch, base_offset + last_delta + 1)
+        pieces.add(
+            size,
+            1 if attributes & TIMESTAMP_TYPE_BIT else 0,
+            leader_epoch,
+            base_offset + last_delta + 1,
+            attributes & COMPRESSION_MASK,
+        )
         at += size
     pieces.cut()
     return Survey(pieces.whole, pieces.position, failure)
@@ -124,7 +158,7 @@ def _survey_entries(pieces: _Pieces) -> RecordError | None:
                 epoch = entry.leader_epoch
             elif entry.magic == MAGIC_V0:
                 type_ = NO_TIMESTAMP_TYPE
-            pieces.add(entry.size_in_bytes, type_, epoch, entry.last_offset + 1)
+            pieces.add(entry.size_in_bytes, type_, epoch, entry.last_offset + 1, 0)
     except RecordError as error:
         return error
     return None

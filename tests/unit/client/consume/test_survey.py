@@ -8,7 +8,17 @@ from ottla.client.consume import survey as module
 from ottla.client.consume.record import NO_TIMESTAMP_TYPE
 from ottla.client.consume.subscription import NO_EPOCH, Position
 from ottla.client.consume.survey import survey
-from ottla.records import BatchLengthError, TimestampType, UnknownMagicError, encode_transaction_marker, iter_records
+from ottla.records import (
+    BatchLengthError,
+    BatchOptions,
+    Compression,
+    Record,
+    TimestampType,
+    UnknownMagicError,
+    encode_batch,
+    encode_transaction_marker,
+    iter_records,
+)
 from ottla.wire.messages.fetch import AbortedTransaction
 from unit.client.consume.scripted_log import batch, message
 
@@ -39,7 +49,7 @@ def kept(data: bytes, aborted: list[AbortedTransaction]) -> list[int]:
 def test_batches_that_agree_are_one_piece() -> None:
     data = bytes(batch(0, 5, leader_epoch=3) + batch(5, 5, leader_epoch=3))
     found = survey(data, BEGIN)
-    ((piece_data, next_, timestamp_type, leader_epoch),) = found.pieces
+    ((piece_data, next_, timestamp_type, leader_epoch, _),) = found.pieces
     assert bytes(piece_data) == data
     assert next_ == found.next == Position(10, 3)
     assert (timestamp_type, leader_epoch, found.failure) == (0, 3, None)
@@ -53,7 +63,7 @@ def test_another_epoch_or_clock_begins_another_piece() -> None:
     ]
     found = survey(bytes(b"".join(batches)), BEGIN)
     assert [bytes(piece.data) for piece in found.pieces] == [bytes(one) for one in batches]
-    assert [piece[1:] for piece in found.pieces] == [((5, 3), 0, 3), ((10, 4), 0, 4), ((15, 4), 1, 4)]
+    assert [piece[1:4] for piece in found.pieces] == [((5, 3), 0, 3), ((10, 4), 0, 4), ((15, 4), 1, 4)]
 
 
 def test_pieces_are_not_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +93,7 @@ def test_older_magics() -> None:
         + batch(4, 5, leader_epoch=2)
     )
     found = survey(data, BEGIN)
-    assert [piece[1:] for piece in found.pieces] == [
+    assert [piece[1:4] for piece in found.pieces] == [
         ((2, NO_EPOCH), NO_TIMESTAMP_TYPE, NO_EPOCH),
         ((3, NO_EPOCH), 0, NO_EPOCH),
         ((4, NO_EPOCH), 1, NO_EPOCH),
@@ -125,3 +135,31 @@ def test_an_answer_of_nothing_but_aborted_records_moves_on() -> None:
     found = survey(data, BEGIN, [AbortedTransaction(producer_id=1, first_offset=0)])
     assert found.next.offset == 5
     assert [(bytes(piece.data), piece.next.offset) for piece in found.pieces] == [(b"", 5)]
+
+
+@pytest.mark.parametrize("compression", list(Compression)[1:])
+def test_batches_that_become_much_are_pieces_of_their_own(compression: Compression) -> None:
+    """Half a megabyte that becomes a gigabyte is not decoded at once."""
+    records = [Record(0, 0, None, bytes(1_000_000)) for _ in range(6)]
+    batches = [
+        bytes(encode_batch(records, BatchOptions(base_offset=6 * index, compression=compression))) for index in range(5)
+    ]
+    data = b"".join(batches)
+    found = survey(data, BEGIN)
+    assert [bytes(piece.data) for piece in found.pieces] == [
+        b"".join(batches[:2]),
+        b"".join(batches[2:4]),
+        batches[4],
+    ]
+    assert [piece.next.offset for piece in found.pieces] == [12, 24, 30]
+    assert all(piece.decoded_bytes <= module.DECODED_BYTES for piece in found.pieces)
+
+
+@pytest.mark.parametrize("compression", list(Compression)[1:])
+def test_broken_compression_is_left_to_those_who_decode(compression: Compression) -> None:
+    data = bytearray(batch(0, 5, compression=compression))
+    for size in range(61, len(data)):
+        cut = bytes(data[:8]) + (size - 12).to_bytes(4, "big") + bytes(data[12:size])
+        found = survey(cut, BEGIN)
+        assert found.failure is None
+        assert found.next.offset == 5
