@@ -86,7 +86,7 @@ def test_topics_that_are_there_already_or_not_at_all(ottla: Ottla, topic: str) -
     assert "UNKNOWN_TOPIC_OR_PARTITION" in ottla("topics", "delete", topic, code=1)
     assert ottla("topics", "delete", topic, "--if-exists") == f"There is no topic {topic}.\n"
     for asking in (["topics", "describe", topic], ["consume", topic]):
-        assert f"there is no topic '{topic}'" in ottla(*asking, code=1)
+        assert f"topic '{topic}' does not exist" in ottla(*asking, code=1)
 
 
 def test_what_a_topic_cannot_be_is_refused_with_the_reason(ottla: Ottla, topic: str) -> None:

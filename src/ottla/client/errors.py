@@ -129,7 +129,7 @@ class UnknownTopicError(ClientError):
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        super().__init__(f"there is no topic {topic!r}")
+        super().__init__(f"topic {topic!r} does not exist")
 
 
 class UnknownPartitionError(ClientError):

@@ -272,7 +272,7 @@ class Controller:
         if topic_id is None:
             return _unknown(name) if topic is None else None
         if topic is None or topic.topic_id != topic_id:
-            reason = f"There is no topic with the id {format_uuid(topic_id)}."
+            reason = f"Topic with the id {format_uuid(topic_id)} does not exist."
             return ControllerError(ErrorCode.UNKNOWN_TOPIC_ID, reason)
         return None
 

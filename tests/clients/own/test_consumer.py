@@ -697,7 +697,7 @@ def test_a_topic_that_is_not_there_is_told(strict_broker: Peer, topic: str) -> N
     settings = {"bootstrap.servers": strict_broker.bootstrap, "default.api.timeout.ms": 200}
     with Consumer(settings) as consumer:
         consumer.assign([(topic, 0)])
-        with pytest.raises(ClientError, match=f"no topic '{topic}'"):
+        with pytest.raises(ClientError, match=f"topic '{topic}' does not exist"):
             consumer.poll(WAIT_S)
 
 

@@ -19,7 +19,7 @@ from ottla.net.client_connection import BrokerUnreachableError, RequestTimeoutEr
         (CommandError("really?"), "really?"),
         (ConfigError("a.key", "it is wrong"), "a.key: it is wrong."),
         (RefusedError(ErrorCode.INVALID_CONFIG, "topic t", "Not so."), "topic t: Not so (INVALID_CONFIG)."),
-        (UnknownTopicError("t"), "there is no topic 't'. `ottla topics list` shows those there are."),
+        (UnknownTopicError("t"), "topic 't' does not exist. `ottla topics list` shows those there are."),
         (RequestTimeoutError("it is late"), "it is late."),
         (FileNotFoundError(2, "No such file", "/a/b"), "/a/b: No such file."),
         (OSError(5, "Input/output error"), "Input/output error."),

@@ -208,7 +208,7 @@ def test_what_will_not_pass_is_not_tried_again() -> None:
 def test_a_topic_that_is_not_there_is_waited_for_only_if_it_is_to_be_made() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Cluster(broker.bootstrap) as cluster:
-            with pytest.raises(UnknownTopicError, match="there is no topic 'later'"):
+            with pytest.raises(UnknownTopicError, match="topic 'later' does not exist"):
                 await cluster.topic("later")
             asked = len(broker.requests)
 

@@ -319,7 +319,7 @@ def test_a_log_that_is_shorter_than_it_was(broker: Broker, topic: str, start: in
     assert offsets_of(read_range(settings, span, OFFSETS, False)) == list(range(start, 5))
 
 
-@pytest.mark.parametrize(("partition", "why"), [(0, "there is no topic"), (7, "has no partition 7: it has 2")])
+@pytest.mark.parametrize(("partition", "why"), [(0, "does not exist"), (7, "has no partition 7: it has 2")])
 def test_a_topic_or_partition_that_is_gone(broker: Broker, topic: str, partition: int, why: str) -> None:
     if partition:
         make(broker, topic)

@@ -141,7 +141,7 @@ def test_what_is_not_acknowledged_fails_the_task(broker: Broker, made: str) -> N
 def test_a_topic_that_is_not_there_fails_the_task(topic: str) -> None:
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         options = options_of(broker, topic=topic, **{"kafka.max.block.ms": "500"})
-        with pytest.raises(ClientError, match=f"there is no topic '{topic}'"):
+        with pytest.raises(ClientError, match=f"topic '{topic}' does not exist"):
             written(OttlaArrowWriter(options, TEXT, False), {"value": ["a"]})
 
 

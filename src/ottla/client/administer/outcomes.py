@@ -164,7 +164,7 @@ class Area:
     def _without_leader(self, partition: TopicPartition) -> RefusedError:
         subject, topic = f"partition {partition}", self._cluster.known_topic(partition.topic)
         if topic is None:
-            reason = f"there is no topic {partition.topic!r}"
+            reason = f"topic {partition.topic!r} does not exist"
             return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, subject, reason)
         if not 0 <= partition.partition < len(topic.partitions):
             reason = f"the topic has partitions 0 to {len(topic.partitions) - 1}"
