@@ -193,6 +193,7 @@ def test_waiting_and_loops_fail_with_errors_of_ours() -> None:
 
 TRANSLATED = {
     "config.py": "become ConfigError",
+    "config_keys/rules.py": "become ConfigError",
     "consume/__init__.py": "module attributes",
     "serializers/__init__.py": "module attributes",
     "serializers/avro.py": "become SerializationError, or are about what a serializer is made with",
