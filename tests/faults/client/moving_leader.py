@@ -191,7 +191,9 @@ class MovingLeader:
             if (first, last) == (batch.base_sequence, batch.last_sequence):
                 return ErrorCode.NONE, offset
         expected = known[-1][1] + 1 if known else 0
-        if batch.base_sequence != expected:
+        # Of a producer that it does not know, Kafka takes any sequence.
+        is_known = any(each[0] == batch.producer_id for each, batches in self._known.items() if batches)
+        if is_known and batch.base_sequence != expected:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
         offset = self.end_offset
         batch.assign_offset(offset)

@@ -12,7 +12,8 @@ While it is broken no batch gets a sequence. One that has one is still sent, and
 refuses its sequence. A refusal alone does not say that the batch is not there: a broker that was restarted may
 remember only the last batch of a producer, and refuses those before it, which it has. So what was sent behind a
 refused batch, and is not decided, is asked for first: if it is there, so is everything before it. Only when all of it
-is refused, it is numbered anew (`queues`).
+is refused, it is numbered anew (`queues`). That reasoning needs a broker that knows the producer: from one that it does
+not know it takes any sequence. So the first batch under an identity is in flight alone.
 """
 
 from __future__ import annotations

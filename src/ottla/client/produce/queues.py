@@ -90,10 +90,18 @@ class PartitionQueue:
         if self.in_flight:
             # Behind a failure they go one by one: what was in flight together would fail together again.
             is_after_failure = first.attempts or self.in_flight[0].attempts > 1 or self.sequences.is_broken
-            if is_after_failure or self.has_refused or len(self.in_flight) >= in_flight_max:
+            if is_after_failure or self.has_refused or len(self.in_flight) >= in_flight_max or self._is_unknown:
                 return inf
         at_s = 0.0 if self.ready or in_hurry else first.ripe_at_s
         return max(at_s, self.not_before_s)
+
+    @property
+    def _is_unknown(self) -> bool:
+        """Whether the partition's leader may not know this producer yet. From one that it does not know it takes any
+        sequence: if it refuses the first batch for a passing reason and takes the second, the first is lost. So the
+        first goes alone."""
+        identity = self.sequences.identity
+        return identity is not None and identity != self._last_arrived[0]
 
     @property
     def first(self) -> Batch | None:

@@ -56,7 +56,8 @@ class Partition:
                 if (sequence, count) == (header.base_sequence, len(records)):
                     return ErrorCode.NONE, offset
             expected = sequence_after(*self.last[-1][:2]) if header.producer_epoch == self.epoch else 0
-            if header.base_sequence != expected:
+            is_known = self.epoch >= 0  # of a producer that it does not know, Kafka takes any sequence
+            if is_known and header.base_sequence != expected:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
             if header.producer_epoch != self.epoch:
                 self.epoch, self.last = header.producer_epoch, []
