@@ -290,6 +290,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise self._failure
         if self._transport is None:
             raise ConnectionLostError(f"{self.address}: the connection is not open")
+        if self._transport.is_closing():
+            # `connection_lost` comes in a later turn of the loop. Until then `writelines` of asyncio's own transport
+            # fails with a TypeError in Python 3.12 and 3.13.
+            raise ConnectionLostError(f"{self.address}: {self._why_closed()}")
         self._used_at_s = self._loop.time()
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF

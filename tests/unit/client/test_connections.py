@@ -407,6 +407,7 @@ def test_a_forked_child_is_refused_and_the_parent_s_connections_live(kind: str, 
         async with ScriptedBroker() as broker:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                *("-W", "ignore:This process:DeprecationWarning"),  # of a fork beside threads, from Python 3.12 on
                 *("-c", textwrap.dedent(PROGRAM), broker.bootstrap, kind, ending),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

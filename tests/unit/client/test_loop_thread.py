@@ -364,9 +364,13 @@ PRELUDE = """
 """
 
 
+IGNORE_FORKS = "ignore:This process:DeprecationWarning"
+"""Python 3.12 warns of every fork in a process with threads. Whether to fork is for the user to decide."""
+
+
 def start(program: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-X", "dev", "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(program)],
+        [sys.executable, "-X", "dev", "-W", IGNORE_FORKS, "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(program)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
