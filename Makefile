@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
 WORKERS ?= 2
 
-.PHONY: help setup bytecode wheel demo test check format compat differential bench fuzz crash soak golden clean
+.PHONY: help setup bytecode wheel demo test test-pythons check format compat differential bench fuzz crash soak golden clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -48,6 +48,9 @@ test: bytecode  ## the whole suite, Spark included, but for what needs artifacts
 	@command -v java >/dev/null || { echo "Java is not installed, and Spark needs it: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends openjdk-17-jre-headless; }
 	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not compat and not soak"
+
+test-pythons:  ## a quick part of the suite on each supported Python that the machine has (TESTS=…)
+	$(PYTHON) tools/pythons.py $(TESTS)
 
 check: setup  ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff check .
