@@ -68,7 +68,7 @@ def prepare(version: str, python: Path) -> Path:
         return own
     _say(f"Python {version}: preparing {place.relative_to(ROOT)}")
     subprocess.run([python, "-m", "venv", "--clear", place], check=True)
-    pip = [own, "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
+    pip = [str(own), "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
     subprocess.run([*pip, "--upgrade", "pip"], check=True, cwd=ROOT)
     subprocess.run([*pip, "--editable", EXTRAS, "--group", "dev"], check=True, cwd=ROOT)
     stamp.touch()
@@ -78,7 +78,19 @@ def prepare(version: str, python: Path) -> Path:
 def run(version: str, python: Path, arguments: Sequence[str]) -> bool:
     _say(f"Python {version}: {' '.join(arguments)}")
     marks = "not compat and not soak and not spark"
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--dist", "loadgroup", "-m", marks, *arguments]
+    command = [
+        str(python),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--dist",
+        "loadgroup",
+        "-m",
+        marks,
+        *arguments,
+    ]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 

@@ -65,7 +65,7 @@ def test_the_life_of_a_topic(ottla: Ottla, topic: str) -> None:
     assert {"topic": topic, "partitions": 3, "replicas": 1} in json.loads(ottla("topics", "list", "--json"))
 
     altered = ottla("topics", "alter", topic, "--partitions", "5", "-c", "segment.ms=60000", "--unset", "retention.ms")
-    assert altered == f"Changed 2 configs of topic {topic}.\nTopic {topic} has 5 partitions now.\n"
+    assert altered == f"Changed 2 configs of topic {topic}.\nTopic {topic} now has 5 partitions.\n"
     (described,) = json.loads(ottla("topics", "describe", topic, "--json"))
     assert described["topic"] == topic
     assert re.fullmatch(r"[\w-]{22}", described["id"])
@@ -216,8 +216,8 @@ def test_where_to_begin_and_where_to_end(ottla: Ottla, topic: str, tmp_path: Pat
     assert consumed("--offset", "-99") == ages_ms
     assert consumed("--since", "1 hour ago") == ages_ms[2:]
     assert consumed("--since", "now") == []
-    assert "has offsets 0 to 3; 9 is not there" in ottla("consume", topic, "--offset", "9", code=1)
-    assert f"topic {topic} has partitions 0 to 0, not 5" in ottla("consume", topic, "-P", "5", code=1)
+    assert "has offsets 0 to 3: offset 9 is not there" in ottla("consume", topic, "--offset", "9", code=1)
+    assert f"topic {topic} has only partition 0, not 5" in ottla("consume", topic, "-P", "5", code=1)
 
 
 def test_keys_headers_and_formats(broker: Broker, ottla: Ottla, topic: str) -> None:
@@ -230,7 +230,7 @@ def test_keys_headers_and_formats(broker: Broker, ottla: Ottla, topic: str) -> N
 def test_a_line_that_is_no_record_is_named_and_those_before_it_are_sent(broker: Broker, topic: str) -> None:
     produced = command(broker, "produce", topic, "-k", ":", text="a:1\nb:2\nnonsense\nc:3\n")
     assert produced.returncode == 1
-    assert produced.stderr.startswith("Error: line 3: there is no ':' between key and value; the 2 lines before")
+    assert produced.stderr.startswith("Error: line 3: there is no ':' between key and value; sent 2 lines before it")
     consumed = command(broker, "consume", topic, "--from-beginning", "--no-follow")
     assert consumed.stdout == "1\n2\n"
 

@@ -87,7 +87,7 @@ def test_a_group_at_work(ottla: Ottla, consumer: Consumer, group: str, topic: st
     (described,) = json.loads(ottla("groups", "describe", group, "--json"))
     assert (described["state"], described["assignor"], described["lag"]) == ("Stable", "range", 6)
     refused = ottla("groups", "reset-offsets", group, "--all-topics", "--to-earliest", code=1)
-    assert f"group {group} is Stable and has members (1)" in refused
+    assert f"group {group} is Stable and has 1 member:" in refused
     assert "NON_EMPTY_GROUP" in ottla("groups", "delete", group, code=1)
     assert "GROUP_SUBSCRIBED_TO_TOPIC" in ottla("groups", "delete-offsets", group, "-t", topic, code=1)
 

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import aiokafka
+import confluent_kafka
+import confluent_kafka.admin
 import pytest
 
+import ottla
+from clients.kafka_python_client import kafka
 from clients.peers import running_peer
 from docs.examples import examples_of, run
+from ottla.client import errors
+from ottla.client.produce import delivery
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "client").glob("*.md"))
@@ -33,3 +41,31 @@ def test_there_are_pages() -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_error_is_on_its_page() -> None:
+    page = (ROOT / "docs" / "client" / "errors.md").read_text("utf-8")
+    named = [name for name in errors.__all__ if isinstance(getattr(errors, name), type) and name != "ClientError"]
+    assert [name for name in (*named, "SomeRefusedError") if f"`{name}`" not in page] == []
+
+
+CALL = re.compile(r"\b(?P<owner>[A-Z]\w+)\.(?P<name>[a-z_]+)")
+
+
+def test_every_call_of_the_page_of_moving_exists() -> None:
+    """The names of its tables: those on the left in the other client, those on the right in ours."""
+    page = (ROOT / "docs" / "client" / "moving.md").read_text("utf-8")
+    ours: list[Any] = [ottla, delivery]
+    theirs: list[Any] = []
+    for line in page.splitlines():
+        if line.startswith("## From "):
+            theirs = {"confluent": [confluent_kafka, confluent_kafka.admin], "kafka": [kafka], "aiokafka": [aiokafka]}[
+                re.split("[- ]", line)[2]
+            ]
+        if not line.startswith("| ") or not theirs:
+            continue
+        left, right = line.strip("| ").split(" | ")
+        for cell, homes in ((left, theirs), (right, ours)):
+            for call in CALL.finditer(cell):
+                owner = next((getattr(home, call["owner"]) for home in homes if hasattr(home, call["owner"])), None)
+                assert hasattr(owner, call["name"]), call[0]

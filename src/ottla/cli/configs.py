@@ -6,24 +6,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ottla.cli.commands import Commands, on_cluster
+from ottla.cli.completion import complete_groups, complete_topics
 from ottla.cli.output import note, show_json, show_rows
-from ottla.cli.session import Bootstrap, CommandError, Json, with_admin
-from ottla.cli.topics import parse_assignments
+from ottla.cli.session import CommandError, Json, parse_assignments, with_admin
 
 if TYPE_CHECKING:
     from ottla.client.administer import AsyncAdmin, ConfigEntry, ConfigResource
 
-app = typer.Typer(no_args_is_help=True, help="Look at and change the configs of topics, brokers and groups.")
+app = Commands(help="Look at and change the configs of topics, brokers and groups.")
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The configs of this topic.")]
+Topic = Annotated[
+    str | None,
+    typer.Option("--topic", "-t", metavar="TOPIC", help="The configs of this topic.", autocompletion=complete_topics),
+]
 Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="The configs of this broker.")]
 BrokerDefaults = Annotated[
     bool, typer.Option("--broker-defaults", help="What holds for all brokers that have no value of their own.")
 ]
-Group = Annotated[str | None, typer.Option("--group", "-g", metavar="GROUP", help="The configs of this group.")]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", "-g", metavar="GROUP", help="The configs of this group.", autocompletion=complete_groups),
+]
 
 
 @app.command(epilog="Example: ottla configs describe --topic orders --all")
+@on_cluster
 def describe(
     context: typer.Context,
     topic: Topic = None,
@@ -35,7 +43,6 @@ def describe(
         bool, typer.Option("--synonyms", help="Where else a value could come from, if it were not set here.")
     ] = False,
     as_json: Json = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Show configs that are set; with --all every config there is."""
     resource = _resource(topic, broker, broker_defaults, group)
@@ -43,7 +50,7 @@ def describe(
     async def work(admin: AsyncAdmin) -> dict[str, ConfigEntry]:
         return (await admin.describe_configs([resource], include_synonyms=True))[resource]
 
-    values = with_admin(context, bootstrap, work)
+    values = with_admin(context, work)
     shown = [value for value in values.values() if everything or _is_set(value, resource)]
     if as_json:
         show_json([_json(value) for value in shown])
@@ -60,6 +67,7 @@ def describe(
 @app.command(
     "set", epilog="Example: ottla configs set --topic orders retention.ms=86400000 cleanup.policy=compact,delete"
 )
+@on_cluster
 def set_configs(
     context: typer.Context,
     assignments: Annotated[list[str], typer.Argument(metavar="KEY=VALUE", show_default=False)],
@@ -67,13 +75,13 @@ def set_configs(
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Set configs; they hold at once."""
-    _alter(context, bootstrap, _resource(topic, broker, broker_defaults, group), {**parse_assignments(assignments)})
+    _alter(context, _resource(topic, broker, broker_defaults, group), {**parse_assignments(assignments)})
 
 
 @app.command(epilog="Example: ottla configs unset --topic orders retention.ms")
+@on_cluster
 def unset(
     context: typer.Context,
     keys: Annotated[list[str], typer.Argument(metavar="KEY", show_default=False)],
@@ -81,19 +89,16 @@ def unset(
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Put configs back to what they are by default."""
-    _alter(context, bootstrap, _resource(topic, broker, broker_defaults, group), dict.fromkeys(keys))
+    _alter(context, _resource(topic, broker, broker_defaults, group), dict.fromkeys(keys))
 
 
-def _alter(
-    context: typer.Context, bootstrap: str | None, resource: ConfigResource, changes: dict[str, str | None]
-) -> None:
+def _alter(context: typer.Context, resource: ConfigResource, changes: dict[str, str | None]) -> None:
     async def work(admin: AsyncAdmin) -> None:
         await admin.incremental_alter_configs({resource: changes})
 
-    with_admin(context, bootstrap, work)
+    with_admin(context, work)
     note(f"Changed {', '.join(changes)} of {resource}.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Final
 
 from ottla.base.config import ConfigError
@@ -11,8 +12,8 @@ _EXTRAS: Final = {"prometheus_client": "broker", "rich": "cli"}
 """Which extra installs a package that a command can find missing."""
 
 
-def explain(error: Exception) -> str:
-    """One or two sentences."""
+def explain(error: Exception, bootstrap: str | None = None) -> str:
+    """One or two sentences. `bootstrap` names the brokers, if any were named."""
     # Imported here because a command that succeeds may need none of them.
     from ottla.client.errors import ClientError, UnknownTopicError
     from ottla.log.errors import LogError
@@ -24,10 +25,12 @@ def explain(error: Exception) -> str:
         case CommandError() | ConfigError():
             return _sentence(str(error))
         case BrokerUnreachableError():
-            hint = "`ottla start` starts a broker on this machine, --bootstrap-server names another one."
+            hint = "Start a broker with `ottla start`, or name another one with --bootstrap-server."
+            if bootstrap and not _is_here(bootstrap):
+                hint = "--bootstrap-server names the brokers to connect to."
             return f"{_sentence(str(error))} {hint}"
         case UnknownTopicError():
-            return f"{_sentence(str(error))} `ottla topics list` shows those there are."
+            return f"{_sentence(str(error))} {_topic_hint(error.topic, error)}"
         case ClientError() | BrokerConnectionError() | LogError() | RecordError() | TreeFileError():
             return _sentence(str(error))
         case ModuleNotFoundError() if error.name in _EXTRAS:
@@ -37,6 +40,19 @@ def explain(error: Exception) -> str:
             where = f"{error.filename}: " if error.filename else ""
             return _sentence(f"{where}{error.strerror}")
     return f"This should not happen: {type(error).__name__}, {error}. `ottla --debug …` shows where."
+
+
+def _topic_hint(topic: str, error: Exception) -> str:
+    """The name that was perhaps meant, where commands noted which topics there are."""
+    known = getattr(error, "known_topics", ())
+    if close := get_close_matches(topic, known, n=1):
+        return f"Did you mean {close[0]!r}?"
+    return f"`ottla topics list` lists the topics, `ottla topics create {topic}` creates this one."
+
+
+def _is_here(bootstrap: str) -> bool:
+    """Whether any of the addresses is this machine's own."""
+    return any(one.strip().startswith(("localhost", "127.", "[::1]", ":")) for one in bootstrap.split(","))
 
 
 def _sentence(text: str) -> str:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.base.error_codes import ErrorCode
-from ottla.cli.output import is_terminal, json_rows, note, show_json, show_rows
-from ottla.cli.session import Bootstrap, CommandError, Json, with_admin
+from ottla.cli.commands import Commands, on_cluster
+from ottla.cli.completion import complete_groups, complete_topics
+from ottla.cli.output import counted, is_terminal, json_rows, note, show_json, show_rows
+from ottla.cli.session import CommandError, Json, with_admin
 from ottla.cli.topics import raise_all
 
 if TYPE_CHECKING:
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from ottla.cli.offset_resets import PlannedOffset
     from ottla.client.administer import AsyncAdmin, GroupDescription, GroupListing
 
-app = typer.Typer(no_args_is_help=True, help="Look at groups of consumers and their lag, and move their offsets.")
+app = Commands(help="Look at groups of consumers and their lag, and move their offsets.")
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group.", show_default=False, autocompletion=complete_groups)
+]
 Topics = Annotated[
     list[str] | None,
     typer.Option(
@@ -29,6 +33,7 @@ Topics = Annotated[
         "-t",
         metavar="TOPIC[:P,…]",
         help="Only this topic, or these partitions of it, as in orders:0,3. Can be given several times.",
+        autocompletion=complete_topics,
     ),
 ]
 
@@ -56,18 +61,23 @@ class Type(StrEnum):
 
 
 @app.command("list")
+@on_cluster
 def list_groups(
     context: typer.Context,
     states: Annotated[
         list[State] | None,
-        typer.Option("--state", case_sensitive=False, help="Only groups in this state. Can be given several times."),
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            case_sensitive=False,
+            help=f"Only groups in this state: {', '.join(State)}. Repeatable.",
+        ),
     ] = None,
     types: Annotated[
         list[Type] | None,
         typer.Option("--type", case_sensitive=False, help="Only groups of this protocol."),
     ] = None,
     as_json: Json = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """List the groups. In a pipe: their names, one a line."""
 
@@ -76,7 +86,7 @@ def list_groups(
 
         return await admin.list_groups(states=[*map(GroupState, states or [])], types=[*map(GroupType, types or [])])
 
-    groups = with_admin(context, bootstrap, work)
+    groups = with_admin(context, work)
     columns = ("group", "state", "type", "protocol", "coordinator")
     rows = [(one.group_id, one.state.value, one.type.value, one.protocol_type, one.coordinator_id) for one in groups]
     if as_json:
@@ -91,16 +101,19 @@ def list_groups(
 
 
 @app.command(epilog="Example: ottla groups describe billing --json")
+@on_cluster
 def describe(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[GROUP]", help="All groups if none is named.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="GROUP", help="The groups (default: all).", show_default=False, autocompletion=complete_groups
+        ),
     ] = None,
     members: Annotated[
         bool, typer.Option("--members", "-m", help="Who takes part, in place of how far the group is.")
     ] = False,
     as_json: Json = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Show how far groups are with each partition, how far behind its end, and who reads it."""
 
@@ -109,7 +122,7 @@ def describe(
         described = await admin.describe_consumer_groups(wanted)
         return [await _describe(admin, described[name]) for name in dict.fromkeys(wanted)]
 
-    groups = with_admin(context, bootstrap, work)
+    groups = with_admin(context, work)
     if as_json:
         show_json(groups)
         return
@@ -126,10 +139,12 @@ def describe(
             note(f"{title}: no {'members' if members else 'offsets committed'}.")
 
 
+@app.command("reset", help="Short for reset-offsets.")
 @app.command(
     "reset-offsets",
     epilog="Example: ottla groups reset-offsets billing --topic orders --to-datetime '2 hours ago' --execute",
 )
+@on_cluster
 def reset_offsets(
     context: typer.Context,
     group: Group,
@@ -163,7 +178,6 @@ def reset_offsets(
         bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be done.")
     ] = False,
     as_json: Json = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Move the offsets of a group that has no members now; the next ones to join go on from there.
 
@@ -201,7 +215,7 @@ def reset_offsets(
             await admin.alter_consumer_group_offsets(group, {one.partition: one.new for one in planned})
         return planned
 
-    planned = with_admin(context, bootstrap, work)
+    planned = with_admin(context, work)
     rows = [(group, *one.partition, one.committed, one.new) for one in planned]
     for one in planned:
         if one.remark:
@@ -213,16 +227,19 @@ def reset_offsets(
     if not rows:
         note(f"There is nothing to reset: group {group} has committed no offsets.")
     elif execute:
-        note(f"Moved {len(rows)} offset{'s' if len(rows) > 1 else ''} of group {group}.")
+        note(f"Moved {counted(len(rows), 'offset')} of group {group}.")
     else:
         note("This is what would be done; --execute does it.")
 
 
 @app.command(epilog="Example: ottla groups delete billing")
+@on_cluster
 def delete(
     context: typer.Context,
-    names: Annotated[list[str], typer.Argument(metavar="GROUP", help="One group or several.", show_default=False)],
-    bootstrap: Bootstrap = None,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="GROUP", help="One or more groups.", show_default=False, autocompletion=complete_groups),
+    ],
 ) -> None:
     """Delete groups that have no members, with the offsets they committed."""
 
@@ -238,20 +255,24 @@ def delete(
         for name in names:
             note(f"Deleted group {name}.")
 
-    with_admin(context, bootstrap, work)
+    with_admin(context, work)
 
 
 @app.command("delete-offsets", epilog="Example: ottla groups delete-offsets billing --topic orders")
+@on_cluster
 def delete_offsets(
     context: typer.Context,
     group: Group,
     topics: Annotated[
         list[str],
         typer.Option(
-            "--topic", "-t", metavar="TOPIC[:P,…]", help="The topic, or partitions of it. Can be given several times."
+            "--topic",
+            "-t",
+            metavar="TOPIC[:P,…]",
+            help="The topic, or partitions of it. Can be given several times.",
+            autocompletion=complete_topics,
         ),
     ],
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Forget what a group committed for topics that it reads no more."""
     from ottla.cli.offset_resets import parse_topic
@@ -268,8 +289,8 @@ def delete_offsets(
         await admin.delete_consumer_group_offsets(group, partitions)
         return len(partitions)
 
-    count = with_admin(context, bootstrap, work)
-    note(f"Forgot {count} offset{'' if count == 1 else 's'} of group {group}.")
+    count = with_admin(context, work)
+    note(f"Forgot {counted(count, 'offset')} of group {group}.")
 
 
 def _has_offsets(group: GroupListing) -> bool:
@@ -347,8 +368,8 @@ async def _check_empty(admin: AsyncAdmin, group: str) -> None:
         raise
     if described.members:
         raise CommandError(
-            f"group {group} is {described.state.value} and has members ({len(described.members)}), which commit for "
-            "it: stop them before its offsets are moved"
+            f"group {group} is {described.state.value} and has {counted(len(described.members), 'member')}: stop its "
+            "consumers before you move its offsets"
         )
 
 

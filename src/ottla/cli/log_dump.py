@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.cli.output import text_of
+from ottla.cli.commands import Commands
+from ottla.cli.output import counted, text_of
 from ottla.cli.session import CommandError
 
 if TYPE_CHECKING:
     from ottla.cli.log_files import Line
 
-app = typer.Typer(no_args_is_help=True, help="Look into the files of a log, Ottla's or Kafka's.")
+app = Commands(help="Look into the files of a log, Ottla's or Kafka's.")
 
 
 @app.callback()
@@ -54,7 +55,7 @@ def dump(
     except UnknownFileError as error:
         raise CommandError(str(error)) from None
     if problems:
-        raise CommandError(f"found {problems} problem{'s' if problems > 1 else ''}")
+        raise CommandError(f"found {counted(problems, 'problem')}")
 
 
 def _as_text(path: Path, line: Line, check: bool) -> str:

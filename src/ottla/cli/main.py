@@ -14,18 +14,15 @@ import typer
 
 from ottla import __version__
 from ottla.cli import configs, consume, demo, groups, log_dump, pipeline, produce, start, topics
+from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.failures import explain
-from ottla.cli.session import DEFAULT_BOOTSTRAP, Settings, settings_of
+from ottla.cli.session import CommandError, Settings, settings_of
 
-app = typer.Typer(
+app = Commands(
     name="ottla",
     help="Event streaming that speaks Kafka's protocol.",
     epilog="Begin with [bold]ottla start[/] in one terminal and [bold]ottla topics create orders[/] in another; "
     "[bold]ottla demo[/] shows it all by itself.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("start")(start.start)
 app.add_typer(topics.app, name="topics")
@@ -38,32 +35,30 @@ app.add_typer(log_dump.app, name="log")
 app.command("demo")(demo.demo)
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"ottla {__version__} on Python {sys.version.split()[0]}")
+        raise typer.Exit
+
+
 @app.callback()
+@on_cluster
 def everywhere(
     context: typer.Context,
-    bootstrap: Annotated[
-        str,
-        typer.Option(
-            "--bootstrap-server",
-            "-b",
-            envvar="OTTLA_BOOTSTRAP",
-            metavar="HOST:PORT,…",
-            help="Where to reach the cluster. May stand behind the command as well.",
-        ),
-    ] = DEFAULT_BOOTSTRAP,
     debug: Annotated[
-        bool, typer.Option("--debug", envvar="OTTLA_DEBUG", help="Show where in the code a failure came from.")
+        bool, typer.Option("--debug", envvar="OTTLA_DEBUG", help="Show the traceback of a failure.")
+    ] = False,
+    version: Annotated[  # noqa: ARG001
+        bool, typer.Option("--version", "-V", is_eager=True, callback=_show_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    settings = settings_of(context)
-    settings.bootstrap = bootstrap
-    settings.debug = debug
+    settings_of(context).debug = debug
 
 
 @app.command()
 def version() -> None:
-    """Show which Ottla this is."""
-    typer.echo(f"ottla {__version__} on Python {sys.version.split()[0]}")
+    """Show the version."""
+    _show_version(True)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -78,9 +73,16 @@ def run(arguments: Sequence[str]) -> int:
         if settings.debug:
             raise
         typer.secho("Error: ", fg="red", bold=True, err=True, nl=False)
-        typer.echo(explain(error), err=True)
+        typer.echo(explain(error, _named_bootstrap(settings)), err=True)
         return 1
     return 0
+
+
+def _named_bootstrap(settings: Settings) -> str | None:
+    try:
+        return settings.named_bootstrap()
+    except CommandError:
+        return None  # a config file that cannot be read, which is what is to be told
 
 
 def main() -> None:

@@ -58,6 +58,11 @@ def silence_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 record`, `2 records`, `1,000 records`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def text_of(cell: Any) -> str:
     match cell:
         case None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from ottla.cli.session import DEFAULT_BOOTSTRAP, Bootstrap, CommandError, settings_of
+from ottla.cli.commands import Commands, on_cluster
+from ottla.cli.session import CommandError, settings_of
 
-app = typer.Typer(
+app = Commands(
     help="Run data pipelines over topics, on Spark.",
-    no_args_is_help=True,
     epilog="Begin with [bold]ottla pipeline new[/]. Needs Java 17 and [bold]pip install 'ottla\\[spark]'[/].",
 )
 
@@ -20,6 +19,7 @@ DEFAULT_MASTER: Final = "local[*]"
 
 
 @app.command("run")
+@on_cluster
 def run(
     context: typer.Context,
     file: Annotated[
@@ -45,7 +45,6 @@ def run(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when all that is there now has been read.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what Spark says, and whole traces.")] = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Run a pipeline, and show how it fares: rows, rates, lag, watermark, state.
 
@@ -75,7 +74,7 @@ def run(
                 f"--conf {pair}: write KEY=VALUE with a key of Spark's, as in spark.sql.shuffle.partitions=8"
             )
         settings[key] = value
-    run_pipeline(RunOptions(file, master, settings, checkpoint, once, verbose, _named_cluster(context, bootstrap)))
+    run_pipeline(RunOptions(file, master, settings, checkpoint, once, verbose, _named_cluster(context)))
 
 
 @app.command("new")
@@ -110,7 +109,6 @@ def new(
         typer.echo(f"  {command}")
 
 
-def _named_cluster(context: typer.Context, bootstrap: str | None) -> str | None:
-    """The cluster that was named, here, before the command, or in the environment; None where it is the default."""
-    named = bootstrap or settings_of(context).bootstrap
-    return None if named == DEFAULT_BOOTSTRAP and "OTTLA_BOOTSTRAP" not in os.environ else named
+def _named_cluster(context: typer.Context) -> str | None:
+    """The cluster that is named in any way; None where it is the default."""
+    return settings_of(context).named_bootstrap()

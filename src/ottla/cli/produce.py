@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ottla.cli.output import note
-from ottla.cli.session import PATIENCE_MS, Bootstrap, CommandError, client_settings, reach
+from ottla.cli.commands import on_cluster
+from ottla.cli.completion import complete_topics
+from ottla.cli.output import counted, note
+from ottla.cli.session import PATIENCE_MS, CommandError, reach, settings_of
 from ottla.cli.waiting import Progress, telling_why
 
 if TYPE_CHECKING:
@@ -44,9 +46,13 @@ class Acks(StrEnum):
     NONE = "0"
 
 
+@on_cluster
 def produce(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="The topic.", show_default=False, autocompletion=complete_topics),
+    ],
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this file, not standard input."),
@@ -79,7 +85,6 @@ def produce(
     tombstones: Annotated[
         bool, typer.Option("--null-if-empty", "-Z", help="An empty value is null: it deletes the key when compacted.")
     ] = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Send lines as records to a topic. Ends with the input (Ctrl-D).
 
@@ -113,14 +118,7 @@ def produce(
         from ottla.client.produce import AsyncProducer
 
         await reach(settings)
-        async with AsyncProducer(
-            settings,
-            acks=acks.value,
-            compression_type=compression.value,
-            max_block_ms=PATIENCE_MS,
-            max_request_size=_ANY_SIZE,
-            buffer_memory=_ANY_SIZE,
-        ) as producer:
+        async with AsyncProducer(settings) as producer:
             async with telling_why(lambda: Progress(0, _without_metadata(topic))):
                 await producer.partitions_for(topic)  # before anybody types in vain
             descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
@@ -131,7 +129,18 @@ def produce(
                 if file is not None:
                     os.close(descriptor)
 
-    settings = client_settings(context, bootstrap)
+    from ottla.client.config import ProducerConfig
+
+    settings = settings_of(context).client_settings(
+        ProducerConfig,
+        {
+            "acks": acks.value,
+            "compression.type": compression.value,
+            "max.block.ms": PATIENCE_MS,
+            "max.request.size": _ANY_SIZE,
+            "buffer.memory": _ANY_SIZE,
+        },
+    )
     if file is None and sys.stdin.isatty():
         note(f"Type a record for {topic} and press Enter; Ctrl-D ends.")
     asyncio.run(work())
@@ -145,12 +154,12 @@ def _without_metadata(topic: str) -> str:
 
 
 def _progress(producer: AsyncProducer) -> Progress:
-    counted = producer.metrics()
-    if not counted["batches_unfinished"]:
+    metrics = producer.metrics()
+    if not metrics["batches_unfinished"]:
         return Progress(0, None)
     why = producer.hindrance
     reason = f"records are not delivered yet: {why}" if why else "the broker has not acknowledged the last records yet"
-    return Progress(counted["records"], reason)
+    return Progress(metrics["records"], reason)
 
 
 async def _send_lines(producer: AsyncProducer, topic: str, descriptor: int, read: Callable[[bytes], NewRecord]) -> None:
@@ -165,7 +174,7 @@ async def _send_lines(producer: AsyncProducer, topic: str, descriptor: int, read
                 record = read(line)
             except LineError as error:
                 await producer.flush()
-                raise CommandError(f"line {count + 1}: {error}; the {count} lines before it are sent") from None
+                raise CommandError(f"line {count + 1}: {error}; sent {counted(count, 'line')} before it") from None
             await producer.send(
                 topic,
                 record.value,
@@ -180,7 +189,7 @@ async def _send_lines(producer: AsyncProducer, topic: str, descriptor: int, read
         now_s = time.monotonic()
         if now_s - told_s >= _PROGRESS_EVERY_S and sys.stderr.isatty():
             told_s = now_s
-            sys.stderr.write(f"\r{count:,} records, {count / (now_s - begun_s):,.0f}/s ")
+            sys.stderr.write(f"\r{counted(count, 'record')}, {count / (now_s - begun_s):,.0f}/s ")
     await producer.flush()
     if told_s > begun_s:
-        note(f"\r{count:,} records sent to {topic}.          ")
+        note(f"\r{counted(count, 'record')} sent to {topic}.          ")

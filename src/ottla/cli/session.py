@@ -1,49 +1,127 @@
-"""What commands share: the options of the whole command line, and an admin of the cluster they name."""
+"""What commands share: the options of the whole command line, and an admin of the cluster they name.
+
+Which cluster, and how its clients are set up, is looked for in this order: the command line (`-X`, `-b`, `--profile`),
+the environment (OTTLA_BOOTSTRAP, OTTLA_PROFILE), the default profile of the config file.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
+from ottla.cli.completion import complete_profiles
+from ottla.cli.profiles import ProfileError, Values, read_profiles
+
 if TYPE_CHECKING:
     from ottla.client.administer import AsyncAdmin
+    from ottla.client.config import CommonConfig
 
 T = TypeVar("T")
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP"
+PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
+BOOTSTRAP_KEY: Final = "bootstrap.servers"
 
 PATIENCE_MS: Final = 20_000
 """How long a person waits for something that may yet succeed."""
 
-Bootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        "-b",
-        metavar="HOST:PORT,…",
-        help="Where to reach the cluster; the variable OTTLA_BOOTSTRAP does as well.",
-        show_default=DEFAULT_BOOTSTRAP,
-    ),
-]
-"""May stand before the command or behind it."""
+_HINT_PATIENCE_S: Final = 2.0
 
-Json = Annotated[bool, typer.Option("--json", help="JSON for programs, in place of a table for people.")]
+CLUSTER_OPTIONS: Final[dict[str, Any]] = {
+    "bootstrap": Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            "-b",
+            metavar="HOST:PORT,…",
+            help=f"Brokers to connect to. Environment: {BOOTSTRAP_VARIABLE}.",
+            show_default=DEFAULT_BOOTSTRAP,
+        ),
+    ],
+    "client_config": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--client-config",
+            "-X",
+            metavar="KEY=VALUE",
+            help="Set a config of the client, as in -X request.timeout.ms=60000. Repeatable.",
+            show_default=False,
+        ),
+    ],
+    "profile": Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help=f"Use the client configs of this profile in the config file. Environment: {PROFILE_VARIABLE}.",
+            show_default=False,
+            autocompletion=complete_profiles,
+        ),
+    ],
+}
+"""Can be given before the command and after it; what comes after it wins."""
 
-
-@dataclass(slots=True)
-class Settings:
-    """What was said before the command's name."""
-
-    bootstrap: str = DEFAULT_BOOTSTRAP
-    debug: bool = False
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 class CommandError(Exception):
     """Something that the user has to know, in a sentence or two. Ends the command with exit code 1."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """What the command line says of the whole command."""
+
+    bootstrap: str | None = None
+    profile: str | None = None
+    client_config: dict[str, str] = field(default_factory=dict)
+    debug: bool = False
+
+    def choose(self, *, bootstrap: str | None, client_config: Iterable[str] | None, profile: str | None) -> None:
+        """Notes what options say of the cluster."""
+        self.bootstrap = bootstrap or self.bootstrap
+        self.profile = profile or self.profile
+        self.client_config |= parse_assignments(client_config or [])
+
+    def named_bootstrap(self, environment: Mapping[str, str] = os.environ) -> str | None:
+        """The brokers that are named in any way."""
+        named = self.client_config.get(BOOTSTRAP_KEY) or self.bootstrap
+        if named:
+            return named
+        if self.profile and (of_profile := self._profile_values(environment).get(BOOTSTRAP_KEY)):
+            return str(of_profile)
+        if from_environment := environment.get(BOOTSTRAP_VARIABLE):
+            return from_environment
+        of_default = self._profile_values(environment).get(BOOTSTRAP_KEY)
+        return None if of_default is None else str(of_default)
+
+    def client_settings(
+        self, kind: type[CommonConfig], own: Mapping[str, object], environment: Mapping[str, str] = os.environ
+    ) -> dict[str, Any]:
+        """What a client is made with. `own` is what the command sets itself; it yields to what the user sets.
+
+        A profile serves all clients, so a client gets from it only the keys that it has."""
+        profile = self._profile_values(environment)
+        _check_known(profile, self.profile or environment.get(PROFILE_VARIABLE) or "(default)")
+        given: dict[str, Any] = {"client.id": "ottla-cli", **own}
+        given |= {key: value for key, value in profile.items() if key in kind.SCHEMA}
+        given |= self.client_config
+        given[BOOTSTRAP_KEY] = _addresses(self.named_bootstrap(environment) or DEFAULT_BOOTSTRAP)
+        kind.parse(given)  # so that a wrong key is told before a broker is looked for
+        return given
+
+    def _profile_values(self, environment: Mapping[str, str]) -> Values:
+        try:
+            return read_profiles(environment).get(self.profile or environment.get(PROFILE_VARIABLE) or None)
+        except ProfileError as error:
+            raise CommandError(str(error)) from None
 
 
 def settings_of(context: typer.Context) -> Settings:
@@ -51,18 +129,61 @@ def settings_of(context: typer.Context) -> Settings:
     return settings if isinstance(settings, Settings) else Settings()
 
 
-def client_settings(context: typer.Context, bootstrap: str | None) -> dict[str, object]:
-    """What a client is made with to reach the cluster that the options name."""
-    from ottla.net.client_connection import parse_addresses  # not before a command needs it: help must be quick
+def parse_assignments(texts: Iterable[str]) -> dict[str, str]:
+    """The keys and values of `KEY=VALUE` arguments."""
+    assignments = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{text!r} is not KEY=VALUE")
+        assignments[key.strip()] = value
+    return assignments
+
+
+def with_admin(context: typer.Context, work: Callable[[AsyncAdmin], Awaitable[T]]) -> T:
+    """Runs the work on the cluster that the options name; all connections are closed when it is done or interrupted."""
+    from ottla.client.config import AdminConfig  # not before a command needs it: help must be quick
+
+    settings = settings_of(context).client_settings(AdminConfig, {"default.api.timeout.ms": PATIENCE_MS})
+
+    async def connected() -> T:
+        from ottla.client.administer import AsyncAdmin
+
+        async with AsyncAdmin(settings) as admin, topic_hints(lambda: _topic_names(admin)):
+            return await work(admin)
+
+    return asyncio.run(connected())
+
+
+@asynccontextmanager
+async def topic_hints(names: Callable[[], Awaitable[Iterable[str]]]) -> AsyncIterator[None]:
+    """Notes with the failure of a command that asks for a topic which is not there, which topics there are."""
+    from ottla.client.errors import OttlaError, UnknownTopicError
 
     try:
-        addresses = parse_addresses(bootstrap or settings_of(context).bootstrap)
+        yield
+    except UnknownTopicError as error:
+        with suppress(OttlaError, TimeoutError):
+            async with asyncio.timeout(_HINT_PATIENCE_S):
+                error.known_topics = tuple(await names())  # type: ignore[attr-defined]
+        raise
+
+
+async def _topic_names(admin: AsyncAdmin) -> list[str]:
+    return [topic.name for topic in await admin.list_topics(include_internal=True)]
+
+
+def _addresses(bootstrap: str) -> object:
+    from ottla.net.client_connection import parse_addresses
+
+    try:
+        addresses = parse_addresses(bootstrap)
     except ValueError as error:
         raise CommandError(f"--bootstrap-server: {error}") from None
     if not addresses:
         reason = "no address of a broker is given: write host:port, for instance localhost:9092"
         raise CommandError(f"--bootstrap-server: {reason}")
-    return {"bootstrap.servers": addresses, "client.id": "ottla-cli"}
+    return addresses
 
 
 async def reach(settings: Mapping[str, Any]) -> None:
@@ -74,15 +195,15 @@ async def reach(settings: Mapping[str, Any]) -> None:
         await cluster.any_connection()
 
 
-def with_admin(context: typer.Context, bootstrap: str | None, work: Callable[[AsyncAdmin], Awaitable[T]]) -> T:
-    """Runs the work on the cluster that the options name; all connections are closed when it is done or interrupted."""
-    settings = client_settings(context, bootstrap)
+def _check_known(values: Values, profile: str) -> None:
+    """Refuses a key that no client has."""
+    from ottla.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
+    from ottla.client.config_keys.elsewhere import OWNERS
 
-    async def connected() -> T:
-        from ottla.client.administer import AsyncAdmin
-
-        await reach(settings)
-        async with AsyncAdmin(settings, default_api_timeout_ms=PATIENCE_MS) as admin:
-            return await work(admin)
-
-    return asyncio.run(connected())
+    schemas = PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG
+    for key in values:
+        if key in OWNERS or any(key in schema for schema in schemas):
+            continue
+        nearest = next((found for schema in schemas if (found := schema.nearest(key))), None)
+        hint = f"; did you mean {nearest}?" if nearest else ""
+        raise CommandError(f"profile {profile}: there is no client config {key!r}{hint}")

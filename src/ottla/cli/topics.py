@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ottla.base.error_codes import ErrorCode
-from ottla.cli.output import is_terminal, json_rows, note, show_json, show_rows, size_text
-from ottla.cli.session import Bootstrap, CommandError, Json, with_admin
+from ottla.cli.commands import Commands, on_cluster
+from ottla.cli.completion import complete_topics
+from ottla.cli.output import counted, is_terminal, json_rows, note, show_json, show_rows, size_text
+from ottla.cli.session import CommandError, Json, parse_assignments, with_admin
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
-    from ottla.client.administer import AsyncAdmin, TopicDescription
+    from ottla.client.administer import AsyncAdmin, ListedOffset, Place, TopicDescription
     from ottla.client.errors import RefusedError
 
-app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
+app = Commands(help="Create, look at, change and delete topics.")
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One topic or several.", show_default=False)]
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False, autocompletion=complete_topics),
+]
+NewNames = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)]
 Configs = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config of the topic. Can be given several times."),
@@ -30,9 +36,10 @@ _PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "in_sync", "fi
 @app.command(
     epilog="Example: ottla topics create orders --partitions 6 --config retention.ms=86400000",
 )
+@on_cluster
 def create(
     context: typer.Context,
-    names: Names,
+    names: NewNames,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="How many; the broker's default if not given.")
     ] = None,
@@ -42,7 +49,6 @@ def create(
     ] = None,
     config: Configs = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error for a topic that is there.")] = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Create topics."""
     configs = parse_assignments(config or [])
@@ -58,7 +64,7 @@ def create(
         except SomeRefusedError as error:
             created, failures = error.results, error.errors
         for name, topic in created.items():
-            counts = f" with {topic.partitions} partitions" if topic.partitions else ""
+            counts = f" with {counted(topic.partitions, 'partition')}" if topic.partitions else ""
             note(f"Created topic {name}{counts}.")
         for name, failure in list(failures.items()):
             if if_not_exists and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -66,22 +72,22 @@ def create(
                 del failures[name]
         raise_all(failures.values())
 
-    with_admin(context, bootstrap, work)
+    with_admin(context, work)
 
 
 @app.command("list")
+@on_cluster
 def list_topics(
     context: typer.Context,
     internal: Annotated[bool, typer.Option("--internal", help="Also topics that the broker keeps for itself.")] = False,
     as_json: Json = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """List the topics. In a pipe: their names, one a line."""
 
     async def work(admin: AsyncAdmin) -> list[TopicDescription]:
         return await admin.list_topics(include_internal=internal)
 
-    topics = with_admin(context, bootstrap, work)
+    topics = with_admin(context, work)
     columns = ("topic", "partitions", "replicas")
     rows = [(topic.name, len(topic.partitions), topic.replication_factor) for topic in topics]
     if as_json:
@@ -96,20 +102,23 @@ def list_topics(
 
 
 @app.command(epilog="Example: ottla topics describe orders payments --json")
+@on_cluster
 def describe(
     context: typer.Context,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOPIC]", help="All topics if none is named.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC", help="The topics (default: all).", show_default=False, autocompletion=complete_topics
+        ),
     ] = None,
     as_json: Json = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Show the partitions of topics: leaders, replicas, offsets, sizes."""
 
     async def work(admin: AsyncAdmin) -> list[dict[str, Any]]:
         return await _describe(admin, names or [])
 
-    topics = with_admin(context, bootstrap, work)
+    topics = with_admin(context, work)
     if as_json:
         show_json(topics)
         return
@@ -127,9 +136,13 @@ def describe(
 @app.command(
     epilog="Example: ottla topics alter orders --partitions 12 --config retention.ms=3600000 --unset cleanup.policy"
 )
+@on_cluster
 def alter(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="The topic.", show_default=False, autocompletion=complete_topics),
+    ],
     partitions: Annotated[
         int | None,
         typer.Option("--partitions", "-p", min=1, help="How many in all. There can only be more, never fewer."),
@@ -138,7 +151,6 @@ def alter(
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="KEY", help="A config to be put back to its default.")
     ] = None,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Give a topic more partitions, or other configs.
 
@@ -153,20 +165,20 @@ def alter(
 
         if changes:
             await admin.incremental_alter_configs({ConfigResource.topic(name): changes})
-            note(f"Changed {len(changes)} config{'s' if len(changes) > 1 else ''} of topic {name}.")
+            note(f"Changed {counted(len(changes), 'config')} of topic {name}.")
         if partitions is not None:
             await admin.create_partitions({name: partitions})
-            note(f"Topic {name} has {partitions} partitions now.")
+            note(f"Topic {name} now has {counted(partitions, 'partition')}.")
 
-    with_admin(context, bootstrap, work)
+    with_admin(context, work)
 
 
 @app.command(epilog="Example: ottla topics delete orders --if-exists")
+@on_cluster
 def delete(
     context: typer.Context,
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="No error for a topic that is not there.")] = False,
-    bootstrap: Bootstrap = None,
 ) -> None:
     """Delete topics, with all their records, for good."""
 
@@ -187,18 +199,77 @@ def delete(
                 del failures[name]
         raise_all(failures.values())
 
-    with_admin(context, bootstrap, work)
+    with_admin(context, work)
 
 
-def parse_assignments(texts: Iterable[str]) -> dict[str, str]:
-    """The keys and values of `KEY=VALUE` arguments."""
-    assignments = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise CommandError(f"{text!r} is not KEY=VALUE")
-        assignments[key.strip()] = value
-    return assignments
+@app.command(
+    "delete-records",
+    epilog="Example: ottla topics delete-records orders --before '7 days ago'",
+)
+@on_cluster
+def delete_records(
+    context: typer.Context,
+    names: Names,
+    before: Annotated[
+        str | None,
+        typer.Option("--before", metavar="TIME", help="Delete records older than this: '7 days ago', 2026-03-01."),
+    ] = None,
+    before_offset: Annotated[
+        int | None, typer.Option("--before-offset", min=0, help="Delete records before this offset.")
+    ] = None,
+    all_records: Annotated[bool, typer.Option("--all", help="Delete all records.")] = False,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", "-P", min=0, help="Only in this partition. Repeatable.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Delete the oldest records of topics, for good. The topics, and the offsets of other records, stay.
+
+    Deletes up to the first record that is to be kept, in each partition, and prints its offset.
+    """
+    from ottla.cli.times import milliseconds, parse_time
+
+    if (before is not None) + (before_offset is not None) + all_records != 1:
+        raise CommandError("say which records to delete: --before TIME, --before-offset N or --all, one of them")
+    try:
+        time = None if before is None else milliseconds(parse_time(before))
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+    async def work(admin: AsyncAdmin) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        from ottla.base.ids import TopicPartition
+        from ottla.client.administer import EARLIEST, LATEST, Place
+
+        described = await _topics(admin, list(dict.fromkeys(names)))
+        for topic in described:
+            for index in partitions or ():
+                if index >= len(topic.partitions):
+                    has = counted(len(topic.partitions), "partition")
+                    raise CommandError(f"topic {topic.name} has {has}, counted from 0: there is no partition {index}")
+        chosen = [
+            TopicPartition(topic.name, one.index)
+            for topic in described
+            for one in topic.partitions
+            if not partitions or one.index in partitions
+        ]
+        first = {one: found.offset or 0 for one, found in (await _offsets(admin, chosen, EARLIEST)).items()}
+        end = {one: found.offset or 0 for one, found in (await _offsets(admin, chosen, LATEST)).items()}
+        wanted = dict(end)
+        if before_offset is not None:
+            wanted = {one: min(max(before_offset, first[one]), end[one]) for one in chosen}
+        elif time is not None:
+            found = await _offsets(admin, chosen, Place.at_time(time))
+            wanted = {one: end[one] if at.offset is None else at.offset for one, at in found.items()}
+        return first, await admin.delete_records(wanted)
+
+    first, kept = with_admin(context, work)
+    rows = [(*one, kept[one] - first[one], kept[one]) for one in sorted(kept)]
+    columns = ("topic", "partition", "deleted", "first_offset")
+    if as_json:
+        show_json(json_rows(columns, rows))
+        return
+    show_rows([name.replace("_", " ") for name in columns] if is_terminal() else columns, rows)
+    note(f"Deleted {counted(sum(row[2] for row in rows), 'record')}.")
 
 
 def raise_all(failures: Iterable[RefusedError]) -> None:
@@ -233,6 +304,12 @@ async def _describe(admin: AsyncAdmin, names: list[str]) -> list[dict[str, Any]]
         )
         for topic, resource in zip(topics, resources, strict=True)
     ]
+
+
+async def _offsets(
+    admin: AsyncAdmin, partitions: Iterable[TopicPartition], place: Place
+) -> Mapping[TopicPartition, ListedOffset]:
+    return await admin.list_offsets(dict.fromkeys(partitions, place))
 
 
 async def _topics(admin: AsyncAdmin, names: list[str]) -> list[TopicDescription]:

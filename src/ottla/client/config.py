@@ -85,7 +85,7 @@ class CommonConfig:
         if settings is not None and not isinstance(settings, Mapping):
             hint = f"; did you mean bootstrap_servers={settings!r}?" if isinstance(settings, str) else ""
             raise ArgumentTypeError(f"settings must be a mapping, not {type(settings).__name__}{hint}")
-        given = _by_key(cls.SCHEMA, settings or {}) | _by_key(cls.SCHEMA, keywords or {})
+        given = _by_key(cls.SCHEMA, settings or {}) | _by_key(cls.SCHEMA, keywords or {}, are_keywords=True)
         values = {key.name: _converted(key, key.default) for key in cls.SCHEMA}
         values |= {name: _value(cls.SCHEMA[name], value, spelled) for name, (spelled, value) in given.items()}
         if not values["bootstrap.servers"]:
@@ -261,7 +261,9 @@ def _attribute(key: str) -> str:
     return key.replace(".", "_")
 
 
-def _by_key(schema: ConfigSchema, settings: Mapping[str, object]) -> dict[str, tuple[str, object]]:
+def _by_key(
+    schema: ConfigSchema, settings: Mapping[str, object], *, are_keywords: bool = False
+) -> dict[str, tuple[str, object]]:
     """By Kafka's names: how each key was spelled, and its value. What is None is left out."""
     found: dict[str, tuple[str, object]] = {}
     for spelled, value in settings.items():
@@ -276,14 +278,14 @@ def _by_key(schema: ConfigSchema, settings: Mapping[str, object]) -> dict[str, t
         if name in schema:
             found[name] = (spelled, value)
         else:
-            _take_foreign(schema, spelled, name, value)
+            _take_foreign(schema, spelled, name, value, as_keyword=are_keywords or "_" in spelled)
     return found
 
 
-def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object) -> None:
+def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object, *, as_keyword: bool) -> None:
     """A key that this client does not have: refused, unless it is one of Kafka's that does no harm."""
     if schema.kind not in OWNERS.get(name, ()) and schema is not COMMON_CONFIG:
-        raise ConfigError(spelled, _unknown(schema, spelled, name))
+        raise ConfigError(spelled, _unknown(schema, name, as_keyword=as_keyword))
     if name in HARMLESS_VALUES:
         harmless, reason = HARMLESS_VALUES[name]
         if str(value).lower() != harmless:
@@ -293,17 +295,17 @@ def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object) 
     elif name in WITHOUT_EFFECT:
         _logger.warning("%s has no effect here: %s", spelled, WITHOUT_EFFECT[name])
     else:
-        raise ConfigError(spelled, _unknown(schema, spelled, name))
+        raise ConfigError(spelled, _unknown(schema, name, as_keyword=as_keyword))
 
 
-def _unknown(schema: ConfigSchema, spelled: str, name: str) -> str:
+def _unknown(schema: ConfigSchema, name: str, *, as_keyword: bool) -> str:
     owners = [one.kind for one in _SCHEMAS if name in one] or sorted(OWNERS.get(name, ()))
     if owners:
         return f"there is no such {schema.kind} config: only {' and '.join(f'{owner}s' for owner in owners)} have it"
     nearest = schema.nearest(name)
     if nearest is None:
         return f"there is no such {schema.kind} config; docs/reference/client-config.md has all of them"
-    return f"there is no such {schema.kind} config; did you mean {nearest if '.' in spelled else _attribute(nearest)}?"
+    return f"there is no such {schema.kind} config; did you mean {_attribute(nearest) if as_keyword else nearest}?"
 
 
 # Values.

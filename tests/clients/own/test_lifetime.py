@@ -15,6 +15,7 @@ from clients.peers import Peer
 from ottla import Admin
 
 BOUND_S = 60
+IGNORE_FORKS = "ignore:This process:DeprecationWarning"  # Python 3.12 warns of every fork beside threads
 
 PRELUDE = """
     import os, signal, sys
@@ -58,7 +59,15 @@ PRELUDE = """
 
 def start(peer: Peer, topic: str, program: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(PRELUDE) + textwrap.dedent(program), peer.bootstrap, topic],
+        [
+            sys.executable,
+            "-W",
+            IGNORE_FORKS,
+            "-c",
+            textwrap.dedent(PRELUDE) + textwrap.dedent(program),
+            peer.bootstrap,
+            topic,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

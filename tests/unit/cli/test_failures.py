@@ -19,7 +19,10 @@ from ottla.net.client_connection import BrokerUnreachableError, RequestTimeoutEr
         (CommandError("really?"), "really?"),
         (ConfigError("a.key", "it is wrong"), "a.key: it is wrong."),
         (RefusedError(ErrorCode.INVALID_CONFIG, "topic t", "Not so."), "topic t: Not so (INVALID_CONFIG)."),
-        (UnknownTopicError("t"), "topic 't' does not exist. `ottla topics list` shows those there are."),
+        (
+            UnknownTopicError("t"),
+            "topic 't' does not exist. `ottla topics list` lists the topics, `ottla topics create t` creates this one.",
+        ),
         (RequestTimeoutError("it is late"), "it is late."),
         (FileNotFoundError(2, "No such file", "/a/b"), "/a/b: No such file."),
         (OSError(5, "Input/output error"), "Input/output error."),
@@ -35,5 +38,13 @@ def test_each_failure_has_its_words(error: Exception, words: str) -> None:
 
 
 def test_where_no_broker_is_it_says_how_to_get_one() -> None:
-    words = explain(BrokerUnreachableError("nobody there"))
-    assert words.startswith("nobody there. `ottla start` starts a broker")
+    start = "nobody there. Start a broker with `ottla start`, or name another one with --bootstrap-server."
+    error = BrokerUnreachableError("nobody there")
+    assert [explain(error, bootstrap) for bootstrap in (None, "localhost:1", "x:1,127.0.0.1:2")] == [start] * 3
+    assert explain(error, "kafka-1:9092") == "nobody there. --bootstrap-server names the brokers to connect to."
+
+
+def test_a_topic_that_is_not_there_may_be_another() -> None:
+    error = UnknownTopicError("ordres")
+    error.known_topics = ("payments", "orders")  # type: ignore[attr-defined]
+    assert explain(error) == "topic 'ordres' does not exist. Did you mean 'orders'?"

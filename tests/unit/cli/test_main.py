@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import ottla
 from ottla.cli.main import run
-from ottla.cli.output import show_rows, size_text
-from ottla.cli.topics import parse_assignments
+from ottla.cli.output import counted, show_rows, size_text
+from ottla.cli.session import parse_assignments
 
 Capture = pytest.CaptureFixture[str]
 
@@ -22,12 +23,14 @@ COMMANDS = [
     "topics describe",
     "topics alter",
     "topics delete",
+    "topics delete-records",
     "configs describe",
     "configs set",
     "configs unset",
     "groups list",
     "groups describe",
     "groups reset-offsets",
+    "groups reset",
     "groups delete",
     "groups delete-offsets",
     "produce",
@@ -43,13 +46,16 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, capsys: Capture) -> None:
     assert run([*command.split(), "--help"]) == 0
-    assert f"Usage: ottla {command}" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert f"Usage: ottla {command}" in output
+    assert re.findall(r"<[a-z]+", output) == [], "types beside options"
 
 
 def test_help_names_every_command(capsys: Capture) -> None:
     assert run(["--help"]) == 0
     output = capsys.readouterr().out
     assert all(command.split()[0] in output for command in COMMANDS)
+    assert "<bool>" not in output
 
 
 def test_help_needs_neither_client_nor_broker() -> None:
@@ -63,9 +69,10 @@ def test_help_needs_neither_client_nor_broker() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_version(capsys: Capture) -> None:
-    assert run(["version"]) == 0
-    assert capsys.readouterr().out.startswith("ottla ")
+@pytest.mark.parametrize("arguments", [["version"], ["--version"], ["-V"], ["--version", "nonsense"]])
+def test_version(arguments: list[str], capsys: Capture) -> None:
+    assert run(arguments) == 0
+    assert capsys.readouterr().out.startswith(f"ottla {ottla.__version__} on Python 3.")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +87,17 @@ def test_version(capsys: Capture) -> None:
         (["configs", "describe"], "say whose configs"),
         (["configs", "set", "a=b", "--topic", "t", "--broker", "1"], "say whose configs"),
         (["consume", "t", "--from-beginning", "--offset", "3"], "only one of --from-beginning, --offset and --since"),
+        (["consume"], "no topic is given: name one, or use --pattern"),
+        (["consume", "t", "--offset", "soon"], "--offset must be earliest, latest or a whole number, not 'soon'"),
+        (["consume", "t", "--pattern", "("], "--pattern: '(' is not a regular expression"),
+        (["consume", "t", "--group", "g", "--offset", "3"], "--offset 3 cannot be used with --group"),
+        (["consume", "t", "--until", "2999-01-01"], "--until '2999-01-01' lies in the future"),
+        (["consume", "t", "--until", "now", "--follow"], "--until stops and --follow does not"),
+        (["topics", "delete-records", "t"], "say which records to delete"),
+        (["topics", "delete-records", "t", "--before", "soon"], "'soon' is no time"),
+        (["topics", "list", "-X", "linger"], "'linger' is not KEY=VALUE"),
+        (["-X", "request.timout.ms=1", "topics", "list"], "did you mean request.timeout.ms?"),
+        (["topics", "list", "-X", "linger.ms=1"], "linger.ms: there is no such admin config: only producers have it"),
         (["consume", "t", "--since", "soon"], "'soon' is no time"),
         (["consume", "t", "--format", "%y"], "%y in '%y' stands for nothing"),
         (["consume", "t", "--format", "%v", "--json"], "--json is a format of its own"),
@@ -95,7 +113,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(arguments: list[str], reason:
     assert output.out == ""
     assert output.err.startswith("Error: ")
     assert reason in output.err
-    assert output.err.endswith(".\n")
+    assert output.err.endswith((".\n", "?\n"))
     assert "Traceback" not in output.err
 
 
@@ -108,6 +126,22 @@ def test_a_wrong_config_names_the_right_one(capsys: Capture) -> None:
 def test_a_wrong_command_line_has_its_own_exit_code(arguments: list[str], capsys: Capture) -> None:
     assert run(arguments) == 2
     assert "Usage: ottla" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["topcs", "list"], "Did you mean 'topics'?"),
+        (["list"], "Did you mean 'topics list' or 'groups list'?"),
+        (["describe", "orders"], "Did you mean 'topics describe'"),
+        (["topics", "reset"], "Did you mean 'groups reset'"),
+        (["topics", "lst"], "Did you mean 'list'?"),
+        (["topics", "create", "t", "--partition", "3"], "--partitions"),
+    ],
+)
+def test_what_was_perhaps_meant(arguments: list[str], suggestion: str, capsys: Capture) -> None:
+    assert run(arguments) == 2
+    assert suggestion in re.sub(r"\s*│\s*", " ", capsys.readouterr().err)
 
 
 def test_debug_shows_where_it_came_from() -> None:
@@ -161,6 +195,11 @@ def test_sizes() -> None:
         "5.0 GiB",
         "1048576 PiB",
     ]
+
+
+def test_counts() -> None:
+    counts = [counted(count, "record") for count in (0, 1, 2, 1000)]
+    assert counts == ["0 records", "1 record", "2 records", "1,000 records"]
 
 
 def test_assignments() -> None:

@@ -129,7 +129,7 @@ def test_names_of_java_s_classes_stand_for_what_is_here() -> None:
     ("name", "sentence"),
     [
         ("linger.mss", "linger.mss: there is no such producer config; did you mean linger.ms?"),
-        ("lingerms", "lingerms: there is no such producer config; did you mean linger_ms?"),
+        ("lingerms", "lingerms: there is no such producer config; did you mean linger.ms?"),
         ("bufer_memory", "bufer_memory: there is no such producer config; did you mean buffer_memory?"),
         ("group.id", "group.id: there is no such producer config: only consumers have it"),
         (

@@ -34,7 +34,7 @@ from typing import Final
 from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.config import ProducerConfig
-from ottla.client.errors import ClientError
+from ottla.client.errors import UnknownPartitionError
 from ottla.client.metadata import TopicInfo
 from ottla.client.produce.batch import RECORD_OVERHEAD_BYTES, Batch
 from ottla.client.produce.delivery import Delivery
@@ -436,4 +436,4 @@ def size_of(value: bytes | None, key: bytes | None, headers: Iterable[Header]) -
 def check_partition(info: TopicInfo, partition: int) -> None:
     count = len(info.partitions)
     if not 0 <= partition < count:
-        raise ClientError(f"topic {info.name!r} has partitions 0 to {count - 1}, not {partition}")
+        raise UnknownPartitionError(f"topic {info.name!r} has partitions 0 to {count - 1}, not {partition}")

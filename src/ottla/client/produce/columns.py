@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ottla.client.config import ProducerConfig
-from ottla.client.errors import ClientError, RecordTooLargeError, SerializationError
+from ottla.client.errors import RecordTooLargeError, SerializationError, UnknownPartitionError
 from ottla.client.produce import kernels
 from ottla.client.produce.partitioners import TopicPartitioner
 from ottla.records import BatchOptions, BatchView
@@ -162,7 +162,7 @@ def pieces(
     """The batches, some at a time: what is not asked for is not made yet. A partition that is given is that of all."""
     count = partitioner.partition_count
     if partition is not None and not 0 <= partition < count:
-        raise ClientError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
+        raise UnknownPartitionError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
     rows = len(columns.value)
     row_bytes = max(sum(column.nbytes for column in columns if column is not None) // max(rows, 1), 1)
     step = max(_PIECE_BYTES // row_bytes, 1)
@@ -199,7 +199,7 @@ def _partitions(topic: str, piece: Columns, partitioner: TopicPartitioner) -> Pa
         is_left_open = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
         wrong = given[((given < 0) & ~is_left_open) | (given >= count)]
         if len(wrong):
-            raise ClientError(f"topic {topic!r} has partitions 0 to {count - 1}, not {wrong[0]}")
+            raise UnknownPartitionError(f"topic {topic!r} has partitions 0 to {count - 1}, not {wrong[0]}")
         others = _partitions(topic, piece._replace(partition=None), partitioner) if column.null_count else None
         return given if others is None else np.where(is_left_open, others, given)
     if not partitioner.is_usual:

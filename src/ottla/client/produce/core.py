@@ -27,6 +27,7 @@ from ottla.client.errors import (
     MissingPackageError,
     RecordTooLargeError,
     RefusedError,
+    UnknownPartitionError,
     UnknownTopicError,
 )
 from ottla.client.forks import tell_of_forks
@@ -197,7 +198,9 @@ class ProducerCore:
         if partition is None:
             partition = topic.partitioner.choose(record.key, record.value)
         elif partition >= len(info.partitions):
-            raise ClientError(f"topic {info.name!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}")
+            raise UnknownPartitionError(
+                f"topic {info.name!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}"
+            )
         self.check_open()
         accumulator = self.accumulator
         try:

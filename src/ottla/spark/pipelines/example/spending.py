@@ -36,13 +36,16 @@ def pipeline(spark: SparkSession) -> dict[str, DataStreamWriter]:
         .agg(F.round(F.sum("price"), 2).alias("spent"), F.count("*").alias("orders"))
         .select(F.col("window.start").alias("minute"), "city", "spent", "orders")
     )
+    reason = F.struct(F.lit("error").alias("key"), F.col("error").cast("binary").alias("value"))
     return {
         # A row for each minute and city that changed; `format("ottla")` itself writes what never changes.
         "spending": write_stream(
             encode_json(spending.withColumn("key", F.col("city")), "minute", "city", "spent", "orders"),
             **{"kafka.bootstrap.servers": BROKERS, "topic": "spending"},
         ).outputMode("update"),
-        "bad-orders": bad.select("key", "value")
+        # As it came. The reason goes along as a header: `ottla consume bad-orders --json` shows it.
+        "bad-orders": bad.withColumn("headers", F.array(reason))
+        .select("key", "value", "headers")
         .writeStream.format("ottla")
         .option("kafka.bootstrap.servers", BROKERS)
         .option("topic", "bad-orders"),

@@ -1,0 +1,110 @@
+"""How commands are declared: groups of commands, and the options of all commands that reach a cluster.
+
+`Commands` is a `typer.Typer` whose help shows no type beside a flag, and which suggests a command also where it belongs
+to another group.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from ottla.cli.session import CLUSTER_OPTIONS, settings_of
+
+_TYPE_NAMES: Final[dict[object, str]] = {int: "N", float: "N", str: "TEXT", Path: "PATH"}
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _named(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _named(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.BadParameter:
+            raise
+        except Exception as error:
+            message = getattr(error, "message", None)
+            if isinstance(message, str) and "Did you mean" not in message and args:
+                elsewhere = _commands_like(args[0], ctx.find_root().command)
+                if elsewhere:
+                    error.message = f"{message} Did you mean {' or '.join(map(repr, elsewhere))}?"  # type: ignore[attr-defined]
+            raise
+
+
+class Commands(typer.Typer):
+    """A group of commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(
+            cls=_Group,
+            no_args_is_help=True,
+            rich_markup_mode="rich",
+            pretty_exceptions_enable=False,
+            context_settings={"help_option_names": ["-h", "--help"]},
+            **settings,
+        )
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        return super().command(name, **{"cls": _Command, **settings})
+
+
+def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that say which cluster it works on. They are noted in the settings of its context,
+    which must be its first argument."""
+    signature = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def called(context: typer.Context, **arguments: Any) -> None:
+        settings_of(context).choose(**{name: arguments.pop(name) for name in CLUSTER_OPTIONS})
+        command(context, **arguments)
+
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in CLUSTER_OPTIONS.items()
+    ]
+    parameters = [*signature.parameters.values(), *options]
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
+
+
+def _named(parameters: list[Any]) -> list[Any]:
+    """What stands beside each parameter in the help: nothing for a flag or an argument, a short name for a value."""
+    for one in parameters:
+        if one.param_type_name == "argument":
+            one.display_type_rich = lambda ctx: None  # noqa: ARG005
+        elif one.metavar is None:
+            one.metavar = "" if getattr(one, "is_flag", False) else _type_name(one)
+    return parameters
+
+
+def _type_name(option: Any) -> str | None:
+    """None where nothing is known."""
+    descriptor = getattr(option, "type_descriptor", None)
+    if choices := getattr(descriptor, "choices", None):
+        return "|".join(str(choice.value) for choice in choices)
+    annotation = getattr(descriptor, "annotation", None)
+    inner = getattr(annotation, "__args__", None) or (annotation,)
+    return next((name for kind, name in _TYPE_NAMES.items() if kind in inner), None)
+
+
+def _commands_like(word: str, root: Any) -> list[str]:
+    """Commands of groups whose last word is like this one, as they are typed."""
+    found: dict[str, list[str]] = {}
+    for group_name, group in root.commands.items():
+        for name in getattr(group, "commands", {}):
+            found.setdefault(name, []).append(f"{group_name} {name}")
+    return [command for name in get_close_matches(word, found, n=2, cutoff=0.75) for command in found[name]]

@@ -1,0 +1,73 @@
+"""What the shell completes: names of topics, groups and profiles.
+
+Nothing here may fail or take long: where a cluster does not answer at once, there is nothing to complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import typer  # not only for types: typer looks at the annotations of these functions
+
+if TYPE_CHECKING:
+    from ottla.cli.session import Settings
+    from ottla.client.administer import AsyncAdmin
+
+_PATIENCE_S: Final = 2.0
+
+
+def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
+    async def names(admin: AsyncAdmin) -> list[str]:
+        return [topic.name for topic in await admin.list_topics(include_internal=incomplete.startswith("_"))]
+
+    return _complete(context, incomplete, names)
+
+
+def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
+    async def names(admin: AsyncAdmin) -> list[str]:
+        return [group.group_id for group in await admin.list_groups()]
+
+    return _complete(context, incomplete, names)
+
+
+def complete_profiles(incomplete: str) -> list[str]:
+    from ottla.cli.profiles import ProfileError, read_profiles
+
+    try:
+        return sorted(name for name in read_profiles(os.environ).profiles if name.startswith(incomplete))
+    except ProfileError:
+        return []
+
+
+def _complete(
+    context: typer.Context, incomplete: str, names: Callable[[AsyncAdmin], Awaitable[list[str]]]
+) -> list[str]:
+    try:
+        found = asyncio.run(_ask(_settings(context), names))
+    except (Exception, KeyboardInterrupt):  # whatever it is: somebody is typing
+        return []
+    return sorted(name for name in found if name.startswith(incomplete))
+
+
+async def _ask(settings: Settings, names: Callable[[AsyncAdmin], Awaitable[list[str]]]) -> list[str]:
+    from ottla.client.administer import AsyncAdmin
+    from ottla.client.config import AdminConfig
+
+    async with asyncio.timeout(_PATIENCE_S), AsyncAdmin(settings.client_settings(AdminConfig, {})) as admin:
+        return await names(admin)
+
+
+def _settings(context: typer.Context) -> Settings:
+    """Nothing has run yet: what was typed is in the parameters of the contexts, the outermost first."""
+    from ottla.cli.session import CLUSTER_OPTIONS, Settings
+
+    settings = Settings()
+    contexts: list[Any] = [context]
+    while contexts[-1].parent is not None:
+        contexts.append(contexts[-1].parent)
+    for one in reversed(contexts):
+        settings.choose(**{name: one.params.get(name) for name in CLUSTER_OPTIONS})
+    return settings

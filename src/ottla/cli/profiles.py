@@ -1,0 +1,96 @@
+"""Profiles: named sets of client configs in a file, so that a cluster need not be spelled out in every command.
+
+The file is `ottla/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`, or what the variable OTTLA_CONFIG names:
+
+    profile = "local"               # used when no profile is named
+
+    [profiles.local]
+    "bootstrap.servers" = "localhost:9092"
+
+    [profiles.production]
+    "bootstrap.servers" = "kafka-1:9092,kafka-2:9092"
+    "linger.ms" = 5
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+FILE_VARIABLE: Final = "OTTLA_CONFIG"
+_KEYS: Final = {"profile", "profiles"}
+
+Values = Mapping[str, str | int | float | bool]
+
+
+class ProfileError(Exception):
+    """The file cannot be read, or does not have what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """What the file says."""
+
+    path: Path
+    profiles: Mapping[str, Values] = field(default_factory=dict)
+    default: str | None = None
+
+    def get(self, name: str | None) -> Values:
+        """The configs of a profile; of the default one, if there is any, where none is named."""
+        name = self.default if name is None else name
+        if name is None:
+            return {}
+        if name in self.profiles:
+            return self.profiles[name]
+        close = get_close_matches(name, self.profiles, n=1)
+        known = f"it has {', '.join(sorted(self.profiles))}" if self.profiles else "it has no profiles"
+        hint = f"did you mean {close[0]!r}?" if close else known
+        raise ProfileError(f"profile {name!r} is not in {self.path}: {hint}")
+
+
+def profiles_path(environment: Mapping[str, str]) -> Path:
+    if named := environment.get(FILE_VARIABLE):
+        return Path(named)
+    home = environment.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "ottla" / "config.toml"
+
+
+def read_profiles(environment: Mapping[str, str]) -> Profiles:
+    """What the file says; nothing where there is none, unless the environment names it."""
+    path = profiles_path(environment)
+    try:
+        given = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if environment.get(FILE_VARIABLE):
+            raise ProfileError(f"{path} does not exist, and the variable {FILE_VARIABLE} names it") from None
+        return Profiles(path)
+    except OSError as error:
+        raise ProfileError(f"{path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ProfileError(f"{path} is not TOML: {error}") from None
+    if unknown := sorted(given.keys() - _KEYS):
+        raise ProfileError(f"{path}: there is no key {unknown[0]!r}, only profile and [profiles.NAME]")
+    default = given.get("profile")
+    if default is not None and not isinstance(default, str):
+        raise ProfileError(f"{path}: profile must be the name of a profile, not {default!r}")
+    profiles = given.get("profiles", {})
+    if not isinstance(profiles, dict):
+        raise ProfileError(f"{path}: profiles must be tables, as in [profiles.local]")
+    return Profiles(path, {name: _values(path, name, values) for name, values in profiles.items()}, default)
+
+
+def _values(path: Path, name: str, values: Any) -> Values:
+    if not isinstance(values, dict):
+        raise ProfileError(f"{path}: profile {name!r} must be a table, as in [profiles.{name}]")
+    for key, value in values.items():
+        if isinstance(value, dict):
+            raise ProfileError(
+                f'{path}: write the keys of profile {name!r} in quotes, as in "{key}.{next(iter(value), "x")}" = …'
+            )
+        if not isinstance(value, str | int | float | bool):
+            raise ProfileError(f"{path}: {key} of profile {name!r} must be a text, a number, true or false")
+    return values

@@ -1,0 +1,69 @@
+"""Profiles of the config file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.profiles import ProfileError, profiles_path, read_profiles
+
+FILE = """
+profile = "local"
+
+[profiles.local]
+"bootstrap.servers" = "localhost:9092"
+
+[profiles.production]
+"bootstrap.servers" = "kafka-1:9092"
+"request.timeout.ms" = 60000
+"""
+
+
+def named(path: Path, text: str) -> dict[str, str]:
+    path.write_text(text)
+    return {"OTTLA_CONFIG": str(path)}
+
+
+def test_profiles_are_read(tmp_path: Path) -> None:
+    profiles = read_profiles(named(tmp_path / "config.toml", FILE))
+    assert profiles.get(None) == {"bootstrap.servers": "localhost:9092"}
+    assert profiles.get("production") == {"bootstrap.servers": "kafka-1:9092", "request.timeout.ms": 60000}
+
+
+def test_without_a_default_nothing_is_chosen(tmp_path: Path) -> None:
+    assert read_profiles(named(tmp_path / "config.toml", FILE.replace('profile = "local"', ""))).get(None) == {}
+
+
+def test_where_the_file_is(tmp_path: Path) -> None:
+    assert profiles_path({"XDG_CONFIG_HOME": "/x"}) == Path("/x/ottla/config.toml")
+    assert profiles_path({}) == Path.home() / ".config" / "ottla" / "config.toml"
+    assert read_profiles({"XDG_CONFIG_HOME": str(tmp_path)}).get(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "profile", "reason"),
+    [
+        (FILE, "prodution", "profile 'prodution' is not in .*: did you mean 'production'"),
+        (FILE, "x", "profile 'x' is not in .*: it has local, production"),
+        ("", "x", "profile 'x' is not in .*: it has no profiles"),
+        ("a = ", None, "is not TOML"),
+        ("profil = 'x'", None, "there is no key 'profil', only profile and"),
+        ("profile = 3", None, "profile must be the name of a profile, not 3"),
+        ("profiles = 3", None, "profiles must be tables"),
+        ("[profiles]\nlocal = 3", None, "profile 'local' must be a table"),
+        ("[profiles.local]\nbootstrap.servers = 'x'", None, 'in quotes, as in "bootstrap.servers" = '),
+        ("[profiles.local]\nacks = [1]", None, "acks of profile 'local' must be a text, a number"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, text: str, profile: str | None, reason: str) -> None:
+    environment = named(tmp_path / "config.toml", text)
+    with pytest.raises(ProfileError, match=reason):
+        read_profiles(environment).get(profile)
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match=r"does not exist, and the variable OTTLA_CONFIG names it"):
+        read_profiles({"OTTLA_CONFIG": str(tmp_path / "absent.toml")})
+    with pytest.raises(ProfileError, match="directory"):
+        read_profiles({"OTTLA_CONFIG": str(tmp_path)})
