@@ -21,6 +21,7 @@ from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.client.administer import NewTopic
 from ottla.spark.pipelines import running as queries
 from ottla.spark.pipelines.errors import PipelineError, QueryFailedError
+from ottla.spark.pipelines.example_files import write_example
 from ottla.spark.pipelines.python_files import load_function, queries_of
 from ottla.spark.pipelines.running import CHECKPOINTS, RunningQuery
 from ottla.spark.pipelines.yaml_build import build
@@ -107,6 +108,22 @@ def yaml_file(folder: Path, text: str) -> Path:
     file = folder / "sums.yaml"
     file.write_text(text)
     return file
+
+
+@pytest.mark.usefixtures("checkpoints")
+def test_the_example_sends_bad_records_on_with_the_reason(
+    spark: SparkSession, broker: Peer, topics: str, tmp_path: Path
+) -> None:
+    file = write_example(tmp_path, as_yaml=False)[0]
+    text = file.read_text().replace('"topic", "bad-orders"', f'"topic", "{topics}-bad"')
+    text = text.replace('"subscribe", "orders"', f'"subscribe", "{topics}"')
+    file.write_text(f"{text}\nBROKERS = {broker.bootstrap!r}\n")
+    send(broker, topics, b"nonsense")
+    writers = queries_of(load_function(file), spark, file)
+    finish(queries.start({"bad": writers["bad-orders"]}, once=True))
+    (bad,) = records(broker, f"{topics}-bad")
+    assert bad.value == b"nonsense"
+    assert dict(bad.headers) == {"error": b"not JSON: Expecting value: line 1 column 1 (char 0)"}
 
 
 @pytest.mark.usefixtures("checkpoints")

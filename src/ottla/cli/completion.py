@@ -53,11 +53,15 @@ def _complete(
 
 
 async def _ask(settings: Settings, names: Callable[[AsyncAdmin], Awaitable[list[str]]]) -> list[str]:
+    from ottla.cli.session import reach
     from ottla.client.administer import AsyncAdmin
     from ottla.client.config import AdminConfig
 
-    async with asyncio.timeout(_PATIENCE_S), AsyncAdmin(settings.client_settings(AdminConfig, {})) as admin:
-        return await names(admin)
+    given = settings.client_settings(AdminConfig, {})
+    async with asyncio.timeout(_PATIENCE_S):
+        await reach(given)
+        async with AsyncAdmin(given) as admin:
+            return await names(admin)
 
 
 def _settings(context: typer.Context) -> Settings:

@@ -14,16 +14,14 @@ from ottla.cli.session import CommandError, Json, parse_assignments, with_admin
 if TYPE_CHECKING:
     from ottla.client.administer import AsyncAdmin, ConfigEntry, ConfigResource
 
-app = Commands(help="Look at and change the configs of topics, brokers and groups.")
+app = Commands(help="Show and change configs of topics, brokers and groups.")
 
 Topic = Annotated[
     str | None,
     typer.Option("--topic", "-t", metavar="TOPIC", help="The configs of this topic.", autocompletion=complete_topics),
 ]
 Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="The configs of this broker.")]
-BrokerDefaults = Annotated[
-    bool, typer.Option("--broker-defaults", help="What holds for all brokers that have no value of their own.")
-]
+BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="The cluster-wide defaults of brokers.")]
 Group = Annotated[
     str | None,
     typer.Option("--group", "-g", metavar="GROUP", help="The configs of this group.", autocompletion=complete_groups),
@@ -38,13 +36,11 @@ def describe(
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Those with default values as well.")] = False,
-    synonyms: Annotated[
-        bool, typer.Option("--synonyms", help="Where else a value could come from, if it were not set here.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Include configs that have their default.")] = False,
+    synonyms: Annotated[bool, typer.Option("--synonyms", help="Show where else a value can come from.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show configs that are set; with --all every config there is."""
+    """Show the configs that are set, or with --all every config."""
     resource = _resource(topic, broker, broker_defaults, group)
 
     async def work(admin: AsyncAdmin) -> dict[str, ConfigEntry]:
@@ -76,7 +72,7 @@ def set_configs(
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
 ) -> None:
-    """Set configs; they hold at once."""
+    """Set configs. They apply at once."""
     _alter(context, _resource(topic, broker, broker_defaults, group), {**parse_assignments(assignments)})
 
 
@@ -90,7 +86,7 @@ def unset(
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
 ) -> None:
-    """Put configs back to what they are by default."""
+    """Reset configs to their defaults."""
     _alter(context, _resource(topic, broker, broker_defaults, group), dict.fromkeys(keys))
 
 

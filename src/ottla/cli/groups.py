@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.cli.offset_resets import PlannedOffset
     from ottla.client.administer import AsyncAdmin, GroupDescription, GroupListing
 
-app = Commands(help="Look at groups of consumers and their lag, and move their offsets.")
+app = Commands(help="List and describe consumer groups, show their lag, and reset their offsets.")
 
 Group = Annotated[
     str, typer.Argument(metavar="GROUP", help="The group.", show_default=False, autocompletion=complete_groups)
@@ -32,7 +32,7 @@ Topics = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC[:P,…]",
-        help="Only this topic, or these partitions of it, as in orders:0,3. Can be given several times.",
+        help="Only this topic, or these partitions of it, as in orders:0,3. Repeatable.",
         autocompletion=complete_topics,
     ),
 ]
@@ -79,7 +79,7 @@ def list_groups(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the groups. In a pipe: their names, one a line."""
+    """List consumer groups. In a pipe, print one name per line."""
 
     async def work(admin: AsyncAdmin) -> list[GroupListing]:
         from ottla.client.administer import GroupState, GroupType
@@ -110,12 +110,10 @@ def describe(
             metavar="GROUP", help="The groups (default: all).", show_default=False, autocompletion=complete_groups
         ),
     ] = None,
-    members: Annotated[
-        bool, typer.Option("--members", "-m", help="Who takes part, in place of how far the group is.")
-    ] = False,
+    members: Annotated[bool, typer.Option("--members", "-m", help="Show members instead of offsets.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how far groups are with each partition, how far behind its end, and who reads it."""
+    """Show committed offsets, log end offsets, lag and members of groups."""
 
     async def work(admin: AsyncAdmin) -> list[dict[str, Any]]:
         wanted = names or [group.group_id for group in await admin.list_groups() if _has_offsets(group)]
@@ -139,7 +137,7 @@ def describe(
             note(f"{title}: no {'members' if members else 'offsets committed'}.")
 
 
-@app.command("reset", help="Short for reset-offsets.")
+@app.command("reset", help="Reset offsets of a group. The same as reset-offsets.")
 @app.command(
     "reset-offsets",
     epilog="Example: ottla groups reset-offsets billing --topic orders --to-datetime '2 hours ago' --execute",
@@ -149,39 +147,42 @@ def reset_offsets(
     context: typer.Context,
     group: Group,
     topics: Topics = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All partitions that the group has committed offsets of.")
-    ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record that is kept.")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions with committed offsets.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="To what is committed; where nothing is, to the end.")
+        bool, typer.Option("--to-current", help="To the committed offset, or to the end where there is none.")
     ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="So many records on, or back if it is negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Move by N records, back if N is negative.")
     ] = None,
     to_datetime: Annotated[
         str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="To the first record since then: 2026-03-01T12:30, 1h ago."),
+        typer.Option(
+            "--to-datetime", metavar="TIME", help="To the first record at or after this time: 2026-03-01T12:30, 1h ago."
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="TIME", help="So far back from now: 2h, 30 min, PT1H30M.")
+        str | None, typer.Option("--by-duration", metavar="TIME", help="To this long ago: 2h, 30 min, PT1H30M.")
     ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option(
-            "--from-file", exists=True, dir_okay=False, help="As lines of a file say: topic,partition,offset."
+            "--from-file",
+            exists=True,
+            dir_okay=False,
+            help="To the offsets in this file, in lines of topic,partition,offset.",
         ),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be done.")
+        bool, typer.Option("--execute/--dry-run", help="Reset the offsets, or only show what would be done (default).")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Move the offsets of a group that has no members now; the next ones to join go on from there.
+    """Reset the offsets of a group that has no members. Its next members start there.
 
-    Offsets outside of a partition are moved to its nearer end. Without --execute nothing is changed.
+    An offset that a partition does not have becomes its nearest one. Without --execute nothing is changed.
     """
     from ottla.cli.offset_resets import Reset, plan, read_file
     from ottla.cli.times import milliseconds, parse_duration, parse_time
@@ -241,7 +242,7 @@ def delete(
         typer.Argument(metavar="GROUP", help="One or more groups.", show_default=False, autocompletion=complete_groups),
     ],
 ) -> None:
-    """Delete groups that have no members, with the offsets they committed."""
+    """Delete groups that have no members, and their committed offsets."""
 
     async def work(admin: AsyncAdmin) -> None:
         from ottla.client.administer import SomeRefusedError
@@ -269,12 +270,12 @@ def delete_offsets(
             "--topic",
             "-t",
             metavar="TOPIC[:P,…]",
-            help="The topic, or partitions of it. Can be given several times.",
+            help="The topic, or partitions of it. Repeatable.",
             autocompletion=complete_topics,
         ),
     ],
 ) -> None:
-    """Forget what a group committed for topics that it reads no more."""
+    """Delete committed offsets of topics that a group does not read any more."""
     from ottla.cli.offset_resets import parse_topic
 
     async def work(admin: AsyncAdmin) -> int:

@@ -149,6 +149,7 @@ def with_admin(context: typer.Context, work: Callable[[AsyncAdmin], Awaitable[T]
     async def connected() -> T:
         from ottla.client.administer import AsyncAdmin
 
+        await reach(settings)
         async with AsyncAdmin(settings) as admin, topic_hints(lambda: _topic_names(admin)):
             return await work(admin)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.client.administer import AsyncAdmin, ListedOffset, Place, TopicDescription
     from ottla.client.errors import RefusedError
 
-app = Commands(help="Create, look at, change and delete topics.")
+app = Commands(help="Create, list, describe, alter and delete topics.")
 
 Names = Annotated[
     list[str],
@@ -27,7 +27,7 @@ Names = Annotated[
 NewNames = Annotated[list[str], typer.Argument(metavar="TOPIC", help="One or more topics.", show_default=False)]
 Configs = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A config of the topic. Can be given several times."),
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set a config of the topic. Repeatable."),
 ]
 
 _PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "in_sync", "first_offset", "next_offset", "bytes")
@@ -41,14 +41,17 @@ def create(
     context: typer.Context,
     names: NewNames,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many; the broker's default if not given.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="Number of partitions (default: the broker's num.partitions)."),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, help="How many copies; the broker's default if not given."),
+        typer.Option("--replication-factor", "-r", min=1, help="Replicas of each partition (default: the broker's)."),
     ] = None,
     config: Configs = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error for a topic that is there.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic already exists.")
+    ] = False,
 ) -> None:
     """Create topics."""
     configs = parse_assignments(config or [])
@@ -79,10 +82,10 @@ def create(
 @on_cluster
 def list_topics(
     context: typer.Context,
-    internal: Annotated[bool, typer.Option("--internal", help="Also topics that the broker keeps for itself.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the topics. In a pipe: their names, one a line."""
+    """List topics. In a pipe, print one name per line."""
 
     async def work(admin: AsyncAdmin) -> list[TopicDescription]:
         return await admin.list_topics(include_internal=internal)
@@ -145,16 +148,16 @@ def alter(
     ],
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many in all. There can only be more, never fewer."),
+        typer.Option("--partitions", "-p", min=1, help="New total number of partitions. It can only grow."),
     ] = None,
     config: Configs = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="A config to be put back to its default.")
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Reset a config to its default. Repeatable.")
     ] = None,
 ) -> None:
-    """Give a topic more partitions, or other configs.
+    """Add partitions to a topic, or change its configs.
 
-    Keys are spread over all partitions: when there are more of them, a key's next records may go elsewhere.
+    A key's partition depends on the number of partitions: after adding some, a key's new records may go to another one.
     """
     changes: dict[str, str | None] = {**parse_assignments(config or []), **dict.fromkeys(unset or [])}
     if partitions is None and not changes:
@@ -178,9 +181,9 @@ def alter(
 def delete(
     context: typer.Context,
     names: Names,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="No error for a topic that is not there.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
 ) -> None:
-    """Delete topics, with all their records, for good."""
+    """Delete topics and all their records. This cannot be undone."""
 
     async def work(admin: AsyncAdmin) -> None:
         from ottla.client.administer import SomeRefusedError
@@ -223,9 +226,9 @@ def delete_records(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Delete the oldest records of topics, for good. The topics, and the offsets of other records, stay.
+    """Delete the oldest records of topics. This cannot be undone. Other records keep their offsets.
 
-    Deletes up to the first record that is to be kept, in each partition, and prints its offset.
+    Prints for each partition how many offsets were deleted, and its first offset now.
     """
     from ottla.cli.times import milliseconds, parse_time
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.session import CommandError, Settings
-from ottla.client.config import ADMIN_CONFIG, PRODUCER_CONFIG
+from ottla.client.config import AdminConfig, ProducerConfig
 
 FILE = """
 profile = "local"
@@ -59,9 +59,9 @@ def test_what_comes_after_the_command_wins() -> None:
 def test_a_profile_serves_every_client_and_options_win(file: dict[str, str]) -> None:
     settings = chosen(profile="production", client_config=("request.timeout.ms=5",))
     own = {"linger.ms": 0, "request.timeout.ms": 1}
-    producer = settings.client_settings(PRODUCER_CONFIG, own, file)
+    producer = settings.client_settings(ProducerConfig, own, file)
     assert (producer["linger.ms"], producer["request.timeout.ms"]) == (7, "5")
-    assert "linger.ms" not in settings.client_settings(ADMIN_CONFIG, {}, file)
+    assert "linger.ms" not in settings.client_settings(AdminConfig, {}, file)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_a_profile_ends_the_command(tmp_path: Path, text: str
     path = tmp_path / "config.toml"
     path.write_text(text)
     with pytest.raises(CommandError, match=reason):
-        chosen(profile="p").client_settings(ADMIN_CONFIG, {}, {"OTTLA_CONFIG": str(path)})
+        chosen(profile="p").client_settings(AdminConfig, {}, {"OTTLA_CONFIG": str(path)})
 
 
 def test_assignments_need_a_key_and_an_equals_sign() -> None:

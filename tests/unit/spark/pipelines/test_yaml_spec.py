@@ -167,3 +167,19 @@ def test_a_file_of_bytes(tmp_path: Path) -> None:
     file.write_bytes(b"a: \xff")
     with pytest.raises(PipelineError, match=r"is not UTF-8 at byte 3"):
         read_spec(file)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("id BIGINT", "id NONSENSE"),
+        ("SELECT 1", "SELEKT 1"),
+        ("startingOffsets: earliest", "startingOfsets: earliest"),
+        ("format: csv", "format: cvs"),
+        ("trigger: 10 seconds", "trigger: soon"),
+        ("path: customers.csv", "path: absent.csv"),
+    ],
+)
+def test_what_only_spark_can_judge_is_left_to_it(tmp_path: Path, right: str, wrong: str) -> None:
+    """docs/spark/pipelines.md says what is checked when."""
+    assert spec(tmp_path, GOOD.replace(right, wrong)).name == "shop"
