@@ -61,6 +61,10 @@ def tree_of(api: str, version: int, answer: Response, symbols: Symbols) -> dict[
     tree = _struct(answer, version, symbols)
     if api == "Fetch":
         tree["responses"] = _merged(tree["responses"])
+    if api == "Metadata":
+        # Restarts raise the epochs of topics that no dialogue knows.
+        for partition in (each for topic in tree["topics"] if topic.get("is_internal") for each in topic["partitions"]):
+            partition.pop("leader_epoch", None)
     return tree
 
 

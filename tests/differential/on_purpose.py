@@ -53,6 +53,7 @@ _ABOUT_GROUPS: Final = (
     "OffsetCommit",
     "OffsetDelete",
     "ConsumerGroupDescribe",
+    "JoinGroup",
 )
 _TOO_LONG: Final = "m" * 4097
 
@@ -66,6 +67,11 @@ def _sent_batches(difference: Difference) -> list[dict[str, Any]]:
 
 def _has_damage(difference: Difference, damage: str) -> bool:
     return any(batch.get("damage") == damage for batch in _sent_batches(difference))
+
+
+def _has_several_batches(difference: Difference) -> bool:
+    topics = difference.step["request"]["topic_data"]
+    return any(len(partition.get("records") or ()) > 1 for topic in topics for partition in topic["partition_data"])
 
 
 def _is_refused_here(difference: Difference) -> bool:
@@ -103,6 +109,8 @@ def _is_left_group(difference: Difference) -> bool:
         )
         and (
             difference.field in ("groups", "groups/group_state")
+            or (difference.ours, difference.theirs)
+            == (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             or difference.ours in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION)
         )
     )
@@ -144,6 +152,16 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "a name for the error",
         "Where Kafka fails with UNKNOWN_SERVER_ERROR, because an exception was not expected, Ottla says what is wrong.",
         lambda found: found.api == "Produce" and _is_nameless_error(found),
+    ),
+    OnPurpose(
+        "log start beside a name for the error",
+        "As above: with UNKNOWN_SERVER_ERROR, Kafka does not tell where the log starts.",
+        lambda found: (
+            found.api == "Produce"
+            and found.field.endswith("/log_start_offset")
+            and found.theirs == -1
+            and "'error_code': -1" in str(found.their_tree)
+        ),
     ),
     OnPurpose(
         "a name for the error of other requests",
@@ -243,6 +261,21 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "Kafka takes uncompressed batches whose records do not have offsets in sequence; Ottla refuses them.",
         lambda found: _is_refused_here(found) and _has_damage(found, "offset deltas"),
         parts_ways=True,
+    ),
+    OnPurpose(
+        "half a batch after a batch",
+        "Kafka drops what follows a batch and is not a whole one; Ottla refuses it.",
+        lambda found: _is_refused_here(found) and _has_several_batches(found),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "offsets by time after records were deleted",
+        "Kafka looks in one segment, and finds nothing if all its records that are new enough were deleted.",
+        lambda found: (
+            found.api == "ListOffsets"
+            and found.theirs == -1
+            and any(step.get("api") == "DeleteRecords" for step in found.steps)
+        ),
     ),
     OnPurpose(
         "a producer id without an epoch",

@@ -515,7 +515,13 @@ class PartitionLog:
         if newest.max_timestamp_ms < 0:
             return None
         found = newest.offset_for_timestamp(newest.max_timestamp_ms, newest.base_offset)
-        return None if found is None else TimestampedOffset(*found, self.epochs.epoch_for_offset(found[1]))
+        if found is None:
+            return None
+        epoch = self.epochs.epoch_for_offset(found[1])
+        if epoch is None:  # deleted, but still there: only its batch knows
+            headers = newest.iter_headers(newest.offset_index.lookup(found[1])[1])
+            epoch = next((header.leader_epoch for _, header in headers if header.last_offset >= found[1]), None)
+        return TimestampedOffset(*found, epoch)
 
     # --- shorten ----------------------------------------------------------------------------------------------------
 

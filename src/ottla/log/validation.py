@@ -169,8 +169,9 @@ def _check_alone(data: Buffer) -> None:
     """A client may send one batch per partition. Checked before CRCs, as in Kafka: clients retry a wrong CRC."""
     try:
         size = read_header(data, 0).size_in_bytes
+        read_header(data, size)
     except RecordError:
-        return  # reported with the batch's other faults
+        return  # no other batch: reported with the faults of the first, if it has any
     if size < len(data):
         raise NotOneBatchError(f"{len(data) - size} bytes follow the batch; a client may send one batch per partition")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ottla.base.config import ConfigKey, ConfigType
+from ottla.base.config import ConfigError, ConfigKey, ConfigType
 from ottla.base.error_codes import ErrorCode
 from ottla.broker import log_levels
 from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.config_nodes import KeyOf
 from ottla.broker.config_resources import ChangeByKeys, ResourceType, check_broker_name, outcomes
 from ottla.broker.handlers import handles
+from ottla.log.topic_config import TOPIC_CONFIG
 from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsEntry,
     IncrementalAlterConfigsRequest,
@@ -32,7 +34,7 @@ async def incremental_alter_configs(
     broker: Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     def plan(resource: IncrementalAlterConfigsResource) -> ChangeByKeys | None:
-        _check_operations(resource.configs)
+        _check_operations(resource)
         if resource.resource_type == ResourceType.BROKER_LOGGER:
             check_broker_name(broker, resource.resource_name)
             _alter_loggers(resource.configs, validate_only=request.validate_only)
@@ -53,8 +55,12 @@ async def incremental_alter_configs(
     )
 
 
-def _check_operations(entries: Sequence[IncrementalAlterConfigsEntry]) -> None:
-    for entry in entries:
+def _check_operations(resource: IncrementalAlterConfigsResource) -> None:
+    """What can be told without the resource. In the order of the entries, and before it is looked for, as in Kafka."""
+    for entry in resource.configs:
+        if entry.config_operation in _NAMES and resource.resource_type == ResourceType.TOPIC:
+            with suppress(ConfigError):  # told with the other unknown keys
+                _check_is_list(TOPIC_CONFIG[entry.name], entry)
         if entry.config_operation not in (_SET, _DELETE, _APPEND, _SUBTRACT):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"There is no operation {entry.config_operation}, as asked for {entry.name}."
@@ -75,13 +81,15 @@ def _altered(
             result.pop(entry.name, None)
         else:
             key = key_of(entry.name)
-            if key.type is not ConfigType.LIST:
-                raise BrokerError(
-                    ErrorCode.INVALID_CONFIG,
-                    f"{_NAMES[entry.config_operation]} needs a list, and {entry.name} is a {key.type.value}.",
-                )
+            _check_is_list(key, entry)
             result[entry.name] = _altered_list(key, result.get(entry.name), entry.config_operation, value)
     return result
+
+
+def _check_is_list(key: ConfigKey, entry: IncrementalAlterConfigsEntry) -> None:
+    if key.type is not ConfigType.LIST:
+        what = _NAMES[entry.config_operation]
+        raise BrokerError(ErrorCode.INVALID_CONFIG, f"{what} needs a list, and {entry.name} is a {key.type.value}.")
 
 
 def _altered_list(key: ConfigKey, text: str | None, operation: int, value: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from functools import partial
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
@@ -20,7 +21,15 @@ from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
 from ottla.records import Compression
-from ottla.records.layout import ATTRIBUTES_AT, COMPRESSION_MASK, MAGIC_AT, MAGIC_V2, TRANSACTIONAL_BIT
+from ottla.records.layout import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    LENGTH_AT,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_AT,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+)
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
@@ -47,6 +56,7 @@ _ADMIN_CLIENT: Final = "__admin_client"
 """Who calls itself so may write to the topics of coordinators, as in Kafka: for repairs."""
 _HIDDEN: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
 
+_LENGTH: Final = Struct(">i")
 _ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
 """The byte of a batch with all attributes that are in use."""
 
@@ -288,9 +298,17 @@ def _once_each(topics: list[ProduceTopic], *, by_id: bool) -> list[ProduceTopic]
     ]
 
 
+def _size_of_first(records: Bytes) -> int:
+    """How long the first batch says that it is."""
+    if len(records) < LENGTH_PREFIX_SIZE:
+        return LENGTH_PREFIX_SIZE
+    length: int = _LENGTH.unpack_from(records, LENGTH_AT)[0]
+    return length + LENGTH_PREFIX_SIZE
+
+
 def _fault(records: Bytes | None, version: int) -> ErrorCode:
     """What is wrong with records whatever their partition. Older clients than KIP-110 cannot have zstd."""
-    if not records:
+    if not records or len(records) < _size_of_first(records):
         return ErrorCode.INVALID_RECORD
     if (
         version < _ZSTD_SINCE

@@ -94,6 +94,11 @@ def test_lists_grow_and_shrink_from_their_default(tmp_path: Path) -> None:
         (resource(TOPIC, "topic", ("retention.sm", SET, "1")), ErrorCode.INVALID_CONFIG, "did you mean retention.ms?"),
         (resource(TOPIC, "topic", ("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG, "'x' is no whole number"),
         (resource(TOPIC, "topic", ("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "Appending needs a list"),
+        (
+            resource(TOPIC, "none", ("retention.ms", APPEND, "1"), ("a", 7, "")),
+            ErrorCode.INVALID_CONFIG,
+            "needs a list",
+        ),
         (resource(BROKER, "1", ("max.connections", SUBTRACT, "1")), ErrorCode.INVALID_CONFIG, "Subtracting needs a"),
         (resource(TOPIC, "topic", ("retention.sm", APPEND, "1")), ErrorCode.INVALID_CONFIG, "no such topic config"),
         (resource(TOPIC, "topic", ("retention.ms", SET, None)), ErrorCode.INVALID_REQUEST, "retention.ms is null"),

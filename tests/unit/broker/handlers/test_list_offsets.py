@@ -101,6 +101,14 @@ def test_the_epoch_of_a_log_whose_records_were_all_deleted_is_the_leaders(broker
     assert place(ask(broker, EARLIEST)) == (-1, 2, 5)
 
 
+def test_the_newest_record_has_its_epoch_though_it_was_deleted(broker: SmallBroker) -> None:
+    """As in Kafka: it is found as long as its segment is there, and its batch knows its epoch."""
+    (partition,) = broker.topic(leader_epoch=3)
+    partition.append(batch(1, timestamp_ms=500), all_replicas=True)
+    partition.delete_records(1)
+    assert place(ask(broker, MAX_TIMESTAMP)) == (500, 0, 3)
+
+
 def test_versions_before_epochs_carry_none(broker: SmallBroker) -> None:
     log_of(broker, leader_epoch=7)
     assert place(ask(broker, LATEST, version=3)) == (-1, 0, -1)
