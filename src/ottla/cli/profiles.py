@@ -38,6 +38,7 @@ class Profiles:
     path: Path
     profiles: Mapping[str, Values] = field(default_factory=dict)
     default: str | None = None
+    exists: bool = True
 
     def get(self, name: str | None) -> Values:
         """The configs of a profile; of the default one, if there is any, where none is named."""
@@ -46,6 +47,8 @@ class Profiles:
             return {}
         if name in self.profiles:
             return self.profiles[name]
+        if not self.exists:
+            raise ProfileError(f"profile {name!r} is not known: the config file {self.path} does not exist")
         close = get_close_matches(name, self.profiles, n=1)
         known = f"it has {', '.join(sorted(self.profiles))}" if self.profiles else "it has no profiles"
         hint = f"did you mean {close[0]!r}?" if close else known
@@ -67,7 +70,7 @@ def read_profiles(environment: Mapping[str, str]) -> Profiles:
     except FileNotFoundError:
         if environment.get(FILE_VARIABLE):
             raise ProfileError(f"{path} does not exist, and the variable {FILE_VARIABLE} names it") from None
-        return Profiles(path)
+        return Profiles(path, exists=False)
     except OSError as error:
         raise ProfileError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

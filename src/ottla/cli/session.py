@@ -107,11 +107,12 @@ class Settings:
     ) -> dict[str, Any]:
         """What a client is made with. `own` is what the command sets itself; it yields to what the user sets.
 
-        A profile serves all clients, so a client gets from it only the keys that it has."""
+        A profile serves all clients, so a client gets from it only the keys that its kind has in Kafka. They include
+        those that Ottla does not support, such as security.protocol: the client refuses them."""
         profile = self._profile_values(environment)
         _check_known(profile, self.profile or environment.get(PROFILE_VARIABLE) or "(default)")
         given: dict[str, Any] = {"client.id": "ottla-cli", **own}
-        given |= {key: value for key, value in profile.items() if key in kind.SCHEMA}
+        given |= {key: value for key, value in profile.items() if _has_key(kind, key)}
         given |= self.client_config
         given[BOOTSTRAP_KEY] = _addresses(self.named_bootstrap(environment) or DEFAULT_BOOTSTRAP)
         kind.parse(given)  # so that a wrong key is told before a broker is looked for
@@ -194,6 +195,12 @@ async def reach(settings: Mapping[str, Any]) -> None:
 
     async with Cluster(settings["bootstrap.servers"]) as cluster:
         await cluster.any_connection()
+
+
+def _has_key(kind: type[CommonConfig], key: str) -> bool:
+    from ottla.client.config_keys.elsewhere import OWNERS
+
+    return key in kind.SCHEMA or kind.SCHEMA.kind in OWNERS.get(key, ())
 
 
 def _check_known(values: Values, profile: str) -> None:

@@ -38,7 +38,10 @@ def test_without_a_default_nothing_is_chosen(tmp_path: Path) -> None:
 def test_where_the_file_is(tmp_path: Path) -> None:
     assert profiles_path({"XDG_CONFIG_HOME": "/x"}) == Path("/x/ottla/config.toml")
     assert profiles_path({}) == Path.home() / ".config" / "ottla" / "config.toml"
-    assert read_profiles({"XDG_CONFIG_HOME": str(tmp_path)}).get(None) == {}
+    absent = read_profiles({"XDG_CONFIG_HOME": str(tmp_path)})
+    assert absent.get(None) == {}
+    with pytest.raises(ProfileError, match=r"profile 'x' is not known: the config file .*config.toml does not exist"):
+        absent.get("x")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.session import CommandError, Settings
-from ottla.client.config import AdminConfig, ProducerConfig
+from ottla.client.config import AdminConfig, CommonConfig, ConsumerConfig, ProducerConfig
+from ottla.client.errors import ConfigError
 
 FILE = """
 profile = "local"
@@ -80,6 +81,15 @@ def test_what_is_wrong_with_a_profile_ends_the_command(tmp_path: Path, text: str
     path.write_text(text)
     with pytest.raises(CommandError, match=reason):
         chosen(profile="p").client_settings(AdminConfig, {}, {"OTTLA_CONFIG": str(path)})
+
+
+@pytest.mark.parametrize("kind", [AdminConfig, ConsumerConfig, ProducerConfig])
+@pytest.mark.parametrize("key", ["security.protocol", "sasl.mechanism", "ssl.truststore.location"])
+def test_a_profile_that_asks_for_security_is_refused(tmp_path: Path, kind: type[CommonConfig], key: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f'[profiles.p]\n"bootstrap.servers" = "x:1"\n"{key}" = "SSL"')
+    with pytest.raises(ConfigError, match="TLS or SASL"):
+        chosen(profile="p").client_settings(kind, {}, {"OTTLA_CONFIG": str(path)})
 
 
 def test_assignments_need_a_key_and_an_equals_sign() -> None:
