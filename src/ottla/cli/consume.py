@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _RECORDS_AT_ONCE: Final = 10_000
 _LOOK_UP_S: Final = 0.2
+_PATIENCE_S: Final = 5.0
+"""For partitions, as a member of a group that has given it none."""
 
 
 @on_cluster
@@ -215,6 +217,7 @@ async def _show_as_member(consumer: AsyncConsumer, printer: _Printer, *, is_endl
     """What is printed is committed. Where it is not to go on for ever, it ends when all partitions that the group gives
     it are read up to where they ended when they were given."""
     ends: dict[TopicPartition, int] = {}
+    looks_without = 0
     while not printer.is_done:
         if records := await consumer.poll(None if is_endless else _LOOK_UP_S, printer.left):
             printer.write(records)
@@ -222,6 +225,10 @@ async def _show_as_member(consumer: AsyncConsumer, printer: _Printer, *, is_endl
         if is_endless:
             continue
         assigned = consumer.assignment()
+        looks_without = 0 if assigned or consumer.group_metadata().generation_id < 0 else looks_without + 1
+        if looks_without * _LOOK_UP_S >= _PATIENCE_S:
+            typer.echo("The group's other members have all partitions: nothing to read.", err=True)
+            return
         ends = {one: end for one, end in ends.items() if one in assigned}
         if new := assigned - ends.keys():
             ends |= await consumer.end_offsets(new)

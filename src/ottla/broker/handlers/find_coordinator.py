@@ -81,10 +81,11 @@ def _coordinator(broker: Broker, key_type: int, key: str, context: RequestContex
     if topic is None:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     brokers = broker.metadata.brokers_of(context.listener)
-    partition = topic.partitions[partition_for(key, len(topic.partitions))]
-    endpoint = brokers.get(leader_of(partition, brokers.keys()))
+    index = partition_for(key, len(topic.partitions))
+    endpoint = brokers.get(leader_of(topic.partitions[index], brokers.keys()))
     if endpoint is None:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    broker.replicas.get(OFFSETS_TOPIC, index)  # one that is not made yet is made now: members come next
     return Coordinator(key=key, node_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port)
 
 

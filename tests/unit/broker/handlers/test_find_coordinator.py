@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from brokers import Client, with_client
 from ottla.base.error_codes import ErrorCode
+from ottla.broker.api import RequestContext
+from ottla.broker.handlers.find_coordinator import find_coordinator
+from ottla.replication import new_partitions
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -52,6 +56,26 @@ def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
         assert len(client.broker.groups.runtime.active_shards()) == 50
 
     with_client(tmp_path, work)
+
+
+def test_whoever_is_named_coordinates_though_the_topic_is_still_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_partitions, "_DELAY_S", 0.5)
+
+    async def work(client: Client) -> None:
+        client.send(FindCoordinatorRequest(key="g"), 3)
+        async with asyncio.timeout(30):
+            while client.broker.metadata.topic(TOPIC) is None:
+                await asyncio.sleep(0)
+        context = RequestContext(3, "somebody", "127.0.0.1", "PLAINTEXT", 1)
+        answer = find_coordinator(client.broker, FindCoordinatorRequest(key="g"), context)
+        assert isinstance(answer, FindCoordinatorResponse)
+        assert answer.node_id == 1
+        assert client.broker.groups.runtime.active_shards()
+        await client.answer(FindCoordinatorResponse, 3)
+
+    with_client(tmp_path, work, offsets_topic_num_partitions="3")
 
 
 def test_more_replicas_than_brokers_are_not_made_where_somebody_wants_them(tmp_path: Path) -> None:
