@@ -1,7 +1,7 @@
 """Interrupts code as Ctrl-C and signal handlers do, at every place where that can happen.
 
 CPython looks for signals when a function begins, after a call, and when a loop jumps back. `Interruption(n)` raises
-KeyboardInterrupt at the n-th of these places within the client's own code:
+KeyboardInterrupt, or calls a handler that does not raise, at the n-th of these places within the client's own code:
 
     for number in count():
         interruption = Interruption(number)
@@ -16,6 +16,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -27,10 +28,15 @@ _WATCHED: Final = str(Path(str(ottla.client.__file__)).parent)
 _OFTEN: Final = 2
 
 
+def _raise() -> None:
+    raise KeyboardInterrupt
+
+
 class Interruption:
     """Can be entered several times: places are counted on."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, handler: Callable[[], object] = _raise) -> None:
+        self._handler = handler
         self._left = number
         self.happened = False
         self.where = ""
@@ -66,7 +72,7 @@ class Interruption:
         else:
             self.happened = True
             self.where = f"{frame.f_code.co_qualname}, line {frame.f_lineno}"
-            raise KeyboardInterrupt
+            self._handler()
 
 
 @cache

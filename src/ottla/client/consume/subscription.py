@@ -14,9 +14,10 @@ in place at once, so that a reader in another thread never sees half of one.
 
 Ctrl-C, or a signal handler that raises, can interrupt a poll anywhere after it moved positions and before the user has
 the records. So it notes first where each partition is (`begin`), and forgets these notes in the last step before it
-returns. Whoever asks for positions and finds notes undoes the interrupted poll first: the positions go back,
-and what the poll took is fetched again. CPython looks for signals when a function begins, after a call, and when a loop
-jumps back, never between two assignments; the order of steps here and in `fetch_buffer` relies on that.
+returns. Whoever asks for a position and finds a note is given the noted one: the poll was interrupted, or it is under
+way, and the one who asks is a signal handler or another thread. The next poll undoes one that was interrupted: the
+positions go back, and what it took is fetched again. CPython looks for signals when a function begins, after a call,
+and when a loop jumps back, never between two assignments; the order of steps here and in `fetch_buffer` relies on that.
 """
 
 from __future__ import annotations
@@ -344,7 +345,8 @@ class Subscription:
         self.unfinished.setdefault(state, (state.generation, position))
 
     def undo(self) -> None:
-        """Takes back what a poll handed out that was interrupted before it returned. In any thread."""
+        """Takes back what a poll handed out that was interrupted before it returned. By who polls, and nobody else: a
+        poll that is under way would give records that come again."""
         with self.lock:
             for state, (generation, position) in list(self.unfinished.items()):
                 if state.generation == generation:
@@ -356,36 +358,37 @@ class Subscription:
     @property
     def is_done(self) -> bool:
         """Whether nothing will ever come: every partition is read to the end that `seek` gave it."""
-        if self.unfinished:
-            self.undo()
         partitions = self.partitions
-        return bool(partitions) and all(state.is_done for state in partitions.values())
+        return bool(partitions) and all(state.is_done and state not in self.unfinished for state in partitions.values())
 
     def settle(self) -> None:
-        """All that was handed out is done with: called when the user polls again, or closes."""
+        """All that was handed out is done with: called when the user polls again."""
         self.polled_s = time.monotonic()
         if self.unfinished:
             self.undo()
         if self.iterated is not None and self.iterated.is_over:
             self.iterated = None
+        self._consume()
+
+    def _consume(self) -> None:
         if self._handed_out:
             for state in self._handed_out:
                 state.consumed = self.position(state)
             self._handed_out.clear()
 
     def settle_all(self) -> None:
-        """The same for good: what is left of an iteration is not given any more."""
-        if self.unfinished:
-            self.undo()
+        """The same for good, when the user closes: what is left of an iteration is not given any more. In any thread,
+        also while a poll is interrupted or under way: what it has not given yet is not consumed."""
         if self.iterated is not None:
             self.iterated.state.position = self.iterated.position()
             self.drop_iterated()
-        self.settle()
+        self._consume()
 
     def position(self, state: PartitionState) -> Position | None:
-        """Where the user goes on after all records that it was given."""
-        if self.unfinished:
-            self.undo()
+        """Where the user goes on after all records that it was given. In any thread, and in signal handlers."""
+        noted = self.unfinished.get(state)
+        if noted is not None and noted[0] == state.generation:
+            return noted[1]
         iterated = self.iterated
         return iterated.position() if iterated is not None and iterated.state is state else state.position
 

@@ -6,7 +6,7 @@ import gc
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any
@@ -168,4 +168,61 @@ def test_positions_asked_for_after_an_interruption_can_be_interrupted_as_well() 
                 seen[partition].append(offset)
         assert seen == {0: list(range(END)), 1: list(range(END))}, interruption.where
         if not interruption.happened:
+            return
+
+
+def _tell_offsets(consumer: LoopLess, told: list[dict[TopicPartition, int]]) -> None:
+    told.append(consumer.offsets())
+
+
+class StrictLock:
+    """Raises where a thread would wait for itself for ever."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        assert self._lock.acquire(blocking=False), "the lock is held already"
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+@pytest.mark.parametrize("read", [poll, poll_arrow], ids=["records", "arrow"])
+def test_positions_can_be_asked_for_in_the_middle_of_a_poll(read: Read) -> None:
+    """By signal handlers, interceptors and deserializers, and for metrics by other threads."""
+    KERNELS.load()
+    for number in count():
+        consumer = LoopLess(max_poll_records=3)
+        consumer._subscriptions.lock = consumer.buffer.lock = StrictLock()  # type: ignore[assignment]
+        told: list[dict[TopicPartition, int]] = []
+        asking = Interruption(number, partial(_tell_offsets, consumer, told))
+        seen: dict[int, list[int]] = defaultdict(list)
+        while sum(map(len, seen.values())) < 2 * END:
+            before = consumer.offsets()
+            with asking:
+                records = read(consumer)
+            assert told in ([], [before]), asking.where
+            told.clear()
+            for partition, offset in records:
+                seen[partition].append(offset)
+        assert seen == {0: list(range(END)), 1: list(range(END))}, asking.where
+        if not asking.happened:
+            return
+
+
+def test_a_consumer_can_be_closed_in_the_middle_of_a_poll() -> None:
+    """By a signal handler: the loop must not wait for what the interrupted thread has locked."""
+    for number in count():
+        consumer = LoopLess()
+        assert poll(consumer)
+        consumer._run(None)
+        consumer._subscriptions.lock = consumer.buffer.lock = StrictLock()  # type: ignore[assignment]
+        before = consumer.offsets()
+        closing = Interruption(number, consumer._subscriptions.settle_all)
+        with closing:
+            poll(consumer)
+        consumed = {one: offset.offset for one, offset in consumer._subscriptions.consumed().items()}
+        assert consumed == before, closing.where
+        if not closing.happened:
             return
