@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -381,12 +381,14 @@ class Fetcher:
         names: dict[Uuid, str],
     ) -> None:
         is_refused = False
+        unmentioned = {partition: its for partition, its in asked.items() if its.state.topic_id is None}
         for topic in answer.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             topic_id = self._id_of(name) if topic.topic_id == ZERO_UUID else topic.topic_id
             for one in topic.partitions:
                 partition = TopicPartition(name, one.partition_index)
                 its = asked.get(partition)
+                unmentioned.pop(partition, None)
                 if its is None or its.state.generation != its.generation or its.state.fetched != its.position:
                     continue  # given up or sought elsewhere meanwhile
                 if one.error_code:
@@ -394,6 +396,8 @@ class Fetcher:
                 else:
                     its.state.topic_id = topic_id
                     self._accept(its, one)
+        if unmentioned:
+            self._bind(unmentioned, names)
         if is_refused:
             self._wait_for(broker, broker.backoff.next_s())
         else:
@@ -401,6 +405,13 @@ class Fetcher:
             broker.is_failing = False
         if self._buffer.has_news:
             self._on_news()
+
+    def _bind(self, asked: Mapping[TopicPartition, _Asked], names: Mapping[Uuid, str]) -> None:
+        """In a session brokers leave out partitions without news, whose positions are those of the topic as well."""
+        ids = {name: topic_id for topic_id, name in names.items() if topic_id != ZERO_UUID}
+        for partition, (state, generation, _, _) in asked.items():
+            if state.generation == generation:
+                state.topic_id = ids.get(partition.topic) or self._id_of(partition.topic)
 
     def _id_of(self, name: str) -> Uuid | None:
         """For brokers that call topics by their names here; None if they know no ids at all."""

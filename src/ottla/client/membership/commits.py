@@ -114,12 +114,12 @@ class GroupOffsets:
         if not self._ledger.is_ours(asked, partition):
             return "the group has taken the partition from this consumer since"
         mark = asked.marks.get(partition)
-        if mark is None or mark.topic_id is None:
+        if mark is None:
             return None
         topic = self._cluster.known_topic(partition.topic)
         if topic is None:
             return "the topic was deleted" if partition.topic in self._missing else None
-        if topic.topic_id in (mark.topic_id, ZERO_UUID):
+        if mark.topic_id is None or topic.topic_id in (mark.topic_id, ZERO_UUID):
             return None
         return "the topic was deleted and created again since"
 

@@ -670,6 +670,25 @@ def test_a_topic_that_was_created_again_is_read_from_where_the_reset_says(
     run(scenario)
 
 
+def test_a_topic_without_news_that_was_created_again_is_reset_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    """Brokers leave partitions without news out of their answers in a session."""
+
+    async def scenario() -> None:
+        topic = Recreated(15)
+        async with topic.broker() as broker, AsyncConsumer(config_for(broker, fetch_max_wait_ms=10)) as consumer:
+            consumer.assign([EVENTS])
+            assert len(await read(consumer, 10)) == 10
+            consumer.seek(EVENTS, 10)
+            asked = len(topic.log.fetches)
+            await until(lambda: len(topic.log.fetches) > asked + 2)
+            assert all(fetch.session_epoch for fetch in topic.log.fetches[asked:])
+            topic.recreate()
+            assert [record.offset for record in await read(consumer, 15)] == list(range(15))
+            assert "created again" in caplog.text
+
+    run(scenario)
+
+
 def test_a_topic_that_was_created_again_is_told_without_a_reset() -> None:
     async def scenario() -> None:
         topic = Recreated(15)

@@ -278,8 +278,12 @@ def test_a_listener_commits_what_it_gives_up_in_the_generation_that_ends() -> No
 # Topics that are deleted.
 
 
-@pytest.mark.parametrize("is_created_again", [True, False])
-def test_positions_of_a_deleted_topic_are_not_committed(is_created_again: bool) -> None:
+@pytest.mark.parametrize(
+    ("is_created_again", "is_fetched"),
+    [(True, True), (False, True), (False, False)],
+    ids=["created again", "deleted", "deleted before the first fetch"],
+)
+def test_positions_of_a_deleted_topic_are_not_committed(is_created_again: bool, is_fetched: bool) -> None:
     """Nor tried until the time is over: a consumer that closes would wait for that."""
 
     async def scenario() -> None:
@@ -288,7 +292,7 @@ def test_positions_of_a_deleted_topic_are_not_committed(is_created_again: bool) 
             other = TopicPartition("others", 0)
             await offsets.offsets._cluster.refresh(["events"])
             offsets.subscription.assign_manually([FIRST])
-            offsets.subscription.state(FIRST).topic_id = TOPIC_ID
+            offsets.subscription.state(FIRST).topic_id = TOPIC_ID if is_fetched else None
             usual = broker.script
 
             def changed(request: Any) -> Any:
