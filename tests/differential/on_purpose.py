@@ -263,6 +263,17 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         parts_ways=True,
     ),
     OnPurpose(
+        "leader after a leader left",
+        "Kafka makes any of the other members the leader, by the hash of its id; Ottla the one that joined first.",
+        lambda found: (
+            found.field == "leader"
+            and any(step.get("api") == "LeaveGroup" for step in found.steps)
+            and found.ours != found.theirs
+            and "" not in (found.ours, found.theirs)
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
         "half a batch after a batch",
         "Kafka drops what follows a batch and is not a whole one; Ottla refuses it.",
         lambda found: _is_refused_here(found) and _has_several_batches(found),
