@@ -194,10 +194,10 @@ class AsyncProducer(Generic[K, V]):
             raise self._core.no_room() from error
 
     async def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:
-        """Sends an Arrow table, a record batch, or a mapping of columns: `value`, and if there are, `key`, `headers`,
-        `timestamp` and `partition`. Rows are encoded without a Python object for each, in a thread; serializers and
-        interceptors are not asked. Waits for room, like `send`, for max.block.ms at a time. Raises `PartlySentError`
-        for what fails after some rows were sent."""
+        """Sends an Arrow table, a record batch, a data frame, or a mapping of columns: `value`, and if there are,
+        `key`, `headers`, `timestamp` and `partition`. Rows are encoded without a Python object for each, in a thread;
+        serializers and interceptors are not asked. Waits for room, like `send`, for max.block.ms at a time. Raises
+        `PartlySentError` for what fails after some rows were sent."""
         self._start()
         core = self._core
         columns = await asyncio.to_thread(core.prepare_columns, topic, data)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ottla.client.arguments import wrong_type
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import RecordTooLargeError, SerializationError, UnknownPartitionError
 from ottla.client.produce import kernels
@@ -72,13 +73,20 @@ def _arrow(column: Any) -> Any:
 
 
 def columns_of(topic: str, data: Any) -> Columns:
-    """The columns of a table, a record batch or a mapping; refused if they are not those of records."""
+    """The columns of a table, a record batch, a data frame or a mapping; refused if they are not those of records.
+
+    A data frame is whatever offers itself as an Arrow stream: those of pandas, Polars and DuckDB do."""
+    if not isinstance(data, pa.Table | pa.RecordBatch) and hasattr(data, "__arrow_c_stream__"):
+        try:
+            data = pa.table(data)
+        except (TypeError, ValueError, pa.ArrowException) as error:
+            raise SerializationError(topic, "columns", f"{type(data).__name__} is not a table: {error}") from error
     if isinstance(data, pa.Table | pa.RecordBatch):
         given: Mapping[str, Any] = dict(zip(data.schema.names, data.columns, strict=True))
     elif isinstance(data, Mapping):
         given = data
     else:
-        raise SerializationError(topic, "columns", f"{type(data).__name__} is no Arrow table, record batch or mapping")
+        raise wrong_type("data", data, "an Arrow table, a record batch, a data frame or a mapping of columns")
     unknown = [str(name) for name in given if name not in NAMES]
     if unknown or given.get("value") is None:
         what = f"{', '.join(unknown)}: no part of a record" if unknown else "there is no column value"

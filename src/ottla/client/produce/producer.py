@@ -184,10 +184,10 @@ class Producer(Generic[K, V]):
                 raise self._core.no_room()
 
     def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:
-        """Sends an Arrow table, a record batch, or a mapping of columns: `value`, and if there are, `key`, `headers`,
-        `timestamp` and `partition`. Rows are encoded without a Python object for each; serializers and interceptors are
-        not asked. Waits for room, like `send`, for max.block.ms at a time. Raises `PartlySentError` for what fails
-        after some rows were sent."""
+        """Sends an Arrow table, a record batch, a data frame, or a mapping of columns: `value`, and if there are,
+        `key`, `headers`, `timestamp` and `partition`. Rows are encoded without a Python object for each; serializers
+        and interceptors are not asked. Waits for room, like `send`, for max.block.ms at a time. Raises
+        `PartlySentError` for what fails after some rows were sent."""
         self._thread.check()
         core = self._core
         columns = core.prepare_columns(topic, data)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.client.errors import ClientError, RecordTooLargeError, SerializationError
+from ottla.client.errors import ArgumentTypeError, ClientError, RecordTooLargeError, SerializationError
 from ottla.client.produce.columns import columns_of, pieces
 from ottla.client.produce.partitioners import partition_of_key
 from ottla.records import Record, decode_batch
@@ -45,6 +45,23 @@ def test_rows_become_records() -> None:
     )
     assert batches_of(table, partition=1) == [(1, expected)]
     assert batches_of(table.to_batches()[0], partition=1)[0][1] == expected[:1]
+
+
+class Frame:
+    """What is seen of a data frame of pandas or Polars: an Arrow stream."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_data_frames_are_tables() -> None:
+    table = pa.table({"value": pa.array(["v", "w"], pa.string_view()), "key": pa.array(["k", "l"], pa.large_string())})
+    expected = [(one.key, one.value) for _, some in batches_of(table, partition=1) for one in some]
+    assert expected == [(b"k", b"v"), (b"l", b"w")]
+    assert [(one.key, one.value) for _, some in batches_of(Frame(table), partition=1) for one in some] == expected
 
 
 def test_keys_decide_and_rows_of_a_key_stay_in_order() -> None:
@@ -105,7 +122,9 @@ def test_no_rows_are_no_batches() -> None:
 @pytest.mark.parametrize(
     ("data", "error", "words"),
     [
-        (5, SerializationError, "int is no Arrow table"),
+        (5, ArgumentTypeError, "data must be an Arrow table, a record batch, a data frame or a mapping"),
+        ([b"x"], ArgumentTypeError, "a mapping of columns, not list"),
+        (pa.chunked_array([[b"x"]]), SerializationError, "ChunkedArray is not a table"),
         ({"key": [b"x"]}, SerializationError, "no column value"),
         ({"value": [b"x"], "offset": [1]}, SerializationError, "offset: no part of a record; columns are value, key"),
         ({"value": [5]}, SerializationError, "a value of type int"),
