@@ -189,10 +189,13 @@ class AsyncConsumer(Generic[K, V]):
         self._is_woken = False
         self._ending: asyncio.Timeout | None = None
         """Ends what the group needs of a poll."""
+        self._call_listener = call_listener
+        self._is_telling = False
+        """Whether a listener is at work."""
         self.callbacks: deque[Callable[[], object]] | None = None
         """Where callbacks of commits wait to be called in the thread that polls; None if they are called at once."""
         self._cluster = Cluster(config)
-        self.membership = create_membership(config, self._cluster, self.subscriptions, call_listener)
+        self.membership = create_membership(config, self._cluster, self.subscriptions, self._tell_listener)
         committed = self.membership.committed if config.group_id else None
         positions = Positions(config, self._cluster, self.subscriptions, self.buffer, committed)
         self._news = asyncio.Event()
@@ -471,8 +474,17 @@ class AsyncConsumer(Generic[K, V]):
 
     def _wake_up(self) -> None:
         self._news.set()
-        if self._is_woken and self._ending is not None and not self._ending.expired():
+        if self._is_woken and self._ending is not None and not self._is_telling and not self._ending.expired():
             self._ending.reschedule(self._loop.time())
+
+    async def _tell_listener(self, method: Callable[..., object], partitions: Collection[TopicPartition]) -> None:
+        """Not cut short by `wakeup`: the listener would be told the same again, or not at all."""
+        self._is_telling = True
+        try:
+            await self._call_listener(method, partitions)
+        finally:
+            self._is_telling = False
+            self._wake_up()
 
     def _raise_if_woken(self) -> None:
         if self._is_woken:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord, async_consumer
-from ottla.client.errors import ClosedError
+from ottla.client.consume.listeners import RebalanceListener
+from ottla.client.errors import ClosedError, WakeupError
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch, by_partition, config_for
@@ -213,5 +218,49 @@ def test_numbers_of_numpy_are_numbers() -> None:
             assert type(next(iter(consumer.assignment())).partition) is int
             assert await consumer.offsets_for_times({given: np.int64(1007)}) == {EVENTS: (7, 1007, 0)}  # type: ignore[dict-item]
             assert type(async_consumer.offset_of(np.int64(3)).offset) is int  # type: ignore[arg-type]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("woken_in", ["assigned", "revoked"])
+def test_wakeup_lets_a_listener_finish(woken_in: str) -> None:
+    """What it was told counts: it is not told again."""
+
+    async def scenario() -> None:
+        told: list[str] = []
+        finished: list[str] = []
+
+        class Listener(RebalanceListener):
+            async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+                await self._hear("assigned", partitions)
+
+            async def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+                await self._hear("revoked", partitions)
+
+            async def _hear(self, what: str, partitions: Collection[TopicPartition]) -> None:
+                told.append(f"{what} {len(partitions)}")
+                if what == woken_in:
+                    consumer.wakeup()
+                    for _ in range(5):
+                        await asyncio.sleep(0)
+                    finished.append(what)
+
+        async def poll_until_told(what: list[str]) -> None:
+            while len(told) < len(what):
+                with contextlib.suppress(WakeupError):
+                    await consumer.poll(0.05)
+            assert told == what
+
+        broker = ScriptedGroup()
+        settings = {"group_id": "g", "heartbeat_interval_ms": 10}
+        async with broker, AsyncConsumer(config_for(broker, **settings)) as consumer:
+            consumer.subscribe(["events"], Listener())
+            await poll_until_told(["assigned 1"])
+            broker.bad[HeartbeatRequest] = [ErrorCode.REBALANCE_IN_PROGRESS]
+            await poll_until_told(["assigned 1", "revoked 1", "assigned 1"])
+            assert set(finished) == {woken_in}
+            consumer.wakeup()
+            with pytest.raises(WakeupError):
+                await consumer.poll(5)
 
     run(scenario)
