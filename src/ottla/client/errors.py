@@ -30,6 +30,7 @@ __all__ = [
     "ClientError",
     "ClosedError",
     "CommitFailedError",
+    "CompiledCodeError",
     "ConfigError",
     "ConnectionLostError",
     "CorruptRecordError",
@@ -97,6 +98,14 @@ class MissingPackageError(ClientError, ImportError):
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(f"{what} needs {package}: install it with `pip install 'ottla[{extra}]'`")
+
+
+class CompiledCodeError(ClientError, RuntimeError):
+    """The compiled code that Arrow columns need cannot be loaded."""
+
+    def __init__(self, what: str, reason: object) -> None:
+        hint = "if numba has nowhere to keep its cache, set NUMBA_CACHE_DIR to a directory that this user can write to"
+        super().__init__(f"{what} needs compiled code, which could not be loaded ({reason}); {hint}")
 
 
 # What brokers say.

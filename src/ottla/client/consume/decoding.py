@@ -20,7 +20,7 @@ from ottla.client.config import Coder, ConsumerConfig
 from ottla.client.consume.arrow import ChosenColumns
 from ottla.client.consume.fetch_buffer import Chunk
 from ottla.client.consume.record import ConsumerRecord, make_records
-from ottla.client.errors import CorruptRecordError, MissingPackageError, SerializationError
+from ottla.client.errors import CompiledCodeError, CorruptRecordError, MissingPackageError, SerializationError
 from ottla.client.serializers.contract import Part, bound_deserializer
 from ottla.client.serializers.names import deserializer_of
 from ottla.client.serializers.plain import BytesDeserializer
@@ -45,7 +45,7 @@ class _Kernels:
     def __init__(self) -> None:
         self.module: Any = None
         self.untrack: Callable[[list[Any]], None] | None = None
-        self.loading = BackgroundLoad(self.load)
+        self.loading = BackgroundLoad(self._import)
 
     def load(self) -> Any:
         """Loads them now."""
@@ -54,6 +54,8 @@ class _Kernels:
                 load_apart(self._import)
             except ImportError as error:
                 raise MissingPackageError("reading Arrow columns", error.name or "pyarrow", "columns") from error
+            except RuntimeError as error:
+                raise CompiledCodeError("reading Arrow columns", error) from error
         return self.module
 
     def _import(self) -> None:

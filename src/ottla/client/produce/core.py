@@ -23,6 +23,7 @@ from ottla.client.errors import (
     BufferFullError,
     ClientError,
     ClosedError,
+    CompiledCodeError,
     ForkedError,
     MissingPackageError,
     RecordTooLargeError,
@@ -157,7 +158,11 @@ class ProducerCore:
     def prepare_columns(self, topic: str, data: Any) -> Columns:
         """The columns as kernels take them; refused here if they cannot be sent at all."""
         self.check_open()
-        if compiled.columns() is None and not load_apart(compiled.load):
+        try:
+            is_loaded = compiled.columns() is not None or load_apart(compiled.load)
+        except RuntimeError as error:  # as numba raises where it has no directory for its cache
+            raise CompiledCodeError("send_batch", error) from error
+        if not is_loaded:
             raise MissingPackageError("send_batch", "Arrow and numba", "columns")
         from ottla.client.produce.columns import columns_of
 

@@ -17,7 +17,7 @@ from ottla.client.consume.decoding import KERNELS, Decoder
 from ottla.client.consume.fetch_buffer import Chunk
 from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import PartitionState, Position
-from ottla.client.errors import ClientError, CorruptRecordError, SerializationError
+from ottla.client.errors import ClientError, CompiledCodeError, CorruptRecordError, SerializationError
 from ottla.records import BatchOptions, Compression, Record, TimestampType, encode_batch
 from ottla.records.layout import CRC_AT
 from unit.client.consume.scripted_log import batch, message
@@ -232,3 +232,12 @@ def test_nothing_from_the_end_on(until: int) -> None:
     assert [record.offset for record in decoder().take(chunk, 100)] == expected
     again = Chunk(chunk.state, chunk.generation, chunk.data)
     assert decoder().take_columns(again, CHOSEN).column("offset").to_pylist() == expected
+
+
+def test_code_that_cannot_be_loaded_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> None:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(decoding, "import_module", fail)
+    with pytest.raises(CompiledCodeError, match=r"reading Arrow columns needs compiled code.*NUMBA_CACHE_DIR"):
+        decoding._Kernels().load()

@@ -7,8 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.client.errors import ArgumentTypeError, ClientError, RecordTooLargeError, SerializationError
+from ottla.client.errors import (
+    ArgumentTypeError,
+    ClientError,
+    CompiledCodeError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from ottla.client.produce import compiled
 from ottla.client.produce.columns import columns_of, pieces
+from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.partitioners import partition_of_key
 from ottla.records import Record, decode_batch
 from unit.client.produce.scripted_log import config
@@ -45,6 +53,17 @@ def test_rows_become_records() -> None:
     )
     assert batches_of(table, partition=1) == [(1, expected)]
     assert batches_of(table.to_batches()[0], partition=1)[0][1] == expected[:1]
+
+
+def test_code_that_cannot_be_loaded_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> bool:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(compiled, "columns", lambda: None)
+    monkeypatch.setattr(compiled, "load", fail)
+    core = ProducerCore(config(), lambda: None, may_block=True)
+    with pytest.raises(CompiledCodeError, match=r"send_batch needs compiled code.*no locator.*NUMBA_CACHE_DIR"):
+        core.prepare_columns("events", {"value": [b"x"]})
 
 
 class Frame:
