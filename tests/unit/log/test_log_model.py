@@ -208,7 +208,9 @@ class LogModel(RuleBasedStateMachine):
         stable = self.log.last_stable_offset
         offset = self.start + int((stable - self.start) * share)
         result = self.log.read(offset, max_bytes, bound=stable, with_aborted=True)
-        assert result.aborted_transactions is not None
+        if result.aborted_transactions is None:  # the bound lies within the first batch: there is nothing to read yet
+            assert result.slice is None
+            return
         if self.gone or self.start or result.slice is None:
             return
         told = {(each.producer_id, each.first_offset, each.last_offset) for each in result.aborted_transactions}
