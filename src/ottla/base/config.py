@@ -65,7 +65,7 @@ def at_least(low: float) -> Rule:
 
 def one_of(*allowed: str) -> Rule:
     names = ", ".join(allowed)
-    return described(names, lambda value: None if value in allowed else f"{value!r} is none of {names}")
+    return described(names, lambda value: None if value in allowed else f"{value!r} is not one of {names}")
 
 
 def each_of(*allowed: str) -> Rule:
@@ -73,7 +73,7 @@ def each_of(*allowed: str) -> Rule:
 
     def rule(values: tuple[str, ...]) -> str | None:
         wrong = [value for value in values if value not in allowed]
-        return f"{wrong[0]!r} is none of {names}" if wrong else None
+        return f"{wrong[0]!r} is not one of {names}" if wrong else None
 
     return described(f"any of {names}", rule)
 

@@ -221,7 +221,7 @@ class BrokerConfig:
             name = self[key]
         told = [each.name for each in (self.listeners if self._advertised is None else self._advertised)]
         if name not in told:
-            raise ConfigError(key, f"{name} is none of the listeners that are advertised: {', '.join(told) or 'none'}")
+            raise ConfigError(key, f"{name} is not an advertised listener: {', '.join(told) or 'none'}")
         return name
 
     def _log_dirs(self) -> tuple[Path, ...]:
@@ -268,7 +268,7 @@ class BrokerConfig:
             )
         if self["authorizer.class.name"]:
             raise ConfigError(
-                "authorizer.class.name", "authorizers are not there yet: without it, everybody may do all"
+                "authorizer.class.name", "authorizers are not supported yet: without it, everyone can do everything"
             )
         if self["process.roles"] and "controller" not in self["process.roles"]:
             raise ConfigError("process.roles", "a quorum elsewhere cannot be joined: add controller, or leave it out")

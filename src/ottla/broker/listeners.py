@@ -31,7 +31,7 @@ class Listener:
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether it is no address that a client can be told."""
+        """Whether it is not an address that a client can be told."""
         return self.host in _EVERY_ADDRESS
 
     @property
@@ -59,7 +59,7 @@ def parse_protocols(key: str, text: str) -> dict[str, str]:
         if not colon or not name:
             raise ConfigError(key, f"{pair!r} is not NAME:PROTOCOL")
         if protocol.upper() not in PROTOCOLS:
-            raise ConfigError(key, f"{protocol!r} is none of {', '.join(PROTOCOLS)}")
+            raise ConfigError(key, f"{protocol!r} is not one of {', '.join(PROTOCOLS)}")
         found[name.upper()] = protocol.upper()
     return found
 

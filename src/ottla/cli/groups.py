@@ -230,7 +230,7 @@ def reset_offsets(
     elif execute:
         note(f"Moved {counted(len(rows), 'offset')} of group {group}.")
     else:
-        note("This is what would be done; --execute does it.")
+        note("Nothing was changed yet. Run the command again with --execute to move the offsets.")
 
 
 @app.command(epilog="Example: ottla groups delete billing")
@@ -291,7 +291,7 @@ def delete_offsets(
         return len(partitions)
 
     count = with_admin(context, work)
-    note(f"Forgot {counted(count, 'offset')} of group {group}.")
+    note(f"Deleted {counted(count, 'offset')} of group {group}.")
 
 
 def _has_offsets(group: GroupListing) -> bool:

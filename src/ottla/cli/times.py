@@ -50,7 +50,7 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
         return datetime.fromisoformat(text.strip()).astimezone()
     except ValueError:
         raise ValueError(
-            f"{text!r} is no time: write '10 minutes ago', '2h', 'yesterday' or '2026-03-01T12:30'"
+            f"{text!r} is not a time: write '10 minutes ago', '2h', 'yesterday' or '2026-03-01T12:30'"
         ) from None
 
 

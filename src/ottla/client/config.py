@@ -289,7 +289,7 @@ def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object, 
     if name in HARMLESS_VALUES:
         harmless, reason = HARMLESS_VALUES[name]
         if str(value).lower() != harmless:
-            raise ConfigError(spelled, f"{value!r} is not possible: {reason}")
+            raise ConfigError(spelled, f"{value!r} cannot be used: {reason}")
     elif name in REFUSED:
         raise ConfigError(spelled, f"cannot be set: {REFUSED[name]}")
     elif name in WITHOUT_EFFECT:
@@ -355,7 +355,7 @@ def _assignors(given: tuple[object, ...]) -> tuple[object, ...]:
     names = tuple(_JAVA_ASSIGNORS.values())
     for one in assignors:
         if isinstance(one, str) and one not in names:
-            raise ValueError(f"{one!r} is none of {', '.join(names)}, and no assignor of yours")
+            raise ValueError(f"{one!r} is not one of {', '.join(names)}, and not an assignor")
         if isinstance(one, type):
             raise ValueError(f"{one.__qualname__} is a class: give an instance, {one.__qualname__}(…)")
     if not assignors:

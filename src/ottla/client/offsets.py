@@ -32,7 +32,7 @@ class Place:
     def at_time(cls, timestamp_ms: int) -> Place:
         """The first record that is not older."""
         if timestamp_ms < 0:
-            raise ArgumentError(f"{timestamp_ms} is no time: milliseconds since 1970 are not negative")
+            raise ArgumentError(f"{timestamp_ms} is not a time: milliseconds since 1970 are not negative")
         return cls(timestamp_ms)
 
 

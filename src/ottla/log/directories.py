@@ -143,7 +143,7 @@ class LogDirectories:
             return
         if meta.broker_id is not None and meta.broker_id != options.broker_id:
             reason = f"the directory belongs to broker {meta.broker_id}, this is broker {options.broker_id}"
-            remedy = f"leave broker.id out or set it to {meta.broker_id}, or use another log directory"
+            remedy = "leave broker.id out to use the id of the directory, or use another log directory"
             raise FileError(meta_path, f"{reason}; {remedy}")
         if meta.cluster_id and options.cluster_id and meta.cluster_id != options.cluster_id:
             reason = f"the directory belongs to cluster {meta.cluster_id}, this is cluster {options.cluster_id}"

@@ -85,7 +85,7 @@ def _old_header_at(buffer: ByteBuffer, at: int, available: int, position: int) -
     if magic not in _OLD_SIZES:
         if magic == MAGIC_V2:
             _refuse_length(length, position, offset)
-        raise UnknownMagicError(f"magic {magic} is none of 0, 1, 2", position=position, base_offset=offset)
+        raise UnknownMagicError(f"magic {magic} is not one of 0, 1, 2", position=position, base_offset=offset)
     if size < _OLD_SIZES[magic]:
         _refuse_length(length, position, offset)
     _, _, crc, _, attributes = _OLD.unpack_from(buffer, at)

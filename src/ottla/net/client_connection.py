@@ -466,9 +466,9 @@ def _parse_address(text: str) -> Address:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f"{text!r} is no address: an IPv6 host stands in brackets, as in [::1]:9092")
+        raise ValueError(f"{text!r} is not an address: an IPv6 host stands in brackets, as in [::1]:9092")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is no address of a broker: write host:port, for instance localhost:9092")
+        raise ValueError(f"{text!r} is not the address of a broker: write host:port, for instance localhost:9092")
     return Address(host, int(port))
 
 

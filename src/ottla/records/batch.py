@@ -75,7 +75,7 @@ def compression_of(attributes: int) -> Compression:
     """The codec that the attribute bits name."""
     codec = attributes & COMPRESSION_MASK
     if codec >= len(_COMPRESSIONS):
-        raise UnknownCompressionError(f"compression {codec} is none of {', '.join(c.name for c in _COMPRESSIONS)}")
+        raise UnknownCompressionError(f"compression {codec} is not one of {', '.join(c.name for c in _COMPRESSIONS)}")
     return _COMPRESSIONS[codec]
 
 

@@ -83,7 +83,7 @@ def parse_times(text: str) -> PartitionOffsets:
     times_ms = _numbers(text, _TIMES_EXAMPLE)
     for partition, time_ms in times_ms.items():
         if time_ms < 0:
-            raise ValueError(f"{time_ms} of {partition} is no time: give milliseconds since 1970")
+            raise ValueError(f"{time_ms} of {partition} is not a time: give milliseconds since 1970")
     return times_ms
 
 

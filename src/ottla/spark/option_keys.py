@@ -26,7 +26,7 @@ def duration_ms(text: str) -> int:
     """Spark's way to write a time: 500ms, 30s, 15m, 2h; a number alone is milliseconds."""
     match = re.fullmatch(r"(-?\d+)([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _UNITS_MS:
-        raise ValueError(f"{text!r} is no time: write, for instance, 500ms, 30s or 15m")
+        raise ValueError(f"{text!r} is not a time: write, for instance, 500ms, 30s or 15m")
     return int(int(match[1]) * _UNITS_MS[match[2]])
 
 

@@ -286,7 +286,7 @@ def _position(values: Mapping[str, Any], which: str) -> Position | None:
     if text.lower() == "latest":
         return Latest()
     if not text.startswith("{"):
-        raise OptionError(offsets, f"{text!r} is none of earliest, latest, and offsets as JSON")
+        raise OptionError(offsets, f"{text!r} is not one of earliest, latest, and offsets as JSON")
     return AtOffsets(_of(offsets, parse_offsets, text))
 
 

@@ -180,7 +180,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(settings: dict[str, str], re
     ("settings", "reason"),
     [
         ({"zookeeper.connect": "zoo:2181"}, "zookeeper.connect: a ZooKeeper of your own cannot be used yet"),
-        ({"authorizer.class.name": "kafka.security"}, "authorizer.class.name: authorizers are not there yet"),
+        ({"authorizer.class.name": "kafka.security"}, "authorizer.class.name: authorizers are not supported yet"),
         ({"process.roles": "broker"}, "process.roles: a quorum elsewhere cannot be joined"),
         (
             {"process.roles": "broker,controller", "controller.quorum.voters": "1@a:1,2@b:1"},

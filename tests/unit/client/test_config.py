@@ -153,7 +153,7 @@ def test_an_unknown_key_names_the_right_one(name: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("acks", 2, "'2' is none of all, -1, 0, 1"),
+        ("acks", 2, "'2' is not one of all, -1, 0, 1"),
         ("acks", True, "True is no text"),
         ("linger_ms", -1, "-1 is less than 0"),
         ("linger.ms", "soon", "'soon' is no whole number"),
@@ -163,11 +163,11 @@ def test_an_unknown_key_names_the_right_one(name: str, sentence: str) -> None:
         ("enable_idempotence", "yes", "'yes' is neither true nor false"),
         ("enable_idempotence", 1, "1 is no boolean"),
         ("client_id", b"x", "b'x' is no text"),
-        ("compression_type", "brotli", "'brotli' is none of none, gzip, snappy, lz4, zstd"),
+        ("compression_type", "brotli", "'brotli' is not one of none, gzip, snappy, lz4, zstd"),
         ("compression_gzip_level", 0, "0 is neither between 1 and 9 nor -1"),
-        ("bootstrap_servers", "localhost", "'localhost' is no address of a broker"),
+        ("bootstrap_servers", "localhost", "'localhost' is not the address of a broker"),
         ("bootstrap_servers", "", "is empty: write host:port"),
-        ("bootstrap_servers", 9092, "'9092' is no address of a broker"),
+        ("bootstrap_servers", 9092, "'9092' is not the address of a broker"),
         ("key_serializer", 5, "5 is neither a function nor the name of one"),
         ("key_serializer", dict, "dict is a class: give an instance"),
         ("interceptors", "com.example.Mine", "'com.example.Mine' is a text: Java's classes cannot be loaded"),
@@ -188,12 +188,12 @@ def test_a_wrong_value_is_told_with_its_key(key: str, value: object, reason: str
         ("auto_offset_reset", "by_duration:1h", "'1h' is no duration: write it as in ISO 8601, for instance PT1H"),
         ("auto_offset_reset", "by_duration:PT", "'PT' is no duration"),
         ("auto_offset_reset", "by_duration:-PT1S", "'by_duration:-PT1S' is negative"),
-        ("auto_offset_reset", "smallest", "'smallest' is none of earliest, latest, none"),
+        ("auto_offset_reset", "smallest", "'smallest' is not one of earliest, latest, none"),
         ("group_instance_id", "", "is empty"),
-        ("group_protocol", "share", "'share' is none of classic, consumer"),
-        ("isolation_level", "READ_COMMITTED", "'READ_COMMITTED' is none of read_committed, read_uncommitted"),
+        ("group_protocol", "share", "'share' is not one of classic, consumer"),
+        ("isolation_level", "READ_COMMITTED", "'READ_COMMITTED' is not one of read_committed, read_uncommitted"),
         ("max_poll_records", 0, "0 is less than 1"),
-        ("partition_assignment_strategy", "fair", "'fair' is none of range, roundrobin, sticky, cooperative-sticky"),
+        ("partition_assignment_strategy", "fair", "'fair' is not one of range, roundrobin, sticky, cooperative-sticky"),
         ("partition_assignment_strategy", [dict], "dict is a class: give an instance"),
         ("partition_assignment_strategy", [], "is empty: give one or more of range"),
     ],
@@ -227,14 +227,14 @@ def test_keys_that_are_not_possible_say_why(name: str) -> None:
 
 
 def test_transactions_are_told_to_come() -> None:
-    with pytest.raises(ConfigError, match="transactional_id: cannot be set: transactions are not there yet"):
+    with pytest.raises(ConfigError, match="transactional_id: cannot be set: transactions are not supported yet"):
         producer(transactional_id="t")
 
 
 @pytest.mark.parametrize("value", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_nothing_is_sent_in_the_open_that_was_meant_to_be_secret(value: str) -> None:
     assert producer({"security.protocol": "PLAINTEXT"}) == producer()
-    with pytest.raises(ConfigError, match="connections with TLS or SASL are not there yet"):
+    with pytest.raises(ConfigError, match="connections with TLS or SASL are not supported yet"):
         producer({"security.protocol": value})
 
 

@@ -590,7 +590,7 @@ def test_a_failed_start_lets_go_of_what_it_had_locked(broker: Broker) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (DirectoryOptions(broker_id=2, cluster_id="cluster"), r"broker 1, this is broker 2"),
+        (DirectoryOptions(broker_id=2, cluster_id="cluster"), r"broker 1, this is broker 2; leave broker.id out"),
         (DirectoryOptions(broker_id=1, cluster_id="other"), r"cluster cluster, this is cluster other"),
     ],
 )

@@ -86,7 +86,7 @@ def test_wrong_partitions_are_told_of(text: str, told: str) -> None:
 
 def test_a_time_is_not_negative() -> None:
     assert parse_times('{"a":{"0":0}}') == {TopicPartition("a", 0): 0}
-    with pytest.raises(ValueError, match="-1 of a-0 is no time"):
+    with pytest.raises(ValueError, match="-1 of a-0 is not a time"):
         parse_times('{"a":{"0":-1}}')
 
 

@@ -124,17 +124,17 @@ def test_a_stream_has_no_end(given: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"startingOffsets": "first"}, "startingOffsets: 'first' is none of earliest, latest"),
+        ({"startingOffsets": "first"}, "startingOffsets: 'first' is not one of earliest, latest"),
         ({"startingOffsets": '{"a":1}'}, "startingOffsets: topic 'a' needs a number"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp: 'yesterday' is no whole number"),
         ({"startingOffsetsByTimestamp": "1"}, "startingOffsetsByTimestamp: '1' is no JSON object"),
-        ({"startingOffsetsByTimestampStrategy": "guess"}, "'guess' is none of error, latest"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "'guess' is not one of error, latest"),
         ({"failOnDataLoss": "perhaps"}, "failOnDataLoss: 'perhaps' is neither true nor false"),
         ({"minPartitions": "0"}, "minPartitions: 0 is less than 1"),
         ({"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition: -5 is less than 1"),
         ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger: 'many' is no whole number"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "9 is more than maxOffsetsPerTrigger"),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is no time"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a time"),
         ({"partition__metadata__cache__ttl__ms": "0"}, "partition.metadata.cache.ttl.ms: 0 is neither"),
     ],
 )
@@ -235,7 +235,7 @@ def test_settings_that_a_query_decides_itself(key: str) -> None:
     [
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers: is not set"),
         ({"kafka.fetch.max.bytes": "much"}, "kafka.fetch.max.bytes: 'much' is no whole number"),
-        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: 'SSL' is not possible"),
+        ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: 'SSL' cannot be used"),
         ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism: cannot be set"),
     ],
 )

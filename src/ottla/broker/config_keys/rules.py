@@ -81,4 +81,4 @@ def or_unset(unset: int, rule: Rule) -> Rule:
 
 def one_of_ignoring_case(*allowed: str) -> Rule:
     names = ", ".join(allowed)
-    return described(names, lambda value: None if value.lower() in allowed else f"{value!r} is none of {names}")
+    return described(names, lambda value: None if value.lower() in allowed else f"{value!r} is not one of {names}")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-_NOT_SECURE_YET: Final = "connections with TLS or SASL are not there yet"
-_NO_TRANSACTIONS_YET: Final = "transactions are not there yet"
-_NO_SHARE_GROUPS_YET: Final = "share groups are not there yet"
+_NOT_SECURE_YET: Final = "connections with TLS or SASL are not supported yet"
+_NO_TRANSACTIONS_YET: Final = "transactions are not supported yet"
+_NO_SHARE_GROUPS_YET: Final = "share groups are not supported yet"
 _NO_REPORTERS: Final = "it is about the metrics of Java's client"
 
 REFUSED: Final[dict[str, str]] = {

@@ -10,7 +10,7 @@ from ottla.base.config import Rule, described
 
 def one_of_any_case(*allowed: str) -> Rule:
     names = ", ".join(allowed)
-    return described(names, lambda value: None if value.lower() in allowed else f"{value!r} is none of {names}")
+    return described(names, lambda value: None if value.lower() in allowed else f"{value!r} is not one of {names}")
 
 
 def at_least_one(values: tuple[Any, ...]) -> str | None:

@@ -81,7 +81,7 @@ def _named(made_by: Mapping[str, Callable[[], T]], setting: str, key: str, kind:
         raise ConfigError(key, f"{name} needs more than a name: give {_NEED_SCHEMA[name]}")
     close = difflib.get_close_matches(name, made_by, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
-    raise ConfigError(key, f"{setting!r} is none of {', '.join(made_by)}, nor a callable{meant}")
+    raise ConfigError(key, f"{setting!r} is not one of {', '.join(made_by)}, nor a callable{meant}")
 
 
 def _check_callable(given: Any, key: str, signature: str) -> None:

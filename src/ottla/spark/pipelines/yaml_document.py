@@ -48,7 +48,7 @@ class Value:
     def choice(self, *allowed: str) -> str:
         text = self.text()
         if text not in allowed:
-            raise self.error(f"{text!r} is none of {', '.join(allowed)}{_meant(text, allowed)}")
+            raise self.error(f"{text!r} is not one of {', '.join(allowed)}{_meant(text, allowed)}")
         return text
 
     def items(self) -> list[Value]:

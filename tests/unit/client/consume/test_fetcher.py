@@ -583,7 +583,7 @@ def test_the_ends_and_times_of_partitions() -> None:
             consumer.seek_to_end()
             assert await consumer.position(EVENTS) == 10
             assert all(one.isolation_level == 1 for one in broker.requests if isinstance(one, ListOffsetsRequest))
-            with pytest.raises(ValueError, match="is no time"):
+            with pytest.raises(ValueError, match="is not a time"):
                 await consumer.offsets_for_times({EVENTS: -5})
 
     run(scenario)

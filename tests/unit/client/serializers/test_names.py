@@ -74,9 +74,9 @@ def test_what_can_be_called_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("setting", "sentence"),
     [
-        ("sting", "value.serializer: 'sting' is none of bytes, string, int16, .*; did you mean 'string'"),
-        ("com.example.OrderSerializer", "value.serializer: 'com.example.OrderSerializer' is none of"),
-        (JAVA + "StringDeserializer", "value.serializer: .*StringDeserializer' is none of"),
+        ("sting", "value.serializer: 'sting' is not one of bytes, string, int16, .*; did you mean 'string'"),
+        ("com.example.OrderSerializer", "value.serializer: 'com.example.OrderSerializer' is not one of"),
+        (JAVA + "StringDeserializer", "value.serializer: .*StringDeserializer' is not one of"),
         ("avro", r"value.serializer: avro needs more than a name: give AvroSerializer\(schema\)"),
         ("protobuf", "value.serializer: protobuf needs more than a name"),
         (5, "value.serializer: a int is neither one of the names bytes, string"),

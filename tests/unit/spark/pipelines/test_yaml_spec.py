@@ -93,7 +93,7 @@ def test_the_example_is_right(tmp_path: Path) -> None:
         (
             "mode: update",
             "mode: updates",
-            ":18: sinks.totals.mode: 'updates' is none of append, update, complete, overwrite",
+            ":18: sinks.totals.mode: 'updates' is not one of append, update, complete, overwrite",
         ),
         ("mode: update", "zzz: 1", ":18: sinks.totals.zzz: there is no such key; there are from, topic, format"),
         ("sources:", "source:", ":2: source: there is no such key; did you mean sources?"),
