@@ -25,7 +25,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.config import CommonConfig, ProducerConfig
 from ottla.client.connections import Connections, ReconnectOptions
-from ottla.client.errors import ArgumentError, ClientError, OttlaError, RefusedError, UnknownTopicError
+from ottla.client.errors import ArgumentError, ClientError, NoBrokerError, OttlaError, RefusedError, UnknownTopicError
 from ottla.client.metadata import NO_LEADER, TopicInfo
 from ottla.net.client_connection import (
     Address,
@@ -315,7 +315,7 @@ class Cluster:
                 if not may_pass(error) or (not self._brokers and is_wrong_address(error)):
                     raise
                 if attempts == 1 and not self._brokers and not deadline.is_over:
-                    _logger.warning("%s. Tried again for %g s", error, timeout_s)
+                    _logger.warning("%s. Trying again for %g s", error, timeout_s)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -390,7 +390,7 @@ _NOT_YET_THERE: Final = frozenset(
 
 def _after(error: BrokerConnectionError | RefusedError, attempts: int, seconds: float) -> Exception:
     """The last of several failures, with how much was tried."""
-    if attempts == 1:
+    if attempts == 1 or isinstance(error, NoBrokerError):  # which says it of each broker
         return error
     tried = f"tried {attempts} times in {seconds:.1f} s"
     if isinstance(error, RefusedError):

@@ -13,7 +13,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.client.cluster import Cluster, ClusterOptions
 from ottla.client.config import AdminConfig, ProducerConfig
-from ottla.client.errors import ClosedError, RefusedError, UnknownTopicError, raise_if_refused
+from ottla.client.errors import ClosedError, NoBrokerError, RefusedError, UnknownTopicError, raise_if_refused
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.net.client_connection import (
     Address,
@@ -408,6 +408,12 @@ def test_the_last_failure_tells_how_often_and_how_long_it_was_tried() -> None:
 
             with pytest.raises(ConnectionLostError, match=r"a:1: the connection broke; tried \d+ times in \d\.\d s"):
                 await cluster.retry(lost)
+
+            async def absent() -> None:
+                raise NoBrokerError("no broker can be reached: a:1: connection refused (3 attempts in 1.0 s)")
+
+            with pytest.raises(NoBrokerError, match=r"attempts in 1\.0 s\)$"):
+                await cluster.retry(absent)
             with pytest.raises(ConnectionLostError, match=r"^a:1: the connection broke$"):
                 await cluster.retry(lost, timeout_s=0)
 

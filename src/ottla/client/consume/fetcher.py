@@ -260,7 +260,7 @@ class Fetcher:
         now_s = self._loop.time()
         if self._alone_since_s is None:
             self._alone_since_s = now_s
-            _logger.warning("%s. Tried again", error)
+            _logger.warning("%s. Trying again", error)
         if not is_wrong_address(error) and now_s - self._alone_since_s < self._config.default_api_timeout_ms / 1000:
             return False
         self._alone_since_s = None
