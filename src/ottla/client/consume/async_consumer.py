@@ -250,6 +250,7 @@ class AsyncConsumer(Generic[K, V]):
         finally:
             self._is_closed = True
             self._committing.cancel()
+            await self.membership.end()
             await self._cluster.close()
             self._interceptors.close()
         if failure is not None:

@@ -56,6 +56,10 @@ class Membership(Protocol):
     async def close(self, timeout_s: float) -> None:
         """The same, for good: nothing goes on in the background afterwards."""
 
+    async def end(self) -> None:
+        """Ends what goes on in the background, and says nothing to the group: for a `close` that had no time left.
+        Idempotent."""
+
     def metadata(self) -> GroupMetadata:
         """Who this consumer is in its group."""
 
@@ -91,6 +95,9 @@ class NoMembership:
         pass
 
     async def close(self, timeout_s: float) -> None:
+        pass
+
+    async def end(self) -> None:
         pass
 
     def metadata(self) -> GroupMetadata:

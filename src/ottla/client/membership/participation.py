@@ -127,9 +127,15 @@ class Participation(ABC):
         try:
             await self._give_up(timeout_s, "the consumer is closed")
         finally:
-            background, self._background = self._background, []
-            await self._end(*background)
+            await self.end()
         self._handover.raise_failure()
+
+    async def end(self) -> None:
+        tasks, self._background = self._background, []
+        if self._committing is not None:
+            tasks.append(self._committing)
+        await self._end(*tasks)
+        await self._stop_joining()
 
     @abstractmethod
     def metadata(self) -> GroupMetadata: ...

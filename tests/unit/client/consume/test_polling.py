@@ -15,10 +15,11 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord, async_consumer
 from ottla.client.consume.listeners import RebalanceListener
-from ottla.client.errors import ClosedError, WakeupError
+from ottla.client.errors import ClientError, ClosedError, WakeupError
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch, by_partition, config_for
 from unit.client.consume.test_fetcher import EVENTS, read, until
 from unit.client.membership.scripted_group import ScriptedGroup
@@ -218,6 +219,35 @@ def test_numbers_of_numpy_are_numbers() -> None:
             assert type(next(iter(consumer.assignment())).partition) is int
             assert await consumer.offsets_for_times({given: np.int64(1007)}) == {EVENTS: (7, 1007, 0)}  # type: ignore[dict-item]
             assert type(async_consumer.offset_of(np.int64(3)).offset) is int  # type: ignore[arg-type]
+
+    run(scenario)
+
+
+class MuteGroup(ScriptedGroup):
+    """A coordinator that answers no commits."""
+
+    def _act(self, request: Any) -> Answer | None:
+        return Silence() if isinstance(request, OffsetCommitRequest) else super()._act(request)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("is_cancelled", [True, False], ids=["cancelled", "timed out"])
+def test_nothing_goes_on_after_a_close_that_had_no_time(protocol: str, is_cancelled: bool) -> None:
+    async def scenario() -> None:
+        async with MuteGroup() as broker:
+            consumer: AsyncConsumer[Any, Any] = AsyncConsumer(config_for(broker, group_id="g", group_protocol=protocol))
+            consumer.subscribe(["events"])
+            while not consumer.assignment():
+                await consumer.poll(0.01)
+            consumer.commit_async({EVENTS: 5})
+            await until(lambda: broker.of(OffsetCommitRequest))
+            closing = asyncio.create_task(consumer.close(60 if is_cancelled else 0.01))
+            await asyncio.sleep(0)
+            if is_cancelled:
+                closing.cancel()
+            with pytest.raises(asyncio.CancelledError if is_cancelled else ClientError):
+                await closing
+            assert [task for task in asyncio.all_tasks() if task.get_name().startswith("ottla-")] == []
 
     run(scenario)
 
