@@ -69,6 +69,14 @@ def _has_damage(difference: Difference, damage: str) -> bool:
     return any(batch.get("damage") == damage for batch in _sent_batches(difference))
 
 
+def _follows_a_bad_format(difference: Difference) -> bool:
+    bad = ("'magic 3'", "'codec 5'")
+    return any(
+        step.get("api") == "Produce" and step["request"].get("acks") == 0 and any(each in str(step) for each in bad)
+        for step in difference.steps
+    )
+
+
 def _has_several_batches(difference: Difference) -> bool:
     topics = difference.step["request"]["topic_data"]
     return any(len(partition.get("records") or ()) > 1 for topic in topics for partition in topic["partition_data"])
@@ -112,6 +120,7 @@ def _is_left_group(difference: Difference) -> bool:
             or (difference.ours, difference.theirs)
             == (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             or difference.ours in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION)
+            or difference.theirs == ErrorCode.GROUP_ID_NOT_FOUND
         )
     )
 
@@ -259,7 +268,11 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     OnPurpose(
         "offsets of records",
         "Kafka takes uncompressed batches whose records do not have offsets in sequence; Ottla refuses them.",
-        lambda found: _is_refused_here(found) and _has_damage(found, "offset deltas"),
+        lambda found: (
+            (_is_refused_here(found) or found.field.endswith("/record_errors"))
+            and found.api == "Produce"
+            and _has_damage(found, "offset deltas")
+        ),
         parts_ways=True,
     ),
     OnPurpose(
@@ -305,14 +318,39 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     ),
     OnPurpose(
         "one bad partition",
-        "A batch of an unknown format makes Kafka refuse all partitions of the request; Ottla refuses that one.",
+        "A batch of an unknown format or codec makes Kafka refuse the whole request first; Ottla refuses that batch.",
         lambda found: (
             found.api == "Produce"
-            and found.theirs == ErrorCode.CORRUPT_MESSAGE
-            and _has_damage(found, "magic 3")
-            and len(_sent_batches(found)) > 1
+            and found.theirs in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+            and (_has_damage(found, "magic 3") or _has_damage(found, "codec 5"))
         ),
         parts_ways=True,
+    ),
+    OnPurpose(
+        "one bad partition, without an answer",
+        "As above, with acks=0: what else was in the request is in Ottla's log, and not in Kafka's.",
+        _follows_a_bad_format,
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "topics named twice",
+        "Kafka 4 answers once for a topic that a request names twice, 3.9.1 as often as it is named.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api in ("CreateTopics", "DeleteTopics")
+            and found.field in ("topics", "responses")
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "id of a topic deleted by name",
+        "Kafka 4 tells it, 3.9.1 does not.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api == "DeleteTopics"
+            and found.field.endswith("topic_id")
+            and found.theirs == "$id:zero"
+        ),
     ),
     OnPurpose(
         "id of a topic that is only validated",

@@ -57,6 +57,7 @@ _ADMIN_CLIENT: Final = "__admin_client"
 _HIDDEN: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
 
 _LENGTH: Final = Struct(">i")
+_ENDLESS: Final = 2**31
 _ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
 """The byte of a batch with all attributes that are in use."""
 
@@ -298,17 +299,23 @@ def _once_each(topics: list[ProduceTopic], *, by_id: bool) -> list[ProduceTopic]
     ]
 
 
-def _size_of_first(records: Bytes) -> int:
-    """How long the first batch says that it is."""
-    if len(records) < LENGTH_PREFIX_SIZE:
-        return LENGTH_PREFIX_SIZE
-    length: int = _LENGTH.unpack_from(records, LENGTH_AT)[0]
+def _is_alone(records: Bytes) -> bool:
+    """Whether there is one whole batch, as far as lengths tell, and not another whole one."""
+    size = _size_of_batch(records, 0)
+    return size <= len(records) and (size <= 0 or size + _size_of_batch(records, size) > len(records))
+
+
+def _size_of_batch(records: Bytes, position: int) -> int:
+    """How long the batch at the position says that it is; endless where there are too few bytes to say so."""
+    if len(records) - position < LENGTH_PREFIX_SIZE:
+        return _ENDLESS
+    length: int = _LENGTH.unpack_from(records, position + LENGTH_AT)[0]
     return length + LENGTH_PREFIX_SIZE
 
 
 def _fault(records: Bytes | None, version: int) -> ErrorCode:
     """What is wrong with records whatever their partition. Older clients than KIP-110 cannot have zstd."""
-    if not records or len(records) < _size_of_first(records):
+    if not records or not _is_alone(records):
         return ErrorCode.INVALID_RECORD
     if (
         version < _ZSTD_SINCE

@@ -118,6 +118,7 @@ def test_a_topic_takes_records_before_its_logs_are_made(
         ({"acks": 2, "records": b""}, ErrorCode.INVALID_RECORD),
         ({"acks": 2, "records": batch_of(b"a")[:-1]}, ErrorCode.INVALID_RECORD),
         ({"acks": 2, "records": batch_of(b"a")[:7]}, ErrorCode.INVALID_RECORD),
+        ({"acks": 2, "records": batch_of(b"a") * 2}, ErrorCode.INVALID_RECORD),
         ({"records": None}, ErrorCode.INVALID_RECORD),
         ({"records": b""}, ErrorCode.INVALID_RECORD),
         (
