@@ -12,7 +12,7 @@ import typer
 
 from ottla.cli.commands import on_cluster
 from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.output import silence_stdout
+from ottla.cli.output import is_terminal, note, silence_stdout
 from ottla.cli.session import PATIENCE_MS, CommandError, reach, settings_of, topic_hints
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def consume(
         raise CommandError(f"--until {until!r} lies in the future")
     if group is not None:
         chosen.check_for_group()
+    at_end = not from_beginning and since is None and until is None and offset in (None, "latest")
     own: dict[str, object] = {
         "max.poll.records": _RECORDS_AT_ONCE,
         "default.api.timeout.ms": PATIENCE_MS,
@@ -142,6 +143,8 @@ def consume(
         from ottla.client.consume import AsyncConsumer
 
         await reach(settings)
+        if is_terminal() and (hint := waiting_hint(group, at_end=at_end, follow=follow is not False)):
+            note(hint)
         async with AsyncConsumer(settings) as consumer:
             if group is not None:
                 consumer.subscribe(_subscription(topics or [], matching))
@@ -165,6 +168,17 @@ def consume(
         return  # how one ends `tail -f`
     except BrokenPipeError:
         silence_stdout()  # whoever reads us has had enough
+
+
+def waiting_hint(group: str | None, *, at_end: bool, follow: bool) -> str | None:
+    """What to tell a person who would otherwise look at an empty screen."""
+    if not follow:
+        return None
+    if group is not None:
+        return f"Joining group {group}; Ctrl-C leaves it."
+    if at_end:
+        return "Waiting for new records. --from-beginning also prints those that are already there. Ctrl-C stops."
+    return None
 
 
 async def _names(consumer: AsyncConsumer, topics: list[str], patterns: list[re.Pattern[str]]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from ottla.cli import waiting
+from ottla.cli.consume import waiting_hint
 from ottla.cli.produce import _progress
 from ottla.cli.waiting import Patience, Progress, telling_why
 from ottla.client.produce import AsyncProducer
@@ -65,3 +66,12 @@ def test_what_a_producer_waits_for(unfinished: int, hindrance: Exception | None,
     counts = {"records": 5, "batches_unfinished": unfinished}
     producer = SimpleNamespace(metrics=lambda: counts, hindrance=hindrance)
     assert _progress(cast("AsyncProducer", producer)).reason == reason
+
+
+def test_whoever_waits_for_new_records_is_told_so() -> None:
+    told = waiting_hint(None, at_end=True, follow=True)
+    assert told is not None
+    assert "--from-beginning" in told
+    assert "group billing" in (waiting_hint("billing", at_end=True, follow=True) or "")
+    assert waiting_hint(None, at_end=False, follow=True) is None
+    assert waiting_hint("billing", at_end=True, follow=False) is None

@@ -283,6 +283,9 @@ class AsyncConsumer(Generic[K, V]):
             for name in names:
                 if not name:
                     raise ArgumentError("topics contains an empty name")
+                if name.startswith("^"):  # as librdkafka marks patterns
+                    hint = f"for a pattern of whole names, use subscribe(re.compile({name[1:]!r}))"
+                    raise ArgumentError(f"{name!r} is not the name of a topic; {hint}")
             if not names:
                 raise ArgumentError("there is no topic to subscribe to; unsubscribe() reads nothing any more")
             self.subscriptions.subscribe(names, listener)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
 
 from ottla.base.ids import TopicPartition
+from ottla.client.consume import AsyncConsumer
 from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import Iterated, Position, Subscription
-from ottla.client.errors import ClientError
+from ottla.client.errors import ArgumentError, ClientError
 from ottla.client.offsets import EARLIEST, OffsetAndMetadata
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -105,3 +107,14 @@ def test_seeking_ends_an_iteration() -> None:
     iterated = subscription.iterated = Iterated(subscription.state(A), records(4, 5, 8))
     subscription.assign_manually([B])
     assert list(iterated.left) == []
+
+
+def test_a_pattern_as_librdkafka_writes_it_is_refused_with_how_to_write_it() -> None:
+    async def scenario() -> None:
+        async with AsyncConsumer(bootstrap_servers="localhost:1", group_id="g") as consumer:
+            with pytest.raises(
+                ArgumentError, match=r"'\^orders-\.\*' is not the .*subscribe\(re\.compile\('orders-\.\*'\)\)"
+            ):
+                consumer.subscribe(["payments", "^orders-.*"])
+
+    asyncio.run(scenario())
