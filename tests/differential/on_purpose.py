@@ -240,11 +240,12 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     ),
     OnPurpose(
         "configs of impossible topics",
-        "Kafka 4 says that the name of the topic is invalid, 3.9.1 that there is no such topic.",
+        "Kafka 4 says that the name of the topic is invalid, 3.9.1 that there is no such topic or config.",
         lambda found: (
             found.peer == "3.9.1"
             and found.api in ("AlterConfigs", "IncrementalAlterConfigs")
-            and (found.ours, found.theirs) == (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            and found.ours == ErrorCode.INVALID_TOPIC_EXCEPTION
+            and found.theirs in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_CONFIG)
         ),
     ),
     OnPurpose(
@@ -285,6 +286,25 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
             and "" not in (found.ours, found.theirs)
         ),
         parts_ways=True,
+    ),
+    OnPurpose(
+        "segments that refused batches begin",
+        "Kafka begins a new segment for a batch before it checks its sequence, and a fetch ends with a segment.",
+        lambda found: (
+            found.api == "Fetch"
+            and found.field.startswith("responses/partitions/records")
+            and any("'segment." in str(step.get("request")) for step in found.steps)
+            and any("'pid'" in str(step.get("request")) for step in found.steps)
+        ),
+    ),
+    OnPurpose(
+        "producers that set LogAppendTime, recompressed",
+        "Kafka then gives every record the newest time of the batch; Ottla leaves each its own.",
+        lambda found: (
+            found.api in ("Fetch", "ListOffsets")
+            and _recompresses(found)
+            and any("'log append time'" in str(step.get("request")) for step in found.steps)
+        ),
     ),
     OnPurpose(
         "half a batch after a batch",

@@ -135,7 +135,8 @@ class ClassicProtocol:
         try:
             group.check_member(request.member_id, request.group_instance_id)
         except CoordinatorError as error:
-            return Outcome(HeartbeatResponse(error_code=error.code))
+            # The group without a name may have offsets, and never members.
+            return Outcome(HeartbeatResponse(error_code=error.code if request.group_id else ErrorCode.INVALID_GROUP_ID))
         if request.generation_id != group.generation:
             return Outcome(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
         self._rebalance.keep_alive(group, group.members[request.member_id])

@@ -69,6 +69,18 @@ async def test_heartbeats_are_refused_by_member_instance_and_generation() -> Non
 
 
 @in_loop
+async def test_the_group_without_a_name_may_have_offsets_but_no_members() -> None:
+    group = ClassicMembers()
+    topics = [OffsetCommitTopic(name="t", partitions=[OffsetCommitPartition(partition_index=0, committed_offset=7)])]
+    commit = OffsetCommitRequest(group_id="", generation_id_or_member_epoch=-1, topics=topics)
+    group.coordinator.commit_offsets(commit, FakeCaller(4))
+    await group.pass_ms(0)
+    answer = group.coordinator.classic.heartbeat(HeartbeatRequest(group_id="", member_id="who"), FakeCaller(4))
+    assert isinstance(answer, HeartbeatResponse)
+    assert answer.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@in_loop
 async def test_a_heartbeat_in_a_stable_group_is_answered_at_once_and_writes_nothing() -> None:
     group = ClassicMembers()
     (member,) = await group.stable(1)
