@@ -130,7 +130,7 @@ class ConfigKey:
                 try:
                     return float(_without_underscores(text))
                 except ValueError:
-                    raise ConfigError(self.name, f"{text!r} is no number") from None
+                    raise ConfigError(self.name, f"{text!r} is not a number") from None
             case _:
                 return self._whole_number(text)
 
@@ -138,7 +138,7 @@ class ConfigKey:
         try:
             value = int(_without_underscores(text))
         except ValueError:
-            raise ConfigError(self.name, f"{text!r} is no whole number") from None
+            raise ConfigError(self.name, f"{text!r} is not a whole number") from None
         limit = 1 << _INT_BITS[self.type.value]
         if not -limit <= value < limit:
             raise ConfigError(self.name, f"{value} does not fit a {self.type.value}")

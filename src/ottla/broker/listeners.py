@@ -81,7 +81,7 @@ def _parse(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
         raise ConfigError(key, f"{text!r} is not NAME://host:port, such as PLAINTEXT://127.0.0.1:9092")
     name, port = match[1].upper(), int(match[4])
     if port > 65535:
-        raise ConfigError(key, f"{port} is no port: it is more than 65535")
+        raise ConfigError(key, f"{port} is not a port: it is more than 65535")
     if name not in protocols:
         raise ConfigError(
             key, f"there is no protocol for the listener {name}: add {name}:PLAINTEXT to listener.security.protocol.map"

@@ -27,10 +27,10 @@ def configure(format: str = "text", level: str = "info") -> None:  # noqa: A002 
     """From now on, lines of this level and above are written so; those of other libraries from warnings on. Can be
     called again to change it."""
     if format not in FORMATS:
-        raise ValueError(f"{format!r} is no format of log lines; there are {' and '.join(FORMATS)}")
+        raise ValueError(f"{format!r} is not a format of log lines; there are {' and '.join(FORMATS)}")
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise ValueError(f"{level!r} is no level of log lines; there are debug, info, warning, error and critical")
+        raise ValueError(f"{level!r} is not a level of log lines; there are debug, info, warning, error and critical")
     root = logging.getLogger()
     for handler in [each for each in root.handlers if isinstance(each, _StderrHandler)]:
         root.removeHandler(handler)

@@ -141,7 +141,7 @@ def parse_headers(text: str) -> tuple[Header, ...]:
     for part in filter(None, text.split(",")):
         name, equals, value = part.partition("=")
         if not equals or not name:
-            raise LineError(f"{part!r} is no header: write name=value")
+            raise LineError(f"{part!r} is not a header: write name=value")
         headers.append((name, value.encode()))
     return tuple(headers)
 
@@ -152,7 +152,7 @@ def read_json_line(line: bytes) -> NewRecord:
     try:
         given = json.loads(line)
     except ValueError as error:
-        raise LineError(f"it is no JSON: {error}") from None
+        raise LineError(f"it is not JSON: {error}") from None
     if not isinstance(given, dict) or not given.keys() & {"value", "value_base64"}:
         raise LineError('it is no object with a "value"')
     headers = given.get("headers") or []

@@ -63,7 +63,7 @@ def parse_duration(text: str, now: datetime | None = None) -> datetime:
     words = " ".join(text.strip().lower().split())
     if _AGO.fullmatch(words):
         return parse_time(words, now)
-    raise ValueError(f"{text!r} is no length of time: write 2h, '30 min' or PT1H30M")
+    raise ValueError(f"{text!r} is not a length of time: write 2h, '30 min' or PT1H30M")
 
 
 def milliseconds(time: datetime) -> int:

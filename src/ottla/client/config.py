@@ -336,7 +336,7 @@ def _checked(key: ConfigKey, given: object) -> Any:
         case ConfigType.INT | ConfigType.LONG | ConfigType.STRING if type(given) is int:
             return key.parse(str(given))
         case _:
-            raise ValueError(f"{given!r} is no {_WORDS[key.type]}")
+            raise ValueError(f"{given!r} is not a {_WORDS[key.type]}")
     wrong = key.rule(value)
     if wrong is not None:
         raise ValueError(wrong)
@@ -368,7 +368,7 @@ def _partitioner(given: object) -> object:
         return given
     name = _JAVA_PARTITIONERS.get(given, given)
     if name != "roundrobin":
-        raise ValueError(f"{given!r} is no partitioner: roundrobin is one, or a function of yours")
+        raise ValueError(f"{given!r} is not a partitioner: roundrobin is one, or a function of yours")
     return name
 
 

@@ -74,7 +74,7 @@ def parse_offsets(text: str) -> PartitionOffsets:
     offsets = _numbers(text, _OFFSETS_EXAMPLE)
     for partition, offset in offsets.items():
         if offset < EARLIEST_OFFSET:
-            raise ValueError(f"{offset} of {partition} is no offset: -2 is the earliest, -1 the latest")
+            raise ValueError(f"{offset} of {partition} is not an offset: -2 is the earliest, -1 the latest")
     return offsets
 
 
@@ -118,7 +118,7 @@ def _topics(text: str, example: str) -> dict[str, object]:
     except ValueError:
         topics = None
     if not isinstance(topics, dict):
-        raise ValueError(f"{text!r} is no JSON object: write, for instance, {example}")
+        raise ValueError(f"{text!r} is not a JSON object: write, for instance, {example}")
     return topics
 
 

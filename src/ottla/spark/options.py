@@ -267,7 +267,7 @@ def _selection(values: Mapping[str, Any]) -> Selection:
     try:
         re.compile(text)
     except re.error as error:
-        raise OptionError(option, f"{text!r} is no regular expression: {error}") from None
+        raise OptionError(option, f"{text!r} is not a regular expression: {error}") from None
     return TopicPattern(text)
 
 

@@ -254,7 +254,7 @@ class TopicAssignment:
         partitions = {}
         for name in replicas.names():
             if not re.fullmatch(r"[0-9]{1,10}", name) or not is_int32(int(name)):
-                raise fields.error(f"{shown(name)} is no number of a partition")
+                raise fields.error(f"{shown(name)} is not the number of a partition")
             partitions[int(name)] = ReplicaAssignment(
                 replicas.integers(name),
                 adding.integers(name) if adding.has(name) else (),

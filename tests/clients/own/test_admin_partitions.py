@@ -81,7 +81,7 @@ def test_offsets_of_what_is_not_there(admin: Admin, full: TopicPartition) -> Non
     }
     assert "the topic has partitions 0 to 1" in str(refused.value)
     assert refused.value.results[full].offset == COUNT
-    with pytest.raises(ValueError, match="'serializable' is no isolation level"):
+    with pytest.raises(ValueError, match="'serializable' is not an isolation level"):
         admin.list_offsets({full: LATEST}, isolation_level="serializable")
 
 

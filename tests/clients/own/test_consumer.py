@@ -294,7 +294,7 @@ def test_seeking_and_ends(consumer: Consumer, filled: list[TopicPartition]) -> N
     assert consumer.end_offsets(filled) == dict.fromkeys(filled, 100)
     found = consumer.offsets_for_times({first: 1050, second: 9999})
     assert [None if one is None else one[:2] for one in found.values()] == [(50, 1050), None]
-    with pytest.raises(ValueError, match="is no offset"):
+    with pytest.raises(ValueError, match="is not an offset"):
         consumer.seek(first, -2)
     with pytest.raises(ClientError, match="not assigned"):
         consumer.seek(TopicPartition("other", 0), 1)

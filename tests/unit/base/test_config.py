@@ -45,14 +45,14 @@ def test_a_text_becomes_its_value_and_back(key: str, text: str, value: Any) -> N
 @pytest.mark.parametrize(
     ("key", "text", "reason"),
     [
-        ("retention.ms", "soon", "retention.ms: 'soon' is no whole number"),
+        ("retention.ms", "soon", "retention.ms: 'soon' is not a whole number"),
         ("retention.ms", "-2", "retention.ms: -2 is less than -1"),
         ("retention.ms", str(2**63), f"retention.ms: {2**63} does not fit a long"),
         ("segment.bytes", str(2**31), f"segment.bytes: {2**31} does not fit a int"),
         ("ratio", "2", "ratio: 2.0 is not between 0 and 1"),
-        ("ratio", "half", "ratio: 'half' is no number"),
-        ("ratio", "0_1", "ratio: '0_1' is no number"),
-        ("retention.ms", "1_000", "retention.ms: '1_000' is no whole number"),
+        ("ratio", "half", "ratio: 'half' is not a number"),
+        ("ratio", "0_1", "ratio: '0_1' is not a number"),
+        ("retention.ms", "1_000", "retention.ms: '1_000' is not a whole number"),
         ("preallocate", "yes", "preallocate: 'yes' is neither true nor false"),
         ("policy", "delete,shred", "policy: 'shred' is not one of delete, compact"),
         ("type", "createtime", "type: 'createtime' is not one of CreateTime, LogAppendTime"),

@@ -207,7 +207,7 @@ def test_what_somebody_would_rely_on_and_is_not_there_is_refused(settings: dict[
 def test_keys_without_effect_are_accepted_checked_and_told() -> None:
     config = BrokerConfig({"num.io.threads": "16", "listener.name.x.ssl.key.password": "p", "super.users": "User:a"})
     assert config.without_effect == ("listener.name.x.ssl.key.password", "num.io.threads", "super.users")
-    assert refused({"num.io.threads": "none"}) == "num.io.threads: 'none' is no whole number"
+    assert refused({"num.io.threads": "none"}) == "num.io.threads: 'none' is not a whole number"
     assert {key.name for key in BROKER_CONFIG} >= WITHOUT_EFFECT
 
 
@@ -303,7 +303,7 @@ def test_other_variables_are_passed_over(variable: str) -> None:
 def test_what_is_wrong_is_told_with_who_set_it(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("# first\nnum.partitions=\\\nmany\n")
-    with pytest.raises(ConfigError, match=rf"'many' is no whole number \(from {file}:2\)"):
+    with pytest.raises(ConfigError, match=rf"'many' is not a whole number \(from {file}:2\)"):
         load_config(file, [], {})
     with pytest.raises(ConfigError, match=r"num\.partitions\? \(from the variable KAFKA_NUM_PARTITION\)"):
         load_config(None, [], {"KAFKA_NUM_PARTITION": "1"})

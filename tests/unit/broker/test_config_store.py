@@ -97,7 +97,7 @@ def test_what_was_altered_is_there_after_a_restart_and_lies_as_kafka_keeps_it(tm
     ("settings", "reason"),
     [
         ({"segment_byte": "100"}, "segment.byte: there is no such topic config; did you mean segment.bytes?"),
-        ({"segment_bytes": "none"}, "segment.bytes: 'none' is no whole number"),
+        ({"segment_bytes": "none"}, "segment.bytes: 'none' is not a whole number"),
         ({"min_compaction_lag_ms": "6"}, "min.compaction.lag.ms: 6 is more than max.compaction.lag.ms, which is 5"),
     ],
 )
@@ -247,7 +247,7 @@ def test_a_broker_starts_with_what_is_wrong_in_the_tree_and_says_so(
     run(tmp_path, spoil)
     with caplog.at_level(logging.ERROR, "ottla"):
         run(tmp_path, look)
-    assert "a setting of the topic topic is passed over: retention.ms: 'soon' is no whole number" in caplog.text
+    assert "a setting of the topic topic is passed over: retention.ms: 'soon' is not a whole number" in caplog.text
     assert "a setting in /config/brokers/1 is passed over: max.connections: 'few'" in caplog.text
 
 

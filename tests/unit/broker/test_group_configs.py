@@ -93,7 +93,7 @@ def test_what_a_group_does_not_set_is_the_broker_s(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({SESSION_TIMEOUT: "soon"}, "'soon' is no whole number"),
+        ({SESSION_TIMEOUT: "soon"}, "'soon' is not a whole number"),
         ({SESSION_TIMEOUT: "0"}, "0 is less than 1"),
         ({SESSION_TIMEOUT: "4999"}, "4999 is less than 5000, the broker's group.consumer.min.session.timeout.ms"),
         ({SESSION_TIMEOUT: "60001"}, "60001 is more than 60000, the broker's group.consumer.max.session.timeout.ms"),

@@ -42,7 +42,7 @@ def test_there_may_be_several_and_they_are_written_as_they_are_read() -> None:
         ("PLAINTEXT://127.0.0.1", "is not NAME://host:port"),
         ("PLAINTEXT://a b:1", "is not NAME://host:port"),
         ("PLAINTEXT://:-1", "is not NAME://host:port"),
-        ("PLAINTEXT://:65536", "65536 is no port"),
+        ("PLAINTEXT://:65536", "65536 is not a port"),
         ("OTHER://:1", "there is no protocol for the listener OTHER: add OTHER:PLAINTEXT to listener.security"),
         ("INSIDE://:1,inside://:2", "has two listeners with one name"),
         ("INSIDE://:1,PLAINTEXT://:1", "two listeners have the port 1"),

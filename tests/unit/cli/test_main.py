@@ -101,7 +101,7 @@ def test_version(arguments: list[str], capsys: Capture) -> None:
         (["consume", "t", "--since", "soon"], "'soon' is not a time"),
         (["consume", "t", "--format", "%y"], "%y in '%y' stands for nothing"),
         (["consume", "t", "--format", "%v", "--json"], "--json is a format of its own"),
-        (["produce", "t", "-H", "x"], "--header: 'x' is no header"),
+        (["produce", "t", "-H", "x"], "--header: 'x' is not a header"),
         (["start", "--override", "log.retention.hour=1"], "log.retention.hour"),
         (["start", "--override", "nonsense"], "nonsense"),
         (["start", "no-such-file.properties"], "no-such-file.properties"),

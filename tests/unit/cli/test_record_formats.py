@@ -70,7 +70,7 @@ def test_json_lines() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"nonsense", "it is no JSON"),
+        (b"nonsense", "it is not JSON"),
         (b"[1]", 'it is no object with a "value"'),
         (b'{"key": "k"}', 'it is no object with a "value"'),
         (b'{"value": "v", "headers": [1]}', '"headers" are neither'),
@@ -99,5 +99,5 @@ def test_plain_lines_that_lack_what_was_promised() -> None:
         read_plain_line(b"v", b":", None)
     with pytest.raises(LineError, match="that ends its headers"):
         read_plain_line(b"v", None, b"\t")
-    with pytest.raises(LineError, match="'x' is no header: write name=value"):
+    with pytest.raises(LineError, match="'x' is not a header: write name=value"):
         parse_headers("a=1,x")

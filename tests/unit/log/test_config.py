@@ -65,7 +65,7 @@ def test_the_older_bound_on_timestamps_stands_in_for_both_newer_ones() -> None:
 
 
 def test_a_broker_s_wrong_value_is_told_by_its_own_name() -> None:
-    with pytest.raises(ConfigError, match=r"log\.retention\.hours: 'long' is no whole number"):
+    with pytest.raises(ConfigError, match=r"log\.retention\.hours: 'long' is not a whole number"):
         LogConfig.from_properties({}, {"log.retention.hours": "long"})
     with pytest.raises(ConfigError, match=r"log\.segment\.bytes: 3 is less than 14"):
         LogConfig.from_properties({}, {"log.segment.bytes": "3"})

@@ -55,14 +55,14 @@ def test_assigned_partitions_stand_in_order_and_once() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "no JSON object"),
-        ("[1]", "no JSON object"),
+        ("", "not a JSON object"),
+        ("[1]", "not a JSON object"),
         ('{"a":7}', "a number for each of its partitions"),
         ('{"a":{"x":7}}', '"x": 7 of topic'),
         ('{"a":{"-1":7}}', "no partition with its number"),
         ('{"a":{"0":"7"}}', '"0": "7" of topic'),
         ('{"a":{"0":true}}', "no partition with its number"),
-        ('{"a":{"0":-3}}', "-3 of a-0 is no offset"),
+        ('{"a":{"0":-3}}', "-3 of a-0 is not an offset"),
     ],
 )
 def test_wrong_offsets_are_told_of(text: str, told: str) -> None:
@@ -73,7 +73,7 @@ def test_wrong_offsets_are_told_of(text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("nothing", "no JSON object"),
+        ("nothing", "not a JSON object"),
         ("{}", "names no partition"),
         ('{"a":{"0":1}}', "a list"),
         ('{"a":[-1]}', "a list"),

@@ -42,8 +42,8 @@ def test_three_ways_to_say_what_is_read(given: dict[str, str], meant: object) ->
         ({"subscribe": "a", "assign": '{"a":[0]}'}, "assign: does not go with subscribe"),
         ({"subscribe": " , "}, "names no topic"),
         ({"subscribePattern": ""}, "is empty"),
-        ({"subscribePattern": "*"}, "no regular expression"),
-        ({"assign": "a"}, "assign: 'a' is no JSON object"),
+        ({"subscribePattern": "*"}, "not a regular expression"),
+        ({"assign": "a"}, "assign: 'a' is not a JSON object"),
     ],
 )
 def test_what_is_read_has_to_be_clear(given: dict[str, str], told: str) -> None:
@@ -126,13 +126,13 @@ def test_a_stream_has_no_end(given: dict[str, str]) -> None:
     [
         ({"startingOffsets": "first"}, "startingOffsets: 'first' is not one of earliest, latest"),
         ({"startingOffsets": '{"a":1}'}, "startingOffsets: topic 'a' needs a number"),
-        ({"startingTimestamp": "yesterday"}, "startingTimestamp: 'yesterday' is no whole number"),
-        ({"startingOffsetsByTimestamp": "1"}, "startingOffsetsByTimestamp: '1' is no JSON object"),
+        ({"startingTimestamp": "yesterday"}, "startingTimestamp: 'yesterday' is not a whole number"),
+        ({"startingOffsetsByTimestamp": "1"}, "startingOffsetsByTimestamp: '1' is not a JSON object"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "'guess' is not one of error, latest"),
         ({"failOnDataLoss": "perhaps"}, "failOnDataLoss: 'perhaps' is neither true nor false"),
         ({"minPartitions": "0"}, "minPartitions: 0 is less than 1"),
         ({"maxRecordsPerPartition": "-5"}, "maxRecordsPerPartition: -5 is less than 1"),
-        ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger: 'many' is no whole number"),
+        ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger: 'many' is not a whole number"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "9 is more than maxOffsetsPerTrigger"),
         ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a time"),
         ({"partition__metadata__cache__ttl__ms": "0"}, "partition.metadata.cache.ttl.ms: 0 is neither"),
@@ -234,7 +234,7 @@ def test_settings_that_a_query_decides_itself(key: str) -> None:
     ("given", "told"),
     [
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers: is not set"),
-        ({"kafka.fetch.max.bytes": "much"}, "kafka.fetch.max.bytes: 'much' is no whole number"),
+        ({"kafka.fetch.max.bytes": "much"}, "kafka.fetch.max.bytes: 'much' is not a whole number"),
         ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: 'SSL' cannot be used"),
         ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism: cannot be set"),
     ],

@@ -113,7 +113,7 @@ def _alter_loggers(entries: Sequence[IncrementalAlterConfigsEntry], *, validate_
         if entry.config_operation == _SET and entry.value not in log_levels.LEVELS:
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG,
-                f"{entry.value!r} is no level for {entry.name}; there are {', '.join(log_levels.LEVELS)}.",
+                f"{entry.value!r} is not a level for {entry.name}; there are {', '.join(log_levels.LEVELS)}.",
             )
     if not validate_only:
         for entry in entries:

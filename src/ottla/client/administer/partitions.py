@@ -120,7 +120,7 @@ class PartitionsArea(Area):
     ) -> dict[TopicPartition, ListedOffset]:
         """The offset at each place: EARLIEST, LATEST, MAX_TIMESTAMP, `Place.at_time(…)`."""
         if isolation_level not in _ISOLATION_LEVELS:
-            raise ArgumentError(f"{isolation_level!r} is no isolation level: {' or '.join(_ISOLATION_LEVELS)} is")
+            raise ArgumentError(f"{isolation_level!r} is not an isolation level: {' or '.join(_ISOLATION_LEVELS)} is")
         newest = max(places.values(), key=lambda place: _PLACES_SINCE.get(place, 0), default=None)
         since = 0 if newest is None else _PLACES_SINCE.get(newest, 0)
 

@@ -34,7 +34,7 @@ def duration_ms(text: str) -> int:
     """The milliseconds of a duration of ISO 8601 in days, hours, minutes and seconds, as Java reads them."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()[1:5]) or text[-1] in "Tt":
-        raise ValueError(f"{text!r} is no duration: write it as in ISO 8601, for instance PT1H or P7DT12H")
+        raise ValueError(f"{text!r} is not a duration: write it as in ISO 8601, for instance PT1H or P7DT12H")
     sign, days, hours, minutes, seconds, fraction = found.groups()
     total_ms = _MS * (
         int(days or 0) * _DAY_S + int(hours or 0) * _HOUR_S + int(minutes or 0) * _MINUTE_S + int(seconds or 0)

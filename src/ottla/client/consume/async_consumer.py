@@ -341,7 +341,7 @@ class AsyncConsumer(Generic[K, V]):
         to = offset_of(offset)
         until = None if until is None else index(until)
         if to.offset < 0:
-            raise ArgumentError(f"{to.offset} is no offset: seek_to_beginning() and seek_to_end() go to the ends")
+            raise ArgumentError(f"{to.offset} is not an offset: seek_to_beginning() and seek_to_end() go to the ends")
         self.subscriptions.seek(
             partition, Position(to.offset, NO_EPOCH if to.leader_epoch is None else to.leader_epoch), until
         )
@@ -645,6 +645,6 @@ def _checked(offsets: OffsetsToCommit) -> Offsets:
     for partition, given in offsets.items():
         one = offset_of(given)
         if one.offset < 0:
-            raise ArgumentError(f"{given!r} is no offset to commit for partition {partition}")
+            raise ArgumentError(f"{given!r} is not an offset to commit for partition {partition}")
         checked[_plain_partition(partition)] = one
     return checked

@@ -77,7 +77,7 @@ def test_each_resource_has_its_own_answer(tmp_path: Path) -> None:
                 ErrorCode.INVALID_REQUEST,
                 ErrorCode.INVALID_REQUEST,
             ]
-            assert answers[0].error_message == "retention.ms: 'soon' is no whole number"
+            assert answers[0].error_message == "retention.ms: 'soon' is not a whole number"
             assert broker.configs.topic_config("good") == {"retention.ms": "6"}
 
     asyncio.run(main())

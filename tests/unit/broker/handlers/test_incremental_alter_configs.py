@@ -92,7 +92,7 @@ def test_lists_grow_and_shrink_from_their_default(tmp_path: Path) -> None:
     ("altered", "code", "reason"),
     [
         (resource(TOPIC, "topic", ("retention.sm", SET, "1")), ErrorCode.INVALID_CONFIG, "did you mean retention.ms?"),
-        (resource(TOPIC, "topic", ("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG, "'x' is no whole number"),
+        (resource(TOPIC, "topic", ("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG, "'x' is not a whole number"),
         (resource(TOPIC, "topic", ("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "Appending needs a list"),
         (
             resource(TOPIC, "none", ("retention.ms", APPEND, "1"), ("a", 7, "")),
@@ -119,7 +119,7 @@ def test_lists_grow_and_shrink_from_their_default(tmp_path: Path) -> None:
         (resource(METRICS, "x", ("interval.ms", SET, "1")), ErrorCode.INVALID_REQUEST, "type 16"),
         (resource(LOGGER, "2", ("ottla", SET, "INFO")), ErrorCode.INVALID_REQUEST, "This is broker 1"),
         (resource(LOGGER, "1", ("nobody.s", SET, "INFO")), ErrorCode.INVALID_CONFIG, "no logger 'nobody.s'"),
-        (resource(LOGGER, "1", ("ottla", SET, "LOUD")), ErrorCode.INVALID_CONFIG, "'LOUD' is no level for ottla"),
+        (resource(LOGGER, "1", ("ottla", SET, "LOUD")), ErrorCode.INVALID_CONFIG, "'LOUD' is not a level for ottla"),
         (resource(LOGGER, "1", ("ottla", APPEND, "INFO")), ErrorCode.INVALID_REQUEST, "one level"),
         (resource(LOGGER, "1", ("root", DELETE, None)), ErrorCode.INVALID_REQUEST, "must have a level"),
     ],
