@@ -82,6 +82,11 @@ class Callbacks:
 
         task.add_done_callback(done)
 
+    @property
+    def is_calling(self) -> bool:
+        """Whether this is asked by a callback that `finish` waits for."""
+        return asyncio.current_task() in self._tasks
+
     async def finish(self) -> None:
         """Waits for callbacks that are under way, but for the one that calls this."""
         while others := self._tasks - {asyncio.current_task()}:

@@ -114,6 +114,15 @@ class LoopThread:
             waiting.is_served = False
             self._cancel(waiting)
 
+    def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Runs the last work, and closes. A callback inside the loop is refused, and nothing is closed."""
+        if threading.current_thread() is self._thread:
+            return self.run(work)
+        try:
+            return self.run(work)
+        finally:
+            self.close()
+
     async def in_caller(self, function: Callable[..., T], *args: object) -> T:
         """For work under `run`: what the function gives or raises, called in the thread that waits there."""
         waiting = _waiting.get()

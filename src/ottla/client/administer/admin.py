@@ -47,10 +47,7 @@ class Admin:
     def close(self) -> None:
         """Closes all connections and ends the thread. Again is no harm."""
         if self._thread.is_open:
-            try:
-                self._thread.run(self._admin.close())
-            finally:
-                self._thread.close()
+            self._thread.finish(self._admin.close())
 
     create_topics = _blocking(AsyncAdmin.create_topics)
     delete_topics = _blocking(AsyncAdmin.delete_topics)

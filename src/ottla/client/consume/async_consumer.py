@@ -13,6 +13,7 @@ import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, Unpack, overload
@@ -186,6 +187,8 @@ class AsyncConsumer(Generic[K, V]):
         self.is_closing = False
         """Whether nothing more is read. Until all is closed, listeners can still commit and ask."""
         self._is_closed = False
+        self._ended = asyncio.Event()
+        """Set when closing is over."""
         self._is_woken = False
         self._ending: asyncio.Timeout | None = None
         """Ends what the group needs of a poll."""
@@ -228,8 +231,22 @@ class AsyncConsumer(Generic[K, V]):
     async def shut_down(self, timeout_s: float, *, is_work_done: bool) -> None:
         """`is_work_done` says whether the user is done with what the last poll gave; if not, others get it again."""
         if self.is_closing:
+            await self.until_closed(timeout_s)
             return
         self.is_closing = True
+        try:
+            await self._shut_down(timeout_s, is_work_done=is_work_done)
+        finally:
+            self._ended.set()
+
+    async def until_closed(self, timeout_s: float) -> None:
+        """Waits for another who closes the consumer, unless that one waits for this: for a listener or a callback."""
+        if not self._is_telling and not self._user.is_calling:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._ended.wait()
+
+    async def _shut_down(self, timeout_s: float, *, is_work_done: bool) -> None:
         self._missing.cancel()
         self._news.set()
         if is_work_done:

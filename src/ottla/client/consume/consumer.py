@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from types import TracebackType
@@ -35,7 +36,7 @@ from ottla.client.consume.commits import CommitCallback
 from ottla.client.consume.decoding import KERNELS
 from ottla.client.consume.listeners import RebalanceListener
 from ottla.client.consume.record import ConsumerRecord, K, V
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, ClosedError
 from ottla.client.loop_thread import LoopThread
 from ottla.client.membership import GroupMetadata
 from ottla.client.metadata import TopicInfo
@@ -155,6 +156,10 @@ class Consumer(Generic[K, V]):
 
     def _close(self, timeout_s: float, *, is_work_done: bool) -> None:
         if not self._thread.is_open:
+            return
+        if self._core.is_closing:
+            with suppress(ClosedError):  # whoever closes it has ended the loop
+                self._thread.run(self._core.until_closed(timeout_s))
             return
         try:
             self._thread.run(self._core.shut_down(timeout_s, is_work_done=is_work_done))

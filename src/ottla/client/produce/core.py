@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,6 +77,8 @@ class ProducerCore:
         self._may_block = may_block
         self.sender: Sender | None = None
         self.is_closed = False
+        self._ended = asyncio.Event()
+        """Set when closing is over."""
         self._is_forked = False
         self._cluster: Cluster | None = None
         tell_of_forks(self)
@@ -291,10 +294,21 @@ class ProducerCore:
 
     async def close(self, timeout: float | None = None) -> None:
         """Sends what is left, for so many seconds, and ends; what is not acknowledged then has failed. Raises the first
-        failure that nobody asked after."""
+        failure that nobody asked after. While another closes the producer, only waits until that is done."""
         if self.is_closed:
+            if not self._callbacks.is_calling:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(timeout):
+                        await self._ended.wait()
             return
         self.is_closed = True
+        try:
+            await self._close(timeout)
+        finally:
+            self._ended.set()
+        self.raise_failure()
+
+    async def _close(self, timeout: float | None) -> None:
         self.accumulator.refuse()
         if self.sender is None:
             self.interceptors.close()
@@ -310,7 +324,6 @@ class ProducerCore:
             await self.sender.close()
             await self.cluster.close()
             self.interceptors.close()
-        self.raise_failure()
 
     async def close_quietly(self) -> None:
         """As `close`; for when there is something worse to tell than what could not be sent."""

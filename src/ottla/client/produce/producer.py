@@ -110,10 +110,7 @@ class Producer(Generic[K, V]):
         if error is None:
             self.close()
         elif self._thread.is_open:
-            try:
-                self._thread.run(self._core.close_quietly())
-            finally:
-                self._thread.close()
+            self._thread.finish(self._core.close_quietly())
 
     def send(
         self,
@@ -232,10 +229,7 @@ class Producer(Generic[K, V]):
         """Sends what is left, for at most so many seconds; what is not acknowledged then has failed. Raises like
         `flush`. Again is no harm."""
         if self._thread.is_open:
-            try:
-                self._thread.run(self._core.close(timeout))
-            finally:
-                self._thread.close()
+            self._thread.finish(self._core.close(timeout))
 
     # The loop.
 

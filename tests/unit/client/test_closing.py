@@ -1,0 +1,124 @@
+"""Clients that two threads close at once, or that are closed by a callback of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
+import pytest
+
+from ottla.client.consume import Consumer
+from ottla.client.errors import WrongLoopError
+from ottla.client.loop_thread import LoopThread
+from ottla.client.produce import Delivery, Producer
+from ottla.wire.messages.leave_group import LeaveGroupRequest
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
+from ottla.wire.messages.produce import ProduceRequest
+from ottla.wire.schema import Request
+from unit.client.consume.scripted_log import config_for
+from unit.client.consume.test_fetcher import EVENTS, until
+from unit.client.membership.scripted_group import ScriptedGroup
+from unit.client.produce.scripted_log import Log, settings
+from unit.client.scripted_broker import Answer, ScriptedBroker
+from unit.client.test_cluster import run
+
+
+async def close_twice(client: Any, go: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`go` lets the broker answer what the first waits for, when the second is under way."""
+    begun: list[object] = []
+    ended: list[object] = []
+    thread: LoopThread = client._thread
+    real = thread.run
+
+    async def watched(work: Coroutine[Any, Any, Any]) -> Any:
+        begun.append(work)
+        try:
+            return await work
+        finally:
+            ended.append(work)
+
+    monkeypatch.setattr(thread, "run", lambda work: real(watched(work)))
+    first = asyncio.create_task(asyncio.to_thread(client.close))
+    await until(lambda: begun)
+    second = asyncio.create_task(asyncio.to_thread(client.close))
+    await until(lambda: len(begun) == 2)
+    has_passed = threading.Event()
+    thread.call_soon(has_passed.set)  # behind the step in which the second began
+    assert await asyncio.to_thread(has_passed.wait, 10)
+    assert not ended
+    go.set()
+    await asyncio.gather(first, second)
+
+
+def test_a_producer_that_is_closed_twice_at_once_sends_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        log, go = Log(), asyncio.Event()
+
+        def script(request: Request) -> Answer | Awaitable[Answer] | None:
+            return later(request) if isinstance(request, ProduceRequest) else log(request)
+
+        async def later(request: Request) -> Any:
+            await go.wait()
+            return log(request)
+
+        async with ScriptedBroker(script) as broker:
+            producer = await asyncio.to_thread(lambda: Producer(settings(broker)))
+            delivery = await asyncio.to_thread(producer.send, "events", b"one")
+            await until(lambda: broker.of(ProduceRequest))
+            await close_twice(producer, go, monkeypatch)
+            assert delivery.result(0).offset == 0
+
+    run(scenario)
+
+
+class SlowGroup(ScriptedGroup):
+    """A coordinator that commits when it may."""
+
+    def __post_init__(self) -> None:
+        self.go = asyncio.Event()
+        self.script = self._later
+
+    def _later(self, request: Request) -> Answer | Awaitable[Answer] | None:
+        return self._wait(request) if isinstance(request, OffsetCommitRequest) else self._act(request)
+
+    async def _wait(self, request: Request) -> Any:
+        await self.go.wait()
+        return self._act(request)
+
+
+def test_a_consumer_that_is_closed_twice_at_once_commits_and_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with SlowGroup() as broker:
+            consumer = await asyncio.to_thread(lambda: Consumer(config_for(broker, group_id="g")))
+            await asyncio.to_thread(consumer.subscribe, ["events"])
+            while not consumer.assignment():
+                await asyncio.to_thread(consumer.poll, 0.01)
+            consumer.commit_async({EVENTS: 5})
+            await close_twice(consumer, broker.go, monkeypatch)
+            assert broker.committed == {0: 5}
+            assert broker.of(LeaveGroupRequest)
+
+    run(scenario)
+
+
+def test_a_producer_that_a_callback_cannot_close_goes_on() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(Log()) as broker:
+            producer = await asyncio.to_thread(lambda: Producer(settings(broker)))
+            refused: list[Exception] = []
+
+            def close(_delivery: Delivery) -> None:
+                try:
+                    producer.close()
+                except WrongLoopError as error:
+                    refused.append(error)
+
+            delivery = await asyncio.to_thread(producer.send, "events", b"one")
+            delivery.add_done_callback(close)
+            await until(lambda: refused)
+            assert (await asyncio.to_thread(producer.send_and_wait, "events", b"two")).offset == 1
+            await asyncio.to_thread(producer.close)
+
+    run(scenario)
