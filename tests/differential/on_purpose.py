@@ -197,11 +197,12 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     ),
     OnPurpose(
         "commit to a group that is not there",
-        "With a generation, Kafka 4 says that the group is unknown (GROUP_ID_NOT_FOUND), 3.9.1 that the generation is.",
+        "With a generation, Kafka 4 says that the group or member is unknown, 3.9.1 that the generation is.",
         lambda found: (
             found.peer == "3.9.1"
             and found.api == "OffsetCommit"
-            and (found.ours, found.theirs) == (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION)
+            and found.ours in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_MEMBER_ID)
+            and found.theirs == ErrorCode.ILLEGAL_GENERATION
         ),
     ),
     OnPurpose(

@@ -149,10 +149,10 @@ class FetchSessions:
         session = self._sessions.get(session_id)
         if session is None:
             raise FetchSessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.by_id != by_id:
-            raise FetchSessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != epoch:
             raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise FetchSessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
         # Used in this order: the first is the one that was not used for the longest time.
         del self._sessions[session_id]

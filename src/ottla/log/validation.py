@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn
 
@@ -165,15 +166,20 @@ def _sound_headers(data: Buffer, origin: AppendOrigin) -> tuple[tuple[BatchHeade
     return tuple(headers), position
 
 
-def _check_alone(data: Buffer) -> None:
-    """A client may send one batch per partition. Checked before CRCs, as in Kafka: clients retry a wrong CRC."""
+def _check_lengths(data: Buffer, config: LogConfig) -> None:
+    """A client may send one batch per partition, of a limited size. Checked before CRCs, as in Kafka: clients retry a
+    wrong CRC."""
     try:
-        size = read_header(data, 0).size_in_bytes
-        read_header(data, size)
+        header = read_header(data, 0)
     except RecordError:
-        return  # no other batch: reported with the faults of the first, if it has any
-    if size < len(data):
-        raise NotOneBatchError(f"{len(data) - size} bytes follow the batch; a client may send one batch per partition")
+        return  # reported with the batch's other faults
+    size = header.size_in_bytes
+    with suppress(RecordError):  # less than another batch is reported with the faults of the first, if it has any
+        read_header(data, size)
+        if size < len(data):
+            behind = len(data) - size
+            raise NotOneBatchError(f"{behind} bytes follow the batch; a client may send one batch per partition")
+    _check_size(header, config)
 
 
 def has_old_magic(data: Buffer) -> bool:
@@ -212,7 +218,7 @@ def prepare(
     if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly):
         data = bytearray(data)
     if origin is _CLIENT:
-        _check_alone(data)
+        _check_lengths(data, config)
     headers, _ = _sound_headers(data, origin)
     for header in headers:
         _check_batch(header, config, origin, now_ms)

@@ -112,6 +112,8 @@ def test_a_second_batch_is_refused_before_the_crc_of_the_first_is_checked() -> N
         validate(bytearray(damaged))
     with pytest.raises(NotOneBatchError):
         validate(damaged + batch(1))
+    with pytest.raises(RecordTooLargeError):
+        validate(bytearray(damaged), LogConfig(max_message_bytes=len(damaged) - 1))
     with pytest.raises(CorruptRecordsError):  # a few bytes are no batch
         validate(damaged + batch(1)[:16])
 

@@ -56,7 +56,7 @@ async def incremental_alter_configs(
 
 
 def _check_operations(resource: IncrementalAlterConfigsResource) -> None:
-    """What can be told without the resource. In the order of the entries, and before it is looked for, as in Kafka."""
+    """What can be told without the resource, and is told before it is looked for, in Kafka's order."""
     for entry in resource.configs:
         if entry.value is None and entry.config_operation != _DELETE:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"The value of {entry.name} is null: delete it instead.")
@@ -64,6 +64,7 @@ def _check_operations(resource: IncrementalAlterConfigsResource) -> None:
         if entry.config_operation in _NAMES and resource.resource_type == ResourceType.TOPIC:
             with suppress(ConfigError):  # told with the other unknown keys
                 _check_is_list(TOPIC_CONFIG[entry.name], entry)
+    for entry in resource.configs:
         if entry.config_operation not in (_SET, _DELETE, _APPEND, _SUBTRACT):
             raise BrokerError(
                 ErrorCode.INVALID_REQUEST, f"There is no operation {entry.config_operation}, as asked for {entry.name}."

@@ -95,7 +95,7 @@ def test_lists_grow_and_shrink_from_their_default(tmp_path: Path) -> None:
         (resource(TOPIC, "topic", ("retention.ms", SET, "x")), ErrorCode.INVALID_CONFIG, "'x' is not a whole number"),
         (resource(TOPIC, "topic", ("retention.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "Appending needs a list"),
         (
-            resource(TOPIC, "none", ("retention.ms", APPEND, "1"), ("a", 7, "")),
+            resource(TOPIC, "none", ("a", 7, ""), ("retention.ms", APPEND, "1")),
             ErrorCode.INVALID_CONFIG,
             "needs a list",
         ),
