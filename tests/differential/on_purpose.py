@@ -70,7 +70,7 @@ def _has_damage(difference: Difference, damage: str) -> bool:
 
 
 def _follows_a_bad_format(difference: Difference) -> bool:
-    bad = ("'magic 3'", "'codec 5'")
+    bad = ("'magic 3'", "'codec 5'", "'offset deltas'", "'trailing'")
     return any(
         step.get("api") == "Produce" and step["request"].get("acks") == 0 and any(each in str(step) for each in bad)
         for step in difference.steps
@@ -326,7 +326,8 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "a producer id without an epoch",
         "Kafka takes such a batch unless it compresses it again or knows the producer; Ottla refuses it always.",
         lambda found: (
-            _is_refused_here(found)
+            (_is_refused_here(found) or found.field.endswith("/record_errors"))
+            and found.api == "Produce"
             and any("pid" in each and each.get("epoch", -1) < 0 for each in _sent_batches(found))
         ),
         parts_ways=True,
@@ -349,8 +350,24 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     ),
     OnPurpose(
         "one bad partition, without an answer",
-        "As above, with acks=0: what else was in the request is in Ottla's log, and not in Kafka's.",
+        "What only one of the brokers refuses, as above, but with acks=0: the logs differ from then on.",
         _follows_a_bad_format,
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "the group without a name",
+        "All dialogues share it, so what is in it depends on the others that are played at the same time.",
+        lambda found: found.step.get("request", {}).get("group_id") == "",
+    ),
+    OnPurpose(
+        "topic configs that take a moment",
+        "The logs of Kafka 3.9.1 hear of changed configs from ZooKeeper, after the request was answered.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api == "Produce"
+            and any(step.get("api") in ("AlterConfigs", "IncrementalAlterConfigs") for step in found.steps)
+            and found.field.endswith("/log_append_time_ms")
+        ),
         parts_ways=True,
     ),
     OnPurpose(
