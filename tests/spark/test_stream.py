@@ -15,7 +15,7 @@ from pyspark.sql.functions import col, window
 from pyspark.sql.streaming.query import StreamingQuery
 
 from clients.peers import Peer
-from ottla.spark.offsets import IDS_KEY
+from ottla.spark.offsets import from_json, ids_from_json
 from ottla.testing.broker import Broker
 from spark.topic_data import WAIT_S, TopicData
 
@@ -126,8 +126,8 @@ def test_available_now_reads_in_limited_batches_and_goes_on_from_its_checkpoint(
 
     progress = query.recentProgress[0].sources[0]
     end = json.loads(progress.endOffset)
-    assert end.pop(IDS_KEY).keys() == {data.name}
-    assert end == {data.name: {"0": 9, "1": 4}}
+    assert ids_from_json(end).keys() == {data.name}
+    assert from_json(end) == {(data.name, 0): 9, (data.name, 1): 4}
     assert json.loads(progress.latestOffset) == {data.name: {"0": 9, "1": 4}}
 
 

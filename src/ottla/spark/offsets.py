@@ -1,9 +1,9 @@
 """Offsets of partitions, and the places that options speak of; as JSON, the way Spark's connector writes it.
 
-Offsets of a stream, in checkpoints and progress: `{"@topicIds": {"topic": "…"}, "topic": {"0": 23, "1": 17}}`, where 23
-is the next to be read. The ids tell a topic from another that had its name before; no topic can be called like their
-key, and checkpoints without it are read as well. In options, -2 stands for the earliest offset and -1 for the latest.
-Pure.
+Offsets of a stream, in checkpoints and progress: `{"@id:topic:ID": {}, "topic": {"0": 23, "1": 17}}`, where 23 is the
+next to be read. The ids tell a topic from another that had its name before. Checkpoints without them are read as well,
+and Spark's own connector reads checkpoints with them: to it they are topics without partitions, with names that no
+topic can have. In options, -2 stands for the earliest offset and -1 for the latest. Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PartitionOffsets = dict[TopicPartition, int]
 TopicIds = dict[str, str]
 JsonOffsets = dict[str, dict[str, Any]]
 
-IDS_KEY: Final = "@topicIds"
+_ID_MARK: Final = "@id:"
 
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _TIMES_EXAMPLE: Final = '{"topicA":{"0":1700000000000,"1":1700000000000}}'
@@ -128,8 +128,9 @@ def _topics(text: str, example: str) -> dict[str, object]:
 def to_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> JsonOffsets:
     """In the order of topics and partitions: Spark compares offsets by their text. Of the ids, those of the topics that
     are named."""
-    topics = sorted({topic for topic, _ in offsets} & (topic_ids or {}).keys())
-    found: JsonOffsets = {IDS_KEY: {topic: topic_ids[topic] for topic in topics}} if topics and topic_ids else {}
+    ids = topic_ids or {}
+    topics = sorted({topic for topic, _ in offsets} & ids.keys())
+    found: JsonOffsets = {f"{_ID_MARK}{topic}:{ids[topic]}": {} for topic in topics}
     for (topic, index), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(index)] = offset
     return found
@@ -139,14 +140,14 @@ def from_json(topics: Mapping[str, Mapping[str, Any]]) -> PartitionOffsets:
     return {
         TopicPartition(topic, int(index)): offset
         for topic, by_index in topics.items()
-        if topic != IDS_KEY
         for index, offset in by_index.items()
     }
 
 
 def ids_from_json(topics: Mapping[str, Mapping[str, Any]]) -> TopicIds:
     """Of the topics that have one: not those of brokers that know none, nor of older checkpoints."""
-    return dict(topics.get(IDS_KEY, {}))
+    marked = (key[len(_ID_MARK) :].rsplit(":", 1) for key in topics if key.startswith(_ID_MARK))
+    return {found[0]: found[1] for found in marked if len(found) == 2}
 
 
 def recreated(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:

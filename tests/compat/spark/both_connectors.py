@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import spark_artifacts
 from clients.dialect import Seen
-from ottla.spark.offsets import IDS_KEY
 from spark_program import SparkProgram, running
 
 SPARKS = "kafka"
@@ -88,7 +87,7 @@ class Streamed:
         (source,) = self.progress[-1]["sources"]
         offset = source["endOffset"]
         told = json.loads(offset) if isinstance(offset, str) else offset
-        return {topic: partitions for topic, partitions in told.items() if topic != IDS_KEY}
+        return {topic: partitions for topic, partitions in told.items() if partitions}
 
 
 class Spark:

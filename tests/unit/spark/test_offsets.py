@@ -99,7 +99,7 @@ def test_thousands_of_partitions_are_not_all_named() -> None:
 def test_ids_of_topics_travel_with_offsets() -> None:
     offsets = {TopicPartition("b", 0): 3, TopicPartition("a", 1): 4}
     written = to_json(offsets, {"b": "B", "c": "C", "a": "A"})
-    assert json.dumps(written) == '{"@topicIds": {"a": "A", "b": "B"}, "a": {"1": 4}, "b": {"0": 3}}'
+    assert json.dumps(written) == '{"@id:a:A": {}, "@id:b:B": {}, "a": {"1": 4}, "b": {"0": 3}}'
     assert from_json(written) == offsets
     assert ids_from_json(written) == {"a": "A", "b": "B"}
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ottla.spark.offsets import IDS_KEY
-
 _NO_WATERMARK: Final = 0.0
 """Spark's word for none is the beginning of 1970."""
 
@@ -99,7 +97,7 @@ def _offsets(told: Any) -> dict[str, dict[int, int]] | None:
         return {
             topic: {int(p): int(offset) for p, offset in partitions.items()}
             for topic, partitions in told.items()
-            if topic != IDS_KEY
+            if partitions  # not the ids of topics
         }
     except (TypeError, ValueError):
         return None

@@ -86,7 +86,7 @@ def test_a_watermark() -> None:
 
 def test_ids_of_topics_are_no_offsets() -> None:
     progress = QueryProgress("q")
-    end = {"@topicIds": {"a": "x"}, "a": {"0": 3}}
+    end = {"@id:a:x": {}, "a": {"0": 3}}
     progress.take([report(1, sources=[source(end, {"a": {"0": 5}})])])
     assert progress.offsets == {"a": {0: 3}}
     assert progress.lag == 2
