@@ -323,6 +323,9 @@ class Broker:
         mine = [index for index in sorted(new_partitions) if self.broker_id in topic.partitions[index].replicas]
         self.replicas.expect([TopicPartition(topic.name, index) for index in mine], topic.topic_id, config)
         self.metadata.put_topic(topic)  # in the same turn: one that is hosted from here on gets its role from this
+        if topic.name == OFFSETS_TOPIC:
+            for index in mine:  # at once, as far as that goes: whoever finds a coordinator is to find it at work
+                self.replicas.get(topic.name, index)
         for index, state in enumerate(topic.partitions):
             if self.broker_id not in state.replicas or index in new_partitions:
                 continue
@@ -340,7 +343,7 @@ class Broker:
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)
         if mine and topic.name == OFFSETS_TOPIC:
-            await self.replicas.expected.settled()  # whoever looks for a coordinator is to find it at work
+            await self.replicas.expected.settled()
         self._group_topics.changed()
 
     def _give_role(self, partition: Partition, state: PartitionState) -> None:

@@ -358,7 +358,7 @@ def test_commits_are_where_the_next_one_begins(
         consumer.commit()
         assert consumer.committed([first]) == {first: OffsetAndMetadata(30, "", 0)}
         consumer.commit({first: OffsetAndMetadata(20, "so far")})
-        with pytest.raises(ValueError, match="no offset to commit"):
+        with pytest.raises(ValueError, match="not an offset to commit"):
             consumer.commit({first: OffsetAndMetadata(-1)})
     with Consumer(settings) as consumer:
         consumer.assign([first])
