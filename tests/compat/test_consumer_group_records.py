@@ -19,8 +19,8 @@ from coordinators.topics import FakeTopics
 from golden.kafka_process import Broker, kill, kraft_broker
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid, parse_uuid
-from ottla.coordinator.groups import consumer_records
-from ottla.coordinator.groups.consumer_group import ConsumerGroup
+from ottla.coordinator.groups.consumer import records as consumer_records
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.records import value_of
 from ottla.coordinator.runtime import KeyValue
 from ottla.records import iter_batches, iter_records

@@ -21,7 +21,7 @@ from compat.once import Once
 from coordinators.committers import Committers
 from coordinators.fake_log import FakeLog
 from golden.kafka_process import java_command, stop, zookeeper, zookeeper_mode_broker
-from ottla.coordinator.groups.classic_group import ClassicGroup
+from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.runtime import partition_for
 from ottla.records import BatchView
 from ottla.testing.broker import Broker

@@ -11,7 +11,7 @@ from coordinators.fake_log import FakeLog
 from coordinators.simulated_time import SimulatedTime
 from coordinators.topics import FakeTopics
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.classic_group import ClassicGroup
+from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.coordinator.groups.service import GroupCoordinator
 from ottla.wire.codec import encode_versioned

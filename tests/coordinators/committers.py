@@ -13,9 +13,9 @@ from coordinators.fake_log import FakeLog
 from coordinators.simulated_time import SimulatedTime
 from coordinators.topics import FakeTopics
 from ottla.base.error_codes import ErrorCode
+from ottla.coordinator.groups.fast.fast_commit import PlainCommit, commit_reader
 from ottla.coordinator.groups.group import GroupSettings
-from ottla.coordinator.groups.offset_commit import commit_in_transaction
-from ottla.coordinator.groups.plain_commit import PlainCommit, commit_reader
+from ottla.coordinator.groups.offsets.commit import commit_in_transaction
 from ottla.coordinator.groups.service import GroupCoordinator, ServedShard
 from ottla.records import encode_transaction_marker
 from ottla.wire.codec import decode, encode

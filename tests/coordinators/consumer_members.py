@@ -12,7 +12,7 @@ from coordinators.simulated_time import SimulatedTime
 from coordinators.topics import FakeTopics
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
-from ottla.coordinator.groups.consumer_group import ConsumerGroup
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.coordinator.groups.service import GroupCoordinator
 from ottla.wire.messages.consumer_group_heartbeat import (

@@ -20,7 +20,7 @@ from typing import Any
 from coordinators.classic_members import ClassicMembers, Member, subscription
 from coordinators.fake_log import FakeLog
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.classic_group import ClassicGroup, State
+from ottla.coordinator.groups.classic.group import ClassicGroup, State
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse

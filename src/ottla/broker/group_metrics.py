@@ -13,7 +13,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ottla.coordinator.groups.lag import EndOf, lags
+from ottla.coordinator.groups.offsets.lag import EndOf, lags
 from ottla.coordinator.groups.service import GroupCoordinator
 
 _TOPICS_AT_A_TIME: Final = 100

@@ -1,5 +1,5 @@
 """The records of `__consumer_offsets` as bytes: `record_of` makes one of key and value, `key_of` and `value_of` read it
-again. Offset commits, of which there are most by far, have code of their own in `offset_records`.
+again. Offset commits, of which there are most by far, have code of their own in `offsets.records`.
 
 A key begins with the number of its kind. A value begins with its version: Kafka writes the one in `_VALUE_VERSIONS` and
 reads all; fields that newer Kafkas add are tagged, and passed over.

@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.groups import offset_fetch
-from ottla.coordinator.groups.classic import ClassicProtocol
-from ottla.coordinator.groups.classic_apis import ClassicApis
-from ottla.coordinator.groups.consumer import ConsumerProtocol
-from ottla.coordinator.groups.consumer_apis import ConsumerApis
-from ottla.coordinator.groups.consumer_classic import ClassicInConsumerGroups
+from ottla.coordinator.groups.classic.apis import ClassicApis
+from ottla.coordinator.groups.classic.protocol import ClassicProtocol
+from ottla.coordinator.groups.consumer.apis import ConsumerApis
+from ottla.coordinator.groups.consumer.classic_members import ClassicInConsumerGroups
+from ottla.coordinator.groups.consumer.protocol import ConsumerProtocol
+from ottla.coordinator.groups.fast.fast_commit import OffsetShard, PlainCommit
+from ottla.coordinator.groups.fast.fast_fetch import fetch_plainly, only_group
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
-from ottla.coordinator.groups.offset_commit import commit_offsets, refused_commit
-from ottla.coordinator.groups.offsets import OffsetStore
-from ottla.coordinator.groups.plain_commit import OffsetShard, PlainCommit
-from ottla.coordinator.groups.plain_fetch import fetch_plainly, only_group
+from ottla.coordinator.groups.offsets import fetch as offset_fetch
+from ottla.coordinator.groups.offsets.commit import commit_offsets, refused_commit
+from ottla.coordinator.groups.offsets.store import OffsetStore
 from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
 from ottla.coordinator.seams import Caller, CoordinatorLog, Timers
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse

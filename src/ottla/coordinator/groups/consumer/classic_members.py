@@ -1,0 +1,232 @@
+"""Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup answered
+out of the consumer group, while a group goes from one protocol to the other.
+
+For such a member a rebalance is as it always was: a heartbeat tells it to join again, it joins, and it syncs. But there
+is no leader, and nobody waits for the others: its generation is its member epoch, and what it is assigned is what it
+has reached of its target.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import format_uuid, random_uuid
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.groups.classic.group import CONSUMER
+from ottla.coordinator.groups.classic.member import protocols_of
+from ottla.coordinator.groups.consumer.conversion import assignment_blob, partitions_named, read_subscription
+from ottla.coordinator.groups.consumer.group import ConsumerGroup
+from ottla.coordinator.groups.consumer.member import ClassicFace, ConsumerMember, MemberState, Standing, Subscription
+from ottla.coordinator.groups.consumer.protocol import ConsumerProtocol, static_member
+from ottla.coordinator.groups.shard import GroupShard
+from ottla.coordinator.runtime import Outcome
+from ottla.coordinator.seams import Caller
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.leave_group import (
+    LeaveGroupMember,
+    LeaveGroupMemberResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+)
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_logger = logging.getLogger(__name__)
+
+_MEMBER_ID_REQUIRED_SINCE: Final = 4
+_SEVERAL_LEAVE_SINCE: Final = 3
+
+
+class ClassicInConsumerGroups:
+    """Given requests for consumer groups that have members. What is refused is said in the response."""
+
+    def __init__(self, shard: GroupShard, protocol: ConsumerProtocol) -> None:
+        self._shard = shard
+        self._protocol = protocol
+        self._timers = protocol.timers
+
+    # --- JoinGroup --------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, caller: Caller) -> Outcome[JoinGroupResponse]:
+        try:
+            return self._join(self._group(request.group_id), request, caller)
+        except CoordinatorError as error:
+            return Outcome(JoinGroupResponse(member_id=request.member_id, error_code=error.code))
+
+    def _join(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller) -> Outcome[JoinGroupResponse]:
+        settings = self._shard.settings
+        if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
+            raise CoordinatorError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        member_id = request.member_id or format_uuid(random_uuid())
+        instance_id = request.group_instance_id
+        self._protocol.check_room(group, member_id)
+        protocols = protocols_of(request.protocols)
+        if request.protocol_type != CONSUMER or not group.supports_classic(protocols):
+            raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if not request.member_id and instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_SINCE:
+            return Outcome(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
+        said = _read(next(iter(protocols.values())))
+        known, replaced = _place_of(group, request, member_id)
+        change = self._protocol.change(group)
+        standing = Standing() if known is None else known.standing
+        if replaced is not None:
+            standing = change.replace(replaced, member_id)
+        before = None if known is None else known.subscription
+        after = Subscription(
+            instance_id=instance_id,
+            rack_id=said.rack_id,
+            client_id=caller.client_id or "",
+            client_host=f"/{caller.client_host}",
+            topics=frozenset(said.topics),
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            classic=ClassicFace(request.session_timeout_ms, tuple(protocols.items())),
+        )
+        if replaced is not None and self._protocol.conversion.goes_back_without(group, [replaced], after):
+            return self._join_classic_group(group, replaced, member_id, after)
+        change.come(member_id, before, after, None if replaced is None else replaced.member_id)
+        owned = partitions_named(said.owned_partitions, self._shard.topics)
+        reached = change.step(standing, change.target(self._protocol.assignors[0]), owned)
+        watch = self._protocol.when_appended(change, member_id, after, standing, reached)
+
+        def appended() -> None:
+            watch()
+            self._timers.expect_sync(group.group_id, member_id, request.rebalance_timeout_ms)
+
+        return Outcome(_joined(member_id, reached.epoch, after), change.records, appended)
+
+    def _join_classic_group(
+        self, group: ConsumerGroup, replaced: ConsumerMember, member_id: str, subscription: Subscription
+    ) -> Outcome[JoinGroupResponse]:
+        """The last member of the consumer protocol has come back by the classic one."""
+        generation, records, appended = self._protocol.go_back_by_replacement(group, replaced, member_id, subscription)
+        return Outcome(_joined(member_id, generation, subscription), records, appended)
+
+    # --- SyncGroup and Heartbeat ------------------------------------------------------------------------------------
+
+    def sync(self, request: SyncGroupRequest, caller: Caller) -> Outcome[SyncGroupResponse]:  # noqa: ARG002
+        try:
+            group = self._group(request.group_id)
+            member, face = _classic_member(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+            if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, face.protocol_name):
+                raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            standing = member.standing
+            # One that still has to give something up has joined already, and goes on with that first.
+            if group.epoch > standing.epoch and standing.state is not MemberState.UNREVOKED_PARTITIONS:
+                self._expect_join(group, member)
+                raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
+        except CoordinatorError as error:
+            return Outcome(SyncGroupResponse(error_code=error.code))
+        self._timers.synced(group.group_id, member.member_id)
+        self._timers.keep_alive(group, member.member_id, face.session_timeout_ms)
+        return Outcome(
+            SyncGroupResponse(
+                protocol_type=request.protocol_type,
+                protocol_name=request.protocol_name,
+                assignment=assignment_blob(member.standing.assigned, face, self._shard.topics),
+            )
+        )
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Outcome[HeartbeatResponse]:  # noqa: ARG002
+        try:
+            group = self._group(request.group_id)
+            member, face = _classic_member(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+        except CoordinatorError as error:
+            return Outcome(HeartbeatResponse(error_code=error.code))
+        self._timers.keep_alive(group, member.member_id, face.session_timeout_ms)
+        if not _must_join(group, member):
+            return Outcome(HeartbeatResponse())
+        self._expect_join(group, member)
+        return Outcome(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+    def _expect_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        self._timers.expect_join(group.group_id, member.member_id, member.subscription.rebalance_timeout_ms)
+
+    # --- LeaveGroup -------------------------------------------------------------------------------------------------
+
+    def leave(self, request: LeaveGroupRequest, caller: Caller) -> Outcome[LeaveGroupResponse]:
+        """Of members of either protocol: tools remove them so."""
+        group = self._group(request.group_id)
+        several = caller.version >= _SEVERAL_LEAVE_SINCE
+        leaving = request.members if several else [LeaveGroupMember(member_id=request.member_id)]
+        found: dict[str, ConsumerMember] = {}
+        answers = []
+        for each in leaving:
+            answer = LeaveGroupMemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id)
+            try:
+                member = _member(group, each.member_id, each.group_instance_id)
+                found[member.member_id] = member
+                _logger.info("group %s: member %s leaves (%s)", group.group_id, member.member_id, each.reason or "")
+            except CoordinatorError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        response = LeaveGroupResponse(members=answers)
+        if not several:
+            response = LeaveGroupResponse(error_code=answers[0].error_code)
+        if not found:
+            return Outcome(response)
+        return Outcome(response, *self._protocol.removal(group, list(found.values())))
+
+    def _group(self, group_id: str) -> ConsumerGroup:
+        group = self._shard.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+
+def _place_of(
+    group: ConsumerGroup, request: JoinGroupRequest, member_id: str
+) -> tuple[ConsumerMember | None, ConsumerMember | None]:
+    """The member as it is known, and the one that it replaces: a static one that comes without an id."""
+    instance_id = request.group_instance_id
+    if instance_id is None:
+        return group.members.get(member_id), None
+    if request.member_id:
+        return static_member(group, instance_id, request.member_id), None
+    known = group.static_member(instance_id)
+    return known, known
+
+
+def _must_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Something is new for it, which it is also while it gives something up; or what it waited for is free."""
+    standing = member.standing
+    waits = standing.state is MemberState.UNRELEASED_PARTITIONS
+    return standing.epoch < group.epoch or (waits and not group.waits_for_others(member))
+
+
+def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """A static member may be meant by its instance id alone."""
+    return group.member(member_id) if instance_id is None else static_member(group, instance_id, member_id or None)
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicFace]:
+    member = _member(group, member_id, instance_id)
+    face = member.subscription.classic
+    if face is None:
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, "the member does not use the classic protocol")
+    return member, face
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if member.standing.epoch != generation:
+        raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def _read(blob: bytes) -> ConsumerProtocolSubscription:
+    try:
+        return read_subscription(blob)
+    except ProtocolError as error:
+        raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
+
+
+def _joined(member_id: str, generation: int, subscription: Subscription) -> JoinGroupResponse:
+    """There is no leader: the coordinator assigns."""
+    name = None if subscription.classic is None else subscription.classic.protocol_name
+    return JoinGroupResponse(member_id=member_id, generation_id=generation, protocol_type=CONSUMER, protocol_name=name)

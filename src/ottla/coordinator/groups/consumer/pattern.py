@@ -1,0 +1,76 @@
+"""Subscriptions by regular expression: RE2's syntax, as Kafka's brokers read it, matched in linear time.
+
+Python's `re` goes back and tries again, for minutes if a pattern asks for it, and a pattern comes from outside. So this
+is an automaton: all ways to match go on at the same time, and the sets of ways that occur are remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.coordinator.groups.consumer.pattern_syntax import WORD, Check, PatternError, PatternReader
+
+_LENGTH_MAX: Final = 1_000
+_REMEMBERED_MAX: Final = 10_000
+
+
+class TopicPattern:
+    """A compiled pattern; raises `PatternError` if it is none."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > _LENGTH_MAX:
+            raise PatternError(f"it has {len(text)} characters; {_LENGTH_MAX} are the limit")
+        reader = PatternReader(text)
+        self._states = reader.states
+        start, self._end = reader.read()
+        self._start = (frozenset([start]), "")
+        self._steps: dict[tuple[tuple[frozenset[int], str], str], tuple[frozenset[int], str]] = {}
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name matches."""
+        steps, place = self._steps, self._start
+        for character in name:
+            after = steps.get((place, character))
+            if after is None:
+                if len(steps) >= _REMEMBERED_MAX:
+                    steps.clear()
+                after = steps[place, character] = self._step(place, character)
+            if not after[0]:
+                return False
+            place = after
+        return self._end in self._reachable(place, "")
+
+    def _step(self, place: tuple[frozenset[int], str], character: str) -> tuple[frozenset[int], str]:
+        after = set()
+        for number in self._reachable(place, character):
+            state = self._states[number]
+            if state.takes is not None and character in state.takes:
+                after.update(state.then)
+        return frozenset(after), "a" if character in WORD else "."
+
+    def _reachable(self, place: tuple[frozenset[int], str], following: str) -> set[int]:
+        """All states that can be reached without a character. `place` has one before it that stands for its kind."""
+        numbers, before = place
+        found = set(numbers)
+        pending = list(numbers)
+        while pending:
+            state = self._states[pending.pop()]
+            if state.takes is None and (state.check is None or _holds(state.check, before, following)):
+                fresh = [number for number in state.then if number not in found]
+                found.update(fresh)
+                pending.extend(fresh)
+        return found
+
+
+def _holds(check: Check, before: str, following: str) -> bool:
+    if check is Check.START:
+        return not before
+    if check is Check.END:
+        return not following
+    return ((before in WORD) != (following in WORD)) == (check is Check.BOUNDARY)
+
+
+def topic_matcher(text: str) -> Callable[[str], bool]:
+    """Whether a topic's whole name matches the pattern. Raises `PatternError`."""
+    return TopicPattern(text).matches

@@ -1,0 +1,251 @@
+"""What the plain commits of a consumer have in common, from one to the next: all but the offsets.
+
+A commit is *plain* if it is of a version with compact fields, every offset comes without metadata and without tags, and
+names are short. Each partition then takes equally many bytes in the request, in the log and in the answer:
+
+    request   index | offset | leader epoch | no metadata | no tags              a *row*
+    log       … | key, which ends with the index | 3 | offset | leader epoch | no metadata | time | no headers
+
+So the offsets of many partitions go from one to the other as columns of bytes, and none of them becomes a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from struct import Struct
+from typing import Final
+
+from ottla.base.ids import ZERO_UUID, Uuid
+from ottla.coordinator.groups.group import TopicImage
+from ottla.coordinator.groups.offsets.records import (
+    PLAIN_VALUE_SIZE,
+    VALUE_ROW_AT,
+    VALUE_TIME_AT,
+    head_of,
+    key_of,
+    plain_value,
+)
+from ottla.coordinator.key_values import NO_HEADERS, record_heads
+
+TOPIC_IDS_SINCE: Final = 10
+ROW = Struct(">iqiBB")
+"""Of a request: index, offset, leader epoch; the size of the metadata, which is empty; no tags."""
+_ROW_OFFSET_AT: Final = 4
+_ROW_METADATA_AT: Final = 16
+_ROW_TAGS_AT: Final = 17
+ROW_OFFSET = slice(_ROW_OFFSET_AT, _ROW_METADATA_AT)
+"""Offset and leader epoch, as they follow each other in the log as well."""
+_ACCEPTED = Struct(">ihx")
+"""Index, no error, no tags."""
+_NO_THROTTLING: Final = b"\x00\x00\x00\x00"
+_NO_TAGS: Final = b"\x00"
+_NULL_OR_EMPTY: Final = b"\x00\x01"
+"""How compact strings begin."""
+_PLAIN_ENDS: Final = (b"\x00\x00", b"\x01\x00")
+"""Of a row: null or empty, and no tags."""
+_VALUE_SIZE: Final = bytes([PLAIN_VALUE_SIZE << 1])
+_TIME_SIZE: Final = 8
+FORM_BYTES: Final = 1_500
+FORM_PARTITION_BYTES: Final = 250
+"""What is kept of a form, about, and for each of its partitions."""
+
+
+class TopicForm:
+    """The partitions that a commit names of a topic. `raw` is how it begins: its name or id, and how many follow."""
+
+    __slots__ = ("_index_columns", "_log", "highest", "indexes", "lowest", "name", "only", "raw", "topic_id")
+
+    def __init__(self, raw: bytes, name: str, topic_id: Uuid, rows: bytes) -> None:
+        self.raw = raw
+        self.name = name
+        self.topic_id = topic_id
+        self.indexes: tuple[int, ...] = tuple(row[0] for row in ROW.iter_unpack(rows))
+        self.lowest, self.highest = min(self.indexes), max(self.indexes)
+        self._index_columns = _index_columns(rows)
+        self.only = rows[:_ROW_OFFSET_AT] if len(self.indexes) == 1 else None
+        """The index of the only partition, if there is no other: most commits are so."""
+        self._log: LoggedTopic | None = None
+
+    def takes(self, rows: bytes) -> bool:
+        """Whether they are of these partitions, and plain."""
+        if self.only is not None:
+            return rows[:_ROW_OFFSET_AT] == self.only and rows[_ROW_METADATA_AT:] in _PLAIN_ENDS
+        return _index_columns(rows) == self._index_columns and are_plain(rows)
+
+    def in_log(self, group_id: str, name: str) -> LoggedTopic:
+        """How offsets of the group for the topic of that name are written."""
+        log = self._log
+        if log is None or log.names != (group_id, name):
+            log = self._log = LoggedTopic(group_id, name, self.indexes)  # a topic has one name at a time
+        return log
+
+
+class LoggedTopic:
+    """The records of a group's offsets for some partitions of a topic."""
+
+    __slots__ = ("_key_size", "_keys", "_pieces", "_start", "head", "names")
+
+    def __init__(self, group_id: str, name: str, indexes: Sequence[int]) -> None:
+        self.names = group_id, name
+        self.head = head = head_of(group_id, name)
+        self._keys = [key_of(head, index) + _VALUE_SIZE for index in indexes]
+        """With what follows them."""
+        self._key_size = len(self._keys[0]) - len(_VALUE_SIZE)
+        (first,) = record_heads(self._key_size, PLAIN_VALUE_SIZE, 0, 1)
+        self._start = first + self._keys[0]
+        """How a batch begins that begins with them."""
+        self._pieces: list[_Piece] | None = None
+
+    def of_one(self, value: bytes, first: int) -> bytes:
+        """The record of the only partition, in a batch where so many are before it."""
+        if not first:
+            return self._start + value + NO_HEADERS
+        (head,) = record_heads(self._key_size, PLAIN_VALUE_SIZE, first, 1)
+        return b"".join((head, self._keys[0], value, NO_HEADERS))
+
+    def of_many(self, values: Sequence[bytes], first: int) -> bytes:
+        """The same for all partitions."""
+        heads = record_heads(self._key_size, PLAIN_VALUE_SIZE, first, len(values))
+        rows = zip(heads, self._keys, values, repeat(NO_HEADERS), strict=False)
+        return b"".join([part for row in rows for part in row])
+
+    def encoded(self, rows: bytes, now_ms: int) -> tuple[tuple[bytes, ...], bytes]:
+        """The values for the rows of a request, and the records with them, in a batch that begins with them."""
+        if self._pieces is None:
+            self._pieces = self._made_pieces()
+        time = now_ms.to_bytes(_TIME_SIZE, "big")
+        at, records = 0, list[bytes]()
+        values: tuple[bytes, ...] = ()
+        for piece in self._pieces:
+            behind = at + piece.count * ROW.size
+            values += piece.fill(rows[at:behind], time)
+            records.append(bytes(piece.records))
+            at = behind
+        return values, b"".join(records)
+
+    def _made_pieces(self) -> list[_Piece]:
+        """Records are equally long but for the number that each has in its batch."""
+        heads = record_heads(self._key_size, PLAIN_VALUE_SIZE, 0, len(self._keys))
+        made: list[_Piece] = []
+        start = 0
+        for end in range(1, len(heads) + 1):
+            if end == len(heads) or len(heads[end]) != len(heads[start]):
+                made.append(_Piece(heads[start:end], self._keys[start:end]))
+                start = end
+        return made
+
+
+class _Piece:
+    """Records that are equally long, one behind the other: written over by each commit."""
+
+    __slots__ = ("_read_values", "_record_size", "_time", "_value_at", "count", "records")
+
+    def __init__(self, heads: Sequence[bytes], keys: Sequence[bytes]) -> None:
+        self.count = len(keys)
+        value = plain_value(bytes(_ROW_METADATA_AT - _ROW_OFFSET_AT), 0)
+        self.records = bytearray().join(
+            part for row in zip(heads, keys, repeat(value), repeat(NO_HEADERS), strict=False) for part in row
+        )
+        self._value_at = len(heads[0]) + len(keys[0])
+        self._record_size = len(self.records) // self.count
+        behind = self._record_size - self._value_at - PLAIN_VALUE_SIZE
+        self._read_values = Struct(f"{self._value_at}x{PLAIN_VALUE_SIZE}s{behind}x" * self.count).unpack
+        self._time = bytes(_TIME_SIZE)
+
+    def fill(self, rows: bytes, time: bytes) -> tuple[bytes, ...]:
+        """The values, which the records have from now on."""
+        records, record_size, row_size = self.records, self._record_size, ROW.size
+        to = self._value_at + VALUE_ROW_AT
+        for at in range(_ROW_OFFSET_AT, _ROW_METADATA_AT):
+            records[to::record_size] = rows[at::row_size]
+            to += 1
+        if time != self._time:
+            to = self._value_at + VALUE_TIME_AT
+            for at in range(_TIME_SIZE):
+                if time[at] != self._time[at]:
+                    records[to + at :: record_size] = time[at : at + 1] * self.count
+            self._time = time
+        return self._read_values(records)
+
+
+class CommitForm:
+    """See the module."""
+
+    __slots__ = (
+        "_image",
+        "_image_version",
+        "_is_known",
+        "accepted",
+        "count",
+        "generation",
+        "group_id",
+        "instance_id",
+        "logged",
+        "member_id",
+        "topics",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        group_id: str,
+        generation: int,
+        member_id: str,
+        instance_id: str | None,
+        topics: Sequence[TopicForm],
+    ) -> None:
+        self.version = version
+        self.group_id = group_id
+        self.generation = generation
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.topics = topics
+        self.count = sum(len(topic.indexes) for topic in topics)
+        parts = [_NO_THROTTLING, bytes([len(topics) + 1])]
+        for topic in topics:
+            parts += (topic.raw, *map(_ACCEPTED.pack, topic.indexes, repeat(0)), _NO_TAGS)
+        parts.append(_NO_TAGS)
+        self.accepted = b"".join(parts)
+        """The body of the answer when nothing is wrong."""
+        self.logged: list[LoggedTopic] = []
+        """For each topic, once all are known."""
+        self._image: TopicImage | None = None
+        self._image_version = -1
+        self._is_known = False
+
+    def is_known(self, image: TopicImage) -> bool:
+        """Whether all topics and partitions are there. Looked up again only when something about topics has changed."""
+        if self._image is not image or self._image_version != image.version:
+            self._image, self._image_version = image, image.version
+            self._is_known = self._look_up(image)
+        return self._is_known
+
+    def _look_up(self, image: TopicImage) -> bool:
+        logged = []
+        for topic in self.topics:
+            name = topic.name if self.version < TOPIC_IDS_SINCE else image.topic_name(topic.topic_id)
+            count = image.partition_count(name) if name is not None else None
+            if name is None or count is None or topic.lowest < 0 or topic.highest >= count:
+                return False
+            logged.append(topic.in_log(self.group_id, name))
+        self.logged = logged
+        return True
+
+
+def topic_form(raw: bytes, rows: bytes, *, by_id: bool) -> TopicForm:
+    """Of a topic's name (with its size before it) or id, and its rows, which are plain."""
+    if by_id:
+        return TopicForm(raw, "", Uuid(raw[: len(ZERO_UUID)]), rows)
+    return TopicForm(raw, raw[1 : raw[0]].decode(), ZERO_UUID, rows)
+
+
+def are_plain(rows: bytes) -> bool:
+    """Whether rows have neither metadata nor tags."""
+    metadata, tags = rows[_ROW_METADATA_AT :: ROW.size], rows[_ROW_TAGS_AT :: ROW.size]
+    return not metadata.strip(_NULL_OR_EMPTY) and not tags.strip(_NO_TAGS)
+
+
+def _index_columns(rows: bytes) -> list[bytes]:
+    return [rows[at :: ROW.size] for at in range(_ROW_OFFSET_AT)]

@@ -1,0 +1,249 @@
+"""Commits as consumers send them all the time, taken as bytes: no object for each partition, on the way in or out.
+
+What makes a commit plain, and what those of a consumer have in common, is in `commit_form`. What is not plain, and
+plain commits that are refused for some partition, take the long way through `offsets.commit`, which decides what is
+right: what is done here is the same, only quicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from struct import error as struct_error
+from typing import Final
+
+from ottla.base.ids import ZERO_UUID
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.groups.fast.commit_form import (
+    FORM_BYTES,
+    FORM_PARTITION_BYTES,
+    ROW,
+    ROW_OFFSET,
+    TOPIC_IDS_SINCE,
+    CommitForm,
+    TopicForm,
+    are_plain,
+    topic_form,
+)
+from ottla.coordinator.groups.offsets.commit import check_commit, refused_commit
+from ottla.coordinator.groups.offsets.records import plain_value
+from ottla.coordinator.groups.offsets.store import OffsetStore
+from ottla.coordinator.groups.shard import GroupShard
+from ottla.wire.codec import reader_of
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitPartition,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitTopic,
+)
+
+PLAIN_SINCE: Final = 8
+"""The first version with compact fields."""
+
+_GENERATION = Struct(">i")
+_ID_SIZE: Final = len(ZERO_UUID)
+_NO_TAGS: Final = b"\x00\x00"
+"""Of a topic, and of the request."""
+_LONGER: Final = 0x80
+"""In a byte of a number: more follow."""
+_ONE_TOPIC: Final = 2
+"""How a compact array of one begins."""
+_FORMS_MAX_BYTES: Final = 16 * 1024 * 1024
+
+
+class OffsetShard(GroupShard):
+    """A shard that keeps offsets."""
+
+    offsets: OffsetStore
+
+
+class PlainCommit:
+    """An OffsetCommit request: its form, and the rows of each of its topics. Written with others of the same moment."""
+
+    __slots__ = ("_offsets", "_records", "_values", "answer", "count", "form", "rows")
+
+    def __init__(self, form: CommitForm, rows: Sequence[bytes]) -> None:
+        self.form = form
+        self.rows = rows
+        self.count = form.count
+        self.answer: Callable[[bytes | OffsetCommitResponse], None]
+        """Told the response, once: as the bytes of its body, unless the commit is refused."""
+        self._offsets: OffsetStore
+        self._values: Sequence[Sequence[bytes]]
+        self._records = b""
+        """In a batch that begins with them, where they were made already."""
+
+    def decide(self, shard: OffsetShard) -> bool:
+        """Whether all of it is to be committed. Raises `CoordinatorError` if the group may not commit so."""
+        form = self.form
+        if not form.is_known(shard.topics):
+            return False
+        # That partitions are to be looked at one by one is rare, and not for here.
+        check = check_commit(shard, form.group_id, form.member_id, form.instance_id, form.generation, form.version)
+        if check is not None:
+            return False
+        self._offsets = shard.offsets
+        now_ms = shard.context.clock.now_ms()
+        rows = self.rows
+        if self.count == 1:
+            self._values = ((plain_value(rows[0][ROW_OFFSET], now_ms),),)
+        elif len(rows) == 1:
+            values, self._records = form.logged[0].encoded(rows[0], now_ms)
+            self._values = (values,)
+        else:
+            self._values = [
+                [plain_value(each[at : at + ROW.size][ROW_OFFSET], now_ms) for at in range(0, len(each), ROW.size)]
+                for each in rows
+            ]
+        return True
+
+    def records(self, first: int) -> bytes:
+        if not first and self._records:
+            return self._records
+        logged, values = self.form.logged, self._values
+        if self.count == 1:
+            return logged[0].of_one(values[0][0], first)
+        parts = []
+        for topic, some in zip(logged, values, strict=True):
+            parts.append(topic.of_many(some, first))
+            first += len(some)
+        return b"".join(parts)
+
+    def replay(self, first_offset: int) -> None:
+        form, replay = self.form, self._offsets.replay_committed
+        if self.count == 1:
+            replay(form.logged[0].head, form.topics[0].indexes, self._values[0], first_offset)
+            return
+        for topic, logged, values in zip(form.topics, form.logged, self._values, strict=True):
+            replay(logged.head, topic.indexes, values, first_offset)
+            first_offset += len(values)
+
+    def tell(self, error: CoordinatorError | None) -> None:
+        self.answer(self.form.accepted if error is None else refused_commit(self.as_request(), error.code))
+
+    def as_request(self) -> OffsetCommitRequest:
+        """The same as everybody else reads it."""
+        form = self.form
+        return OffsetCommitRequest(
+            group_id=form.group_id,
+            generation_id_or_member_epoch=form.generation,
+            member_id=form.member_id,
+            group_instance_id=form.instance_id,
+            topics=[
+                OffsetCommitTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        OffsetCommitPartition(
+                            partition_index=index,
+                            committed_offset=offset,
+                            committed_leader_epoch=leader_epoch,
+                            committed_metadata="",
+                        )
+                        for index, offset, leader_epoch, _, _ in ROW.iter_unpack(rows)
+                    ],
+                )
+                for topic, rows in zip(form.topics, self.rows, strict=True)
+            ],
+        )
+
+
+def commit_reader(version: int) -> Callable[[memoryview], PlainCommit | OffsetCommitRequest]:
+    """Reads requests of that version."""
+    read: Callable[[memoryview], OffsetCommitRequest] = reader_of(OffsetCommitRequest, version)
+    if version < PLAIN_SINCE:
+        return read
+    read_plain = _PlainReader(version).read
+
+    def read_any(frame: memoryview) -> PlainCommit | OffsetCommitRequest:
+        return read_plain(bytes(frame)) or read(frame)
+
+    return read_any
+
+
+class _PlainReader:
+    """Knows the forms of commits that came lately: who commits does it again and again."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._by_id = version >= TOPIC_IDS_SINCE
+        self._forms: dict[bytes, CommitForm] = {}
+        """Of commits for one topic, by all that comes before the first partition."""
+        self._bytes_kept = 0
+
+    def read(self, data: bytes) -> PlainCommit | None:
+        """None for what is not plain, or broken: the long way tells."""
+        try:
+            at = data[0]
+            member_at = at + _GENERATION.size
+            instance_at = member_at + data[member_at]
+            # Of sizes that do not fit into a byte the first is this large, and so is one of a string that is null.
+            if not 0 < at < _LONGER or not 0 < data[member_at] < _LONGER or data[instance_at] >= _LONGER:
+                return None
+            topics_at = instance_at + (data[instance_at] or 1)
+            if data[topics_at] != _ONE_TOPIC:
+                return self._read_long(data, at, member_at, instance_at, topics_at)
+            first_at = topics_at + 1
+            first_at += _ID_SIZE if self._by_id else data[first_at]
+            first_at += 1 if data[first_at] < _LONGER else 2
+            form = self._forms.get(data[:first_at])
+            if form is not None:
+                behind = first_at + form.count * ROW.size
+                rows = data[first_at:behind]
+                if data[behind : behind + 2] == _NO_TAGS and form.topics[0].takes(rows):
+                    return PlainCommit(form, (rows,))
+            return self._read_long(data, at, member_at, instance_at, topics_at, first_at)
+        except (IndexError, UnicodeDecodeError, struct_error):
+            return None
+
+    def _read_long(
+        self, data: bytes, at: int, member_at: int, instance_at: int, topics_at: int, first_at: int | None = None
+    ) -> PlainCommit | None:
+        instance_id = data[instance_at + 1 : instance_at + data[instance_at]].decode() if data[instance_at] else None
+        (generation,) = _GENERATION.unpack_from(data, at)
+        member_id = data[member_at + 1 : instance_at].decode()
+        read = _read_topics(data, topics_at, self._by_id)
+        if read is None:
+            return None
+        topics, rows = read
+        form = CommitForm(self._version, data[1:at].decode(), generation, member_id, instance_id, topics)
+        if first_at is not None:
+            self._keep(data[:first_at], form)
+        return PlainCommit(form, rows)
+
+    def _keep(self, start: bytes, form: CommitForm) -> None:
+        self._bytes_kept += FORM_BYTES + FORM_PARTITION_BYTES * form.count
+        if self._bytes_kept > _FORMS_MAX_BYTES:
+            self._forms, self._bytes_kept = {}, 0
+        self._forms[start] = form
+
+
+def _read_topics(data: bytes, at: int, by_id: bool) -> tuple[list[TopicForm], list[bytes]] | None:
+    count = data[at] - 1
+    at += 1
+    if not 0 < count < _LONGER - 1:
+        return None
+    topics, rows_of_all = [], []
+    for _ in range(count):
+        start = at
+        at += _ID_SIZE if by_id else data[at]
+        if not by_id and not 0 < data[start] < _LONGER:
+            return None
+        size = data[at]
+        at += 1
+        if size >= _LONGER:
+            size = size & 0x7F | data[at] << 7
+            at += 1
+            if size >= _LONGER << 7:
+                return None
+        size -= 1
+        behind = at + size * ROW.size
+        if size < 1 or data[behind]:  # tags of the topic
+            return None
+        rows = data[at:behind]
+        if not are_plain(rows):
+            return None
+        topics.append(topic_form(data[start:at], rows, by_id=by_id))
+        rows_of_all.append(rows)
+        at = behind + 1
+    return None if data[at] else (topics, rows_of_all)

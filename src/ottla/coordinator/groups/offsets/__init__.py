@@ -1,0 +1,1 @@
+"""Committed offsets: how they are stored, committed, fetched and expired."""
