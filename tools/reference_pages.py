@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ottla.base.config import ConfigKey
-from ottla.broker.config import BROKER_CONFIG, WITHOUT_EFFECT
-from ottla.broker.config_keys.update_modes import DYNAMIC_ONLY, INTERNAL, UpdateMode, update_mode
-from ottla.broker.config_store import NOT_WHILE_RUNNING
-from ottla.broker.group_configs import GROUP_CONFIG, broker_synonym
+from ottla.broker.configs.broker_config import BROKER_CONFIG, WITHOUT_EFFECT
+from ottla.broker.configs.group_configs import GROUP_CONFIG, broker_synonym
+from ottla.broker.configs.keys.update_modes import DYNAMIC_ONLY, INTERNAL, UpdateMode, update_mode
+from ottla.broker.configs.store import NOT_WHILE_RUNNING
 from ottla.broker.handlers import handlers
 from ottla.client.config import ADMIN_CONFIG, COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from ottla.client.config_keys.elsewhere import HARMLESS_VALUES, OWNERS, REFUSED

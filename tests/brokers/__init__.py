@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ottla.base.clock import SystemClock
 from ottla.base.file_slice import FileSlice
 from ottla.broker.broker import Broker
-from ottla.broker.config import BrokerConfig
+from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.controller.controller import NewTopic
 from ottla.log.local_disk import LocalDisk
 from ottla.net.core import Slot

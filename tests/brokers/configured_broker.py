@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ottla.base.coordination import Coordination
-from ottla.broker.config import BrokerConfig
-from ottla.broker.config_store import ConfigStore
-from ottla.broker.metadata_cache import BrokerEndpoint, MetadataCache
+from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.configs.store import ConfigStore
+from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
 from ottla.controller.controller import Controller, NewTopic
 from ottla.controller.state import TopicState
 from ottla.testing.manual_clock import ManualClock

@@ -10,9 +10,9 @@ from typing import Any, Concatenate, ParamSpec
 
 from ottla.base.clock import SystemClock
 from ottla.base.coordination import Coordination, Node, Operation
-from ottla.broker.config import BrokerConfig
-from ottla.broker.config_store import ConfigStore
-from ottla.broker.metadata_cache import BrokerEndpoint, MetadataCache
+from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.configs.store import ConfigStore
+from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
 from ottla.controller.controller import Controller, NewTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState

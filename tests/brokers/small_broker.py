@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.broker.api import RequestContext
-from ottla.broker.metadata_cache import MetadataCache
+from ottla.broker.metadata.metadata_cache import MetadataCache
+from ottla.broker.requests.api import RequestContext
 from ottla.controller.state import PartitionState, TopicState
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories

@@ -9,8 +9,8 @@ import pytest
 
 from kafka_artifacts import classpath
 from ottla.base.config import ConfigError, ConfigType
-from ottla.broker.config import BROKER_CONFIG, BrokerConfig
-from ottla.broker.config_keys.update_modes import INTERNAL, UpdateMode, update_mode
+from ottla.broker.configs.broker_config import BROKER_CONFIG, BrokerConfig
+from ottla.broker.configs.keys.update_modes import INTERNAL, UpdateMode, update_mode
 
 pytestmark = pytest.mark.compat
 

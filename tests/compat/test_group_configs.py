@@ -14,7 +14,7 @@ from compat.once import Once
 from compat.tools.group_configs import EVERYTHING, STEPS, run_group_configs
 from compat.tools.peers import is_kafka
 from compat.tools.transcripts import Said, load
-from ottla.broker.group_configs import GROUP_CONFIG
+from ottla.broker.configs.group_configs import GROUP_CONFIG
 
 pytestmark = pytest.mark.compat
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.properties import PropertiesError, parse_properties
+from ottla.broker.configs.properties import PropertiesError, parse_properties
 
 pytestmark = pytest.mark.compat
 

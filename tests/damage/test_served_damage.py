@@ -10,9 +10,9 @@ import pytest
 from brokers import Client, batch_of, broker_in_loop
 from ottla.base.clock import SystemClock
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.metrics import BrokerCollector
-from ottla.broker.request_stats import RequestStats
-from ottla.broker.upkeep_stats import UpkeepStats
+from ottla.broker.observability.metrics import BrokerCollector
+from ottla.broker.observability.request_stats import RequestStats
+from ottla.broker.observability.upkeep_stats import UpkeepStats
 from ottla.records import iter_batches
 from ottla.records.layout import LENGTH_AT
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from differential.comparison import ABSENT, Difference
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.authorized_operations import GROUP_OPERATIONS, Operation
+from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS, Operation
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import pytest
 
 from brokers import Client, batch_of, broker_in_loop
 from docs.examples import examples_of, run
-from ottla.broker.config import BROKER_CONFIG, load_config
-from ottla.broker.config_sources import settings_of_environment
+from ottla.broker.configs.broker_config import BROKER_CONFIG, load_config
+from ottla.broker.configs.sources import settings_of_environment
 from ottla.testing.broker import Broker
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from clients.peers import Peer, running_peer
 from ottla import Consumer, Producer, TopicPartition
-from ottla.cli.demo_events import CATALOGUE, Shop
-from ottla.cli.demo_pipeline import REVENUE, pipeline
-from ottla.cli.demo_spark import PipelineState
+from ottla.cli.demo.events import CATALOGUE, Shop
+from ottla.cli.demo.pipeline import REVENUE, pipeline
+from ottla.cli.demo.spark import PipelineState
 
 WAIT_S = 300
 ORDERS = 50

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import reference_pages
-from ottla.broker.config import BROKER_CONFIG
-from ottla.broker.config_keys.update_modes import INTERNAL
-from ottla.broker.group_configs import GROUP_CONFIG
+from ottla.broker.configs.broker_config import BROKER_CONFIG
+from ottla.broker.configs.group_configs import GROUP_CONFIG
+from ottla.broker.configs.keys.update_modes import INTERNAL
 from ottla.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from ottla.client.config_keys.elsewhere import OWNERS
 from ottla.log.topic_config import TOPIC_CONFIG

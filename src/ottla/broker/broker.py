@@ -21,29 +21,29 @@ from ottla.base.clock import Clock
 from ottla.base.coordination import Coordination, CoordinationError
 from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.broker.config import BrokerConfig
-from ottla.broker.config_store import ConfigStore
-from ottla.broker.coordinator_log import CoordinatorLog
-from ottla.broker.data_directory import (
+from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.configs.listeners import Listener
+from ottla.broker.configs.store import ConfigStore
+from ottla.broker.dispatch import Dispatcher
+from ottla.broker.fetching.fetch_sessions import FetchSessions
+from ottla.broker.groups.coordinator_log import CoordinatorLog
+from ottla.broker.groups.group_settings import group_settings
+from ottla.broker.groups.group_topics import GroupTopics
+from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
+from ottla.broker.observability.logging_setup import ThrottledLog
+from ottla.broker.observability.request_stats import RequestStats
+from ottla.broker.producing.held_produce import HeldProduces
+from ottla.broker.producing.producer_ids import ProducerIds
+from ottla.broker.startup.data_directory import (
     DataDirectoryError,
     check_access,
     foreign_topics_warning,
     lost_partitions_warning,
     place_of_tree,
 )
-from ottla.broker.dispatch import Dispatcher
-from ottla.broker.fetch_sessions import FetchSessions
-from ottla.broker.group_settings import group_settings
-from ottla.broker.group_topics import GroupTopics
-from ottla.broker.held_produce import HeldProduces
-from ottla.broker.identity import broker_id_of, cluster_id_of, register
-from ottla.broker.listeners import Listener
-from ottla.broker.logging_setup import ThrottledLog
-from ottla.broker.metadata_cache import BrokerEndpoint, MetadataCache
-from ottla.broker.producer_ids import ProducerIds
-from ottla.broker.replica_moves import ReplicaMoves
-from ottla.broker.request_stats import RequestStats
-from ottla.broker.upkeep import Upkeep
+from ottla.broker.startup.identity import broker_id_of, cluster_id_of, register
+from ottla.broker.upkeep.replica_moves import ReplicaMoves
+from ottla.broker.upkeep.upkeep import Upkeep
 from ottla.controller.controller import Controller
 from ottla.controller.state import PartitionState, TopicState
 from ottla.controller.topic_names import OFFSETS_TOPIC
@@ -59,7 +59,7 @@ from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.tree_file import TreeFileError
 
 if TYPE_CHECKING:
-    from ottla.broker.metrics import MetricsServer
+    from ottla.broker.observability.metrics import MetricsServer
 
 _logger = logging.getLogger(__name__)
 
@@ -267,8 +267,8 @@ class Broker:
     def _start_metrics(self) -> int | None:
         if self.config["ottla.metrics.port"] < 0:
             return None
-        from ottla.broker.group_metrics import GroupCollector
-        from ottla.broker.metrics import MetricsServer
+        from ottla.broker.observability.group_metrics import GroupCollector
+        from ottla.broker.observability.metrics import MetricsServer
 
         def end_of(topic: str, index: int) -> int | None:
             partition = self.replicas.get(topic, index)

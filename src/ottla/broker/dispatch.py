@@ -15,10 +15,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, Deferred, EncodedResponse, HandlerEntry, RequestContext
 from ottla.broker.handlers import handlers
-from ottla.broker.logging_setup import ThrottledLog
-from ottla.broker.request_stats import ApiStats, RequestStats
+from ottla.broker.observability.logging_setup import ThrottledLog
+from ottla.broker.observability.request_stats import ApiStats, RequestStats
+from ottla.broker.requests.api import BrokerError, Deferred, EncodedResponse, HandlerEntry, RequestContext
 from ottla.net.core import Chunk, Slot
 from ottla.net.socket_connection import SocketConnection
 from ottla.wire.codec import JOIN_BELOW_BYTES, decode_from, encode_parts, join_parts, reader_of

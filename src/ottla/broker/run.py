@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from ottla.base.clock import SystemClock
 from ottla.broker.broker import Broker, ReadyInfo
-from ottla.broker.config import BrokerConfig
-from ottla.broker.logging_setup import configure
+from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.observability.logging_setup import configure
 from ottla.log.local_disk import LocalDisk
 
 _logger = logging.getLogger(__name__)

@@ -13,9 +13,11 @@ from typing import Annotated
 import typer
 
 from ottla import __version__
-from ottla.cli import configs, consume, demo, groups, log_dump, pipeline, produce, start, topics
+from ottla.cli import configs, consume, groups, log_dump, produce, start, topics
 from ottla.cli.commands import Commands, on_cluster
+from ottla.cli.demo import command as demo
 from ottla.cli.failures import explain
+from ottla.cli.pipeline import command as pipeline
 from ottla.cli.session import CommandError, Settings, settings_of
 
 app = Commands(

@@ -58,7 +58,7 @@ def start(
 
     ottla start server.properties --override log.retention.hours=24
     """
-    from ottla.broker.config import load_config
+    from ottla.broker.configs.broker_config import load_config
     from ottla.broker.run import run_broker
 
     overrides = list(override or [])

@@ -8,7 +8,7 @@ import sys
 
 from ottla.base.config import ConfigError
 from ottla.broker.broker import ReadyInfo
-from ottla.broker.config import BrokerConfig
+from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.run import run_broker
 from ottla.log.errors import LogError
 from ottla.zookeeper.tree_file import TreeFileError

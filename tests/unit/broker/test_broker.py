@@ -17,7 +17,7 @@ from brokers import Client, batch_of, broker_in_loop, with_client
 from ottla.base.clock import SystemClock
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
-from ottla.broker.config import BrokerConfig
+from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.controller.controller import NewTopic
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk

@@ -12,8 +12,8 @@ import pytest
 
 from brokers import Client, with_client
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, Deferred, HandlerEntry
 from ottla.broker.handlers import handlers
+from ottla.broker.requests.api import BrokerError, Deferred, HandlerEntry
 from ottla.wire.framing import api_of, read_response, request_frame
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -15,7 +15,7 @@ from ottla.base.clock import Clock
 from ottla.base.disk import Disk
 from ottla.broker import run
 from ottla.broker.broker import Broker, ReadyInfo
-from ottla.broker.config import BrokerConfig
+from ottla.broker.configs.broker_config import BrokerConfig
 
 
 def exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: Callable[[Broker], None]) -> int:

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
 
-from ottla.broker.api import HandlerEntry, RequestReader
+from ottla.broker.requests.api import HandlerEntry, RequestReader
 from ottla.wire.schema import Request
 from ottla.wire.versions import Versions
 

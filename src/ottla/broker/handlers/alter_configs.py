@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, RequestContext
-from ottla.broker.config_resources import ChangeByKeys, outcomes
+from ottla.broker.configs.resources import ChangeByKeys, outcomes
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import BrokerError, RequestContext
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

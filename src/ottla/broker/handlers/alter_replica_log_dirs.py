@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.partition_access import hosted_partition
+from ottla.broker.requests.api import BrokerError, RequestContext
+from ottla.broker.requests.partition_access import hosted_partition
 from ottla.log.directories import LogDirectory
 from ottla.log.errors import LogError
 from ottla.wire.messages.alter_replica_log_dirs import (

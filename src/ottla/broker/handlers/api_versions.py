@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handlers, handles
+from ottla.broker.requests.api import RequestContext
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import RequestContext
-from ottla.broker.authorized_operations import GROUP_OPERATIONS
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import RequestContext
+from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import RequestContext
 from ottla.controller.controller import NewPartitionCount
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import RequestContext
 from ottla.controller.controller import NewTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
@@ -28,8 +28,8 @@ from ottla.wire.messages.create_topics import (
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.broker.config import BrokerConfig
-    from ottla.broker.config_store import ConfigStore
+    from ottla.broker.configs.broker_config import BrokerConfig
+    from ottla.broker.configs.store import ConfigStore
 
 _DEFAULT: Final = -1
 """Of a count: the broker's own."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.partition_access import led_partition
+from ottla.broker.requests.api import BrokerError, RequestContext
+from ottla.broker.requests.partition_access import led_partition
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LogError
 from ottla.replication.errors import ReplicationError

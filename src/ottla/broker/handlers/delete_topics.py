@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, Uuid, format_uuid
-from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import BrokerError, RequestContext
 from ottla.controller.errors import ControllerError
 from ottla.wire.messages.delete_topics import DeletedTopic, DeleteTopicsRequest, DeleteTopicsResponse
 

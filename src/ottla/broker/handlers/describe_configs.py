@@ -6,9 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, RequestContext
-from ottla.broker.config_resources import ResourceType, check_broker_name, check_group_name
-from ottla.broker.described_configs import (
+from ottla.broker.configs.described import (
     Source,
     described_broker,
     described_broker_defaults,
@@ -16,7 +14,9 @@ from ottla.broker.described_configs import (
     described_loggers,
     described_topic,
 )
+from ottla.broker.configs.resources import ResourceType, check_broker_name, check_group_name
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import BrokerError, RequestContext
 from ottla.controller.topic_names import fault_of_name
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,

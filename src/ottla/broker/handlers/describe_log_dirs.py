@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.replica_moves import moving_to
+from ottla.broker.requests.api import RequestContext
+from ottla.broker.upkeep.replica_moves import moving_to
 from ottla.log.directories import LogDirectories, LogDirectory
 from ottla.wire.messages.describe_log_dirs import (
     DescribedLogDir,

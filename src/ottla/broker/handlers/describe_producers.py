@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.partition_access import hosted_partition
+from ottla.broker.requests.api import BrokerError, RequestContext
+from ottla.broker.requests.partition_access import hosted_partition
 from ottla.controller.topic_names import fault_of_name
 from ottla.log.producer_entry import ProducerEntry
 from ottla.wire.messages.describe_producers import (

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import RequestContext
-from ottla.broker.authorized_operations import TOPIC_OPERATIONS
-from ottla.broker.availability import leader_of, offline_replicas
 from ottla.broker.handlers import handles
+from ottla.broker.metadata.availability import leader_of, offline_replicas
+from ottla.broker.requests.api import RequestContext
+from ottla.broker.requests.authorized_operations import TOPIC_OPERATIONS
 from ottla.controller.state import PartitionState, TopicState
 from ottla.controller.topic_names import fault_of_name, is_internal
 from ottla.wire.messages.describe_topic_partitions import (

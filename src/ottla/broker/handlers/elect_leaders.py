@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import BrokerError, RequestContext
 from ottla.controller.errors import ControllerError
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersPartitionResponse,

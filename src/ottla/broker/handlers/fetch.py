@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
-from ottla.broker.api import Deferred, RequestContext
-from ottla.broker.fetch_sessions import (
+from ottla.broker.fetching.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -23,6 +22,7 @@ from ottla.broker.fetch_sessions import (
     Key,
 )
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import Deferred, RequestContext
 from ottla.log.errors import LogError
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError

@@ -14,10 +14,10 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import RequestContext
-from ottla.broker.automatic_topics import automatic_topic
-from ottla.broker.availability import leader_of
 from ottla.broker.handlers import handles
+from ottla.broker.metadata.automatic_topics import automatic_topic
+from ottla.broker.metadata.availability import leader_of
+from ottla.broker.requests.api import RequestContext
 from ottla.controller.errors import ControllerError
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.runtime import partition_for

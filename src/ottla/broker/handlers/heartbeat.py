@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import RequestContext
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.config import ConfigError, ConfigKey, ConfigType
 from ottla.base.error_codes import ErrorCode
-from ottla.broker import log_levels
-from ottla.broker.api import BrokerError, RequestContext
-from ottla.broker.config_nodes import KeyOf
-from ottla.broker.config_resources import ChangeByKeys, ResourceType, check_broker_name, outcomes
+from ottla.broker.configs.nodes import KeyOf
+from ottla.broker.configs.resources import ChangeByKeys, ResourceType, check_broker_name, outcomes
 from ottla.broker.handlers import handles
+from ottla.broker.observability import log_levels
+from ottla.broker.requests.api import BrokerError, RequestContext
 from ottla.log.topic_config import TOPIC_CONFIG
 from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsEntry,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.producer_ids import ProducerIdError
+from ottla.broker.producing.producer_ids import ProducerIdError
+from ottla.broker.requests.api import BrokerError, RequestContext
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.zookeeper.node_json import ZnodeError
 

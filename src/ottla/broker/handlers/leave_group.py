@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import RequestContext
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import RequestContext
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.partition_access import hosted_partition
+from ottla.broker.requests.api import BrokerError, RequestContext
+from ottla.broker.requests.partition_access import hosted_partition
 from ottla.log.errors import LogError
 from ottla.log.partition_log import PartitionLog
 from ottla.replication.partition import Partition

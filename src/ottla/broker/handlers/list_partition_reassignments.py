@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import RequestContext
 from ottla.controller.state import PartitionState
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

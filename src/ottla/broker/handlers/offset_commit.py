@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
 from ottla.coordinator.groups.fast.fast_commit import PlainCommit, commit_reader
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.schema import Response

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.api import EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
+from ottla.broker.requests.api import EncodedResponse, RequestContext
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.broker.api import BrokerError, RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.partition_access import led_partition
+from ottla.broker.requests.api import BrokerError, RequestContext
+from ottla.broker.requests.partition_access import led_partition
 from ottla.replication.errors import ReplicationError
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochPartition,

@@ -13,10 +13,16 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.handlers import handles
-from ottla.broker.held_produce import Finish, Outcome
-from ottla.broker.plain_produce import TOPIC_IDS_SINCE, AnswerTemplate, PlainProduce, ProduceTarget, produce_reader
+from ottla.broker.producing.fast_produce import (
+    TOPIC_IDS_SINCE,
+    AnswerTemplate,
+    PlainProduce,
+    ProduceTarget,
+    produce_reader,
+)
+from ottla.broker.producing.held_produce import Finish, Outcome
+from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
 from ottla.log.validation import AppendInfo

@@ -12,7 +12,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
-from ottla.broker.replica_moves import ReplicaMoves
+from ottla.broker.upkeep.replica_moves import ReplicaMoves
 from ottla.controller.state import PartitionState, TopicState
 from ottla.wire.codec import encode
 from ottla.wire.messages.alter_replica_log_dirs import (

@@ -5,7 +5,7 @@ import pytest
 from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.describe_cluster import describe_cluster
-from ottla.broker.metadata_cache import BrokerEndpoint, MetadataCache
+from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
 from ottla.wire.codec import encode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,

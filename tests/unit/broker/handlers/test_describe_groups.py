@@ -9,7 +9,7 @@ import pytest
 from brokers import Client, with_client
 from brokers.classic_group import QUICK, stable
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
 

@@ -7,8 +7,8 @@ from brokers.small_broker import context
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.broker.api import BrokerError
 from ottla.broker.handlers.elect_leaders import elect_leaders
+from ottla.broker.requests.api import BrokerError
 from ottla.wire.codec import encode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
 

@@ -7,8 +7,8 @@ import pytest
 
 from brokers import Client, with_client
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers.find_coordinator import find_coordinator
+from ottla.broker.requests.api import RequestContext
 from ottla.replication import new_partitions
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 

@@ -9,7 +9,7 @@ from brokers.small_broker import context
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.init_producer_id import init_producer_id
-from ottla.broker.producer_ids import ProducerIdError
+from ottla.broker.producing.producer_ids import ProducerIdError
 from ottla.wire.codec import encode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.zookeeper.node_json import ZnodeError

@@ -11,10 +11,10 @@ from brokers.small_broker import context
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
-from ottla.broker.api import RequestContext
 from ottla.broker.handlers import metadata as module
 from ottla.broker.handlers.metadata import metadata
-from ottla.broker.metadata_cache import BrokerEndpoint
+from ottla.broker.metadata.metadata_cache import BrokerEndpoint
+from ottla.broker.requests.api import RequestContext
 from ottla.wire.codec import encode
 from ottla.wire.messages.metadata import (
     MetadataBroker,

@@ -17,7 +17,7 @@ from logs.batches import old_message
 from logs.record_bytes import record_bytes, sealed
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
-from ottla.broker import held_produce
+from ottla.broker.producing import held_produce
 from ottla.controller.controller import NewTopic
 from ottla.log import partition_log, record_validation
 from ottla.log.partition_log import PartitionLog

@@ -1,0 +1,149 @@
+"""Configs as clients are shown them: each key with its value, and every place that sets it, the strongest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+from ottla.base.config import ConfigKey, ConfigType
+from ottla.broker.configs.broker_config import BROKER_CONFIG
+from ottla.broker.configs.group_configs import GROUP_CONFIG, broker_synonym
+from ottla.broker.configs.keys.update_modes import DYNAMIC_ONLY, INTERNAL, UpdateMode, update_mode
+from ottla.broker.configs.store import ConfigStore, broker_key
+from ottla.broker.observability import log_levels
+from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS, topic_defaults
+from ottla.log.topic_config import TOPIC_CONFIG
+from ottla.wire.messages.describe_configs import DescribedConfig, DescribedConfigSynonym
+
+
+class Source(IntEnum):
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    STATIC = 4
+    DEFAULT = 5
+    LOGGER = 6
+    GROUP = 8
+
+
+_TYPE_CODES: Final = {
+    ConfigType.BOOLEAN: 1,
+    ConfigType.STRING: 2,
+    ConfigType.INT: 3,
+    ConfigType.SHORT: 4,
+    ConfigType.LONG: 5,
+    ConfigType.DOUBLE: 6,
+    ConfigType.LIST: 7,
+    ConfigType.CLASS: 8,
+    ConfigType.PASSWORD: 9,
+}
+_UNITS: Final = {
+    name: tuple(other for other, _ in synonyms)
+    for key, synonyms in BROKER_SCALED.items()
+    for name, _ in (synonyms[:1] if key == "flush.ms" else synonyms)
+}
+"""Keys of a broker that say the same in several units, the finest first."""
+
+
+def described_topic(store: ConfigStore, name: str) -> Iterator[DescribedConfig]:
+    """Every key of a topic."""
+    own = store.topic_config(name)
+    values = TOPIC_CONFIG.parse(topic_defaults(store.effective.given))
+    for key in TOPIC_CONFIG:
+        synonyms = _synonyms(store, _broker_name(key.name))
+        value = values[key.name]
+        if key.name in own and key.accepts(own[key.name]):  # as `ConfigStore` passes over what is wrong in the tree
+            value = key.parse(own[key.name])
+            synonyms.insert(0, DescribedConfigSynonym(name=key.name, value=_text(key, value), source=Source.TOPIC))
+        yield _described(key, value, synonyms, read_only=False)
+
+
+def described_broker(store: ConfigStore) -> Iterator[DescribedConfig]:
+    """Every key of this broker."""
+    dynamic_only = {**store.for_all_brokers, **store.for_broker}.keys() & {key.name for key in DYNAMIC_ONLY}
+    for key in (*BROKER_CONFIG, *(DYNAMIC_ONLY[name] for name in sorted(dynamic_only))):
+        if key.name in INTERNAL and key.name not in store.effective.given:
+            continue
+        yield _described(key, store.current(key.name), _synonyms(store, key.name), read_only=_is_read_only(key.name))
+
+
+def described_broker_defaults(store: ConfigStore) -> Iterator[DescribedConfig]:
+    """What is set for all brokers in the tree, and nothing else."""
+    for name, text in sorted(store.for_all_brokers.items()):
+        key = broker_key(name)
+        synonyms = [each for each in _synonyms(store, name) if each.source == Source.ALL_BROKERS]
+        yield _described(key, key.parse(text), synonyms, read_only=_is_read_only(name))
+
+
+def described_group(store: ConfigStore, group_id: str) -> Iterator[DescribedConfig]:
+    """Every key of a group, whether there is such a group or not."""
+    own = store.groups.own(group_id)
+    for key in GROUP_CONFIG:
+        name = broker_synonym(key.name)
+        value, synonyms = store.current(name), _synonyms(store, name)
+        if key.name in own:
+            value = key.parse(own[key.name])
+            synonyms.insert(0, DescribedConfigSynonym(name=key.name, value=key.text(value), source=Source.GROUP))
+        yield _described(key, value, synonyms, read_only=False)
+
+
+def described_loggers() -> Iterator[DescribedConfig]:
+    for name, level in log_levels.logger_levels().items():
+        yield DescribedConfig(name=name, value=level, config_source=Source.LOGGER)
+
+
+def _described(
+    key: ConfigKey, value: Any, synonyms: list[DescribedConfigSynonym], *, read_only: bool
+) -> DescribedConfig:
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return DescribedConfig(
+        name=key.name,
+        value=_text(key, value),
+        read_only=read_only,
+        config_source=source,
+        is_sensitive=key.is_sensitive,
+        synonyms=synonyms,
+        config_type=_TYPE_CODES[key.type],
+        documentation=key.doc,
+    )
+
+
+def _broker_name(topic_key: str) -> str | None:
+    """The broker's key that stands in for a topic's."""
+    return BROKER_SCALED[topic_key][0][0] if topic_key in BROKER_SCALED else BROKER_SYNONYMS.get(topic_key)
+
+
+def _synonyms(store: ConfigStore, name: str | None) -> list[DescribedConfigSynonym]:
+    """Who sets a broker's key, and its default; passwords without their value."""
+    if name is None:
+        return []
+    names = _UNITS.get(name, (name,))
+    places: list[tuple[Source, Mapping[str, str]]] = [
+        (Source.BROKER, store.for_broker),
+        (Source.ALL_BROKERS, store.for_all_brokers),
+        (Source.STATIC, store.static.given),
+        (Source.DEFAULT, _DEFAULTS),
+    ]
+    found = [
+        DescribedConfigSynonym(
+            name=each, value=None if broker_key(each).is_sensitive else settings[each], source=source
+        )
+        for source, settings in places
+        for each in names
+        if each in settings
+    ]
+    # Kafka begins with the key that was asked for, even if one of another unit is stronger.
+    start = next((index for index, each in enumerate(found) if each.name == name), len(found))
+    return found[start:]
+
+
+def _is_read_only(name: str) -> bool:
+    return update_mode(name) is UpdateMode.READ_ONLY
+
+
+def _text(key: ConfigKey, value: Any) -> str | None:
+    return None if value is None or key.is_sensitive else key.text(value)
+
+
+_DEFAULTS: Final = {key.name: key.text(key.default) for key in BROKER_CONFIG if key.default is not None}

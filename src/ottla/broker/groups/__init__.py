@@ -1,0 +1,1 @@
+"""What the group coordinator needs of a broker: its log, its topics and its settings."""

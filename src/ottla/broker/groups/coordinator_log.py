@@ -1,0 +1,106 @@
+"""The partitions of an internal topic, as the coordinator that lives on them sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.metadata.metadata_cache import MetadataCache
+from ottla.coordinator.errors import CoordinatorError, told_as
+from ottla.log.errors import LogError
+from ottla.records.new_batch import NewBatch
+from ottla.replication.delayed import DelayedOperation
+from ottla.replication.errors import ReplicationError
+from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
+
+_NONE: Final = ErrorCode.NONE
+
+
+class CoordinatorLog:
+    """The seam of `ottla.coordinator`, kept by this broker's replicas."""
+
+    def __init__(self, topic: str, replicas: Replicas, metadata: MetadataCache, *, commit_timeout_ms: int) -> None:
+        self.topic = topic
+        self._replicas = replicas
+        self._topics = metadata.topics
+        self._commit_timeout_s = commit_timeout_ms / 1000
+        self._last_led: dict[int, Partition] = {}
+        """As they were found last; not always so any more."""
+
+    @property
+    def partition_count(self) -> int:
+        topic = self._topics.get(self.topic)
+        return 0 if topic is None else len(topic.partitions)
+
+    def append(self, index: int, batch: NewBatch) -> int:
+        partition = self._led(index)
+        try:
+            return partition.append_own(batch)
+        except (LogError, ReplicationError) as error:
+            raise CoordinatorError(told_as(error.code), str(error)) from error
+
+    def is_committed(self, index: int, offset: int) -> bool:
+        partition = self._last_led.get(index)
+        if partition is None or partition.log is None:
+            partition = self._replicas.get(self.topic, index)
+        return partition is not None and partition.high_watermark >= offset
+
+    def when_committed(self, index: int, offset: int, tell: Callable[[ErrorCode], None]) -> None:
+        partition = self._replicas.get(self.topic, index)
+        if partition is None:
+            tell(ErrorCode.NOT_COORDINATOR)
+            return
+        waiting = _AwaitedCommit(offset, tell)
+        if waiting.is_ready(partition):
+            waiting.complete()
+        else:
+            self._replicas.produces.wait(waiting, (partition,), self._commit_timeout_s)
+
+    def read(self, index: int, offset: int, max_bytes: int) -> bytes:
+        try:
+            found = self._led(index).read(offset, max_bytes, to_log_end=True).slice
+        except (LogError, ReplicationError) as error:
+            raise CoordinatorError(told_as(error.code), str(error)) from error
+        return b"" if found is None else found.read()
+
+    def start_offset(self, index: int) -> int:
+        log = self._led(index).log
+        if log is None:
+            raise CoordinatorError(ErrorCode.NOT_COORDINATOR, f"the log of {self.topic}-{index} is offline")
+        return log.log_start_offset
+
+    def _led(self, index: int) -> Partition:
+        partition = self._last_led.get(index)
+        if partition is None or partition.log is None or not partition.is_leader:  # else it is in place still
+            partition = self._replicas.get(self.topic, index)
+            if partition is None or not partition.is_leader:
+                raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
+            self._last_led[index] = partition
+        return partition
+
+
+class _AwaitedCommit(DelayedOperation[Partition]):
+    """Waits until every in-sync replica has what is below an offset."""
+
+    __slots__ = ("_error", "_offset", "_tell")
+
+    def __init__(self, offset: int, tell: Callable[[ErrorCode], None]) -> None:
+        super().__init__()
+        self._offset = offset
+        self._tell = tell
+        self._error = ErrorCode.REQUEST_TIMED_OUT
+
+    def is_ready(self, key: Partition) -> bool:
+        error = key.check_leader()
+        if error:
+            self._error = error
+            return True
+        if key.high_watermark < self._offset:
+            return False
+        self._error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if key.is_under_min_isr else _NONE
+        return True
+
+    def complete(self) -> None:
+        self._tell(told_as(self._error) if self._error else _NONE)

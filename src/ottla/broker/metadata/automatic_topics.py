@@ -1,0 +1,51 @@
+"""Topics that are made because somebody asks for them: with the broker's defaults, or as the broker itself needs
+them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.controller.controller import NewTopic
+from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+
+if TYPE_CHECKING:
+    from ottla.broker.configs.broker_config import BrokerConfig
+
+
+def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> NewTopic:
+    """With as many brokers alive. A topic of the broker's own has fewer replicas than by default if there are fewer
+    brokers; a number that somebody set is kept to."""
+    if name == OFFSETS_TOPIC:
+        return NewTopic(
+            name,
+            partition_count=config["offsets.topic.num.partitions"],
+            replication_factor=_replicas("offsets.topic.replication.factor", config, broker_count),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+            },
+        )
+    if name == TRANSACTIONS_TOPIC:
+        return NewTopic(
+            name,
+            partition_count=config["transaction.state.log.num.partitions"],
+            replication_factor=_replicas("transaction.state.log.replication.factor", config, broker_count),
+            configs={
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
+                "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    return NewTopic(
+        name,
+        partition_count=config["num.partitions"],
+        replication_factor=config["default.replication.factor"],
+    )
+
+
+def _replicas(key: str, config: BrokerConfig, broker_count: int) -> int:
+    wanted: int = config[key]
+    return wanted if key in config.given else min(wanted, broker_count)

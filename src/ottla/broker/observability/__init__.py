@@ -1,0 +1,1 @@
+"""Counters, metrics and log lines of a broker."""

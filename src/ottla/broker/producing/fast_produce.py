@@ -1,0 +1,164 @@
+"""Produce requests as most producers send them, read without an object for each of their parts.
+
+A request is *plain* if it is of a version with compact fields and has one batch for one partition, outside of any
+transaction. All that stands before the batch is then the same in every request of a producer to that partition: it is
+read once, by the codec, and recognised from then on. What is not plain is read as it is declared.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ottla.base.ids import Uuid
+from ottla.broker.requests.api import EncodedResponse
+from ottla.log.validation import AppendInfo
+from ottla.replication.partition import Partition
+from ottla.wire.codec import encode, reader_of
+from ottla.wire.errors import ProtocolError
+from ottla.wire.messages.produce import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    ProduceTopicResponse,
+)
+
+PLAIN_SINCE: Final = 9
+"""The first version with compact fields."""
+TOPIC_IDS_SINCE: Final = 13
+
+_NAME_AT: Final = 8
+"""Behind the transactional id, acks, timeout and the number of topics."""
+_BEHIND_TOPIC: Final = 5
+"""The number of partitions, and the index of the only one."""
+_ID_SIZE: Final = 16
+_EMPTY_BATCH: Final = b"\x01"
+_NO_TAGS: Final = b"\x00\x00\x00"
+"""Of the partition, the topic and the request."""
+_LONGER: Final = 0x80
+"""In a byte of a number: more follow."""
+_REMEMBERED_MAX: Final = 20_000
+
+
+class AnswerTemplate:
+    """What a producer of one partition is told over and over, with room for three numbers. Cut out of what the codec
+    writes, so it is the codec that knows the version."""
+
+    __slots__ = ("_body", "_head", "_tail")
+
+    def __init__(self, head: bytes, tail: bytes) -> None:
+        self._head = head
+        self._tail = tail
+        self._body = struct.Struct(f">{len(head)}sqqq{len(tail)}s")
+
+    @classmethod
+    def of(cls, target: ProduceTarget) -> AnswerTemplate:
+        """All plain versions have the three numbers."""
+        numbers = (0x5A00_0000_0000_0001, 0x5A00_0000_0000_0002, 0x5A00_0000_0000_0003)
+        answer = ProducePartitionResponse(
+            index=target.index, base_offset=numbers[0], log_append_time_ms=numbers[1], log_start_offset=numbers[2]
+        )
+        topic = ProduceTopicResponse(name=target.name, topic_id=target.topic_id, partition_responses=[answer])
+        written = encode(ProduceResponse(responses=[topic]), target.version)
+        head, _, tail = written.rpartition(struct.pack(">qqq", *numbers))
+        return cls(head, tail)
+
+    def fill(self, info: AppendInfo) -> EncodedResponse:
+        return self._body.pack(
+            self._head, info.first_offset, info.log_append_time_ms, info.log_start_offset, self._tail
+        )
+
+
+@dataclass(slots=True)
+class ProduceTarget:
+    """Where a batch goes, and how it is answered. What the handler found out for the last request is kept here: with
+    many partitions each look into a large table is a look into memory that no cache holds."""
+
+    version: int
+    acks: int
+    timeout_ms: int
+    name: str
+    topic_id: Uuid
+    index: int
+    partition: Partition | None = None
+    """To be looked for again when it has no leader here: then it may be gone, and one of the same name have come."""
+    template: AnswerTemplate | None = None
+
+
+class PlainProduce(NamedTuple):
+    """A request; its batch is a view of the frame it came in."""
+
+    target: ProduceTarget
+    records: memoryview
+
+    def as_request(self) -> ProduceRequest:
+        """The same as it is declared."""
+        target = self.target
+        partition = ProducePartition(index=target.index, records=self.records)
+        topic = ProduceTopic(name=target.name, topic_id=target.topic_id, partition_data=[partition])
+        return ProduceRequest(acks=target.acks, timeout_ms=target.timeout_ms, topic_data=[topic])
+
+
+def produce_reader(version: int) -> Callable[[memoryview], PlainProduce | ProduceRequest]:
+    """Reads requests of that version."""
+    read: Callable[[memoryview], ProduceRequest] = reader_of(ProduceRequest, version)
+    if version < PLAIN_SINCE:
+        return read
+    by_id = version >= TOPIC_IDS_SINCE
+    targets: dict[bytes, ProduceTarget | None] = {}
+    behind_id = _NAME_AT + _ID_SIZE + _BEHIND_TOPIC
+    new = tuple.__new__
+
+    def learn(start: bytes) -> ProduceTarget | None:
+        if len(targets) >= _REMEMBERED_MAX:
+            targets.clear()
+        targets[start] = target = _target_of(start, read, version)
+        return target
+
+    def read_any(frame: memoryview) -> PlainProduce | ProduceRequest:
+        size = len(frame)
+        if size <= behind_id:  # no topic's name is shorter with a batch behind it
+            return read(frame)
+        # A name's size is its length and one more.
+        at = behind_id if by_id else _NAME_AT + frame[_NAME_AT] + _BEHIND_TOPIC
+        start = bytes(frame[:at])
+        target = targets[start] if start in targets else learn(start)
+        if target is None or at + 3 > size:
+            return read(frame)
+        length = frame[at]
+        at += 1
+        if length >= _LONGER:
+            shift = 7
+            length &= 0x7F
+            while at < size:
+                byte = frame[at]
+                at += 1
+                length |= (byte & 0x7F) << shift
+                if byte < _LONGER:
+                    break
+                shift += 7
+        behind = at + length - 1
+        if behind <= at or behind + 3 != size or bytes(frame[behind:]) != _NO_TAGS:
+            return read(frame)
+        return new(PlainProduce, (target, frame[at:behind]))
+
+    return read_any
+
+
+def _target_of(start: bytes, read: Callable[[memoryview], ProduceRequest], version: int) -> ProduceTarget | None:
+    """None for what is not plain, or no beginning of a request."""
+    try:
+        request = read(memoryview(start + _EMPTY_BATCH + _NO_TAGS))
+    except (ProtocolError, IndexError):
+        return None
+    if request.transactional_id is not None or len(request.topic_data) != 1:
+        return None
+    topic = request.topic_data[0]
+    if len(topic.partition_data) != 1:
+        return None
+    index = topic.partition_data[0].index
+    return ProduceTarget(version, request.acks, request.timeout_ms, topic.name, topic.topic_id, index)

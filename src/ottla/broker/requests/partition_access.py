@@ -1,0 +1,32 @@
+"""Finds the partition that a request names, or says why it cannot be served here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.requests.api import BrokerError
+from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+
+def hosted_partition(broker: Broker, topic: str, index: int) -> Partition:
+    """The partition, whoever leads it, and also if its log directory is offline."""
+    partition = broker.replicas.get(topic, index)
+    if partition is not None:
+        return partition
+    known = broker.metadata.topic(topic)
+    if known is not None and 0 <= index < len(known.partitions):
+        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def led_partition(broker: Broker, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
+    """The partition, if this broker leads it and its log is there. Leader epochs are those that the client knows."""
+    partition = hosted_partition(broker, topic, index)
+    code = partition.check_leader(current_leader_epoch)
+    if code is not ErrorCode.NONE:
+        raise BrokerError(code)
+    return partition

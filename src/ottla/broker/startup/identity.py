@@ -1,0 +1,91 @@
+"""Who this broker is: the cluster it belongs to, its id in it, and where clients find it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.base.coordination import Coordination, NodeExistsError
+from ottla.base.disk import Disk
+from ottla.base.ids import format_uuid, random_uuid
+from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.configs.listeners import Listener
+from ottla.broker.startup.data_directory import DataDirectoryError, brokers_of
+from ottla.controller.topic_nodes import TopicNodes
+from ottla.log import names
+from ottla.log.checkpoints import MetaProperties
+from ottla.zookeeper import paths
+from ottla.zookeeper.znodes import BrokerRegistration, Endpoint, decode_cluster_id, encode_cluster_id
+
+_logger = logging.getLogger(__name__)
+
+
+async def cluster_id_of(coordination: Coordination) -> str:
+    """The cluster's id; the first broker to ask gives it one."""
+    node = await coordination.get(paths.CLUSTER_ID)
+    if node is None:
+        try:
+            cluster_id = format_uuid(random_uuid())
+            await coordination.create(paths.CLUSTER_ID, encode_cluster_id(cluster_id), parents=True)
+            return cluster_id
+        except NodeExistsError:
+            node = await coordination.get(paths.CLUSTER_ID)
+    return decode_cluster_id(paths.CLUSTER_ID, node.data if node is not None else b"")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerId:
+    """A broker's id. One that is new is the broker's only after `keep`: a start that fails uses up none."""
+
+    number: int
+    is_new: bool = False
+
+    async def keep(self, coordination: Coordination) -> None:
+        """The log directories have the id now: no other broker is to get it."""
+        if self.is_new:
+            await coordination.set(paths.BROKER_SEQUENCE, b"")
+
+
+async def broker_id_of(config: BrokerConfig, coordination: Coordination, disk: Disk) -> BrokerId:
+    """The id that is set, else the one that the log directories were given, else the one that the tree's topics are on,
+    else the next that no broker has."""
+    if config["broker.id"] >= 0:
+        return BrokerId(int(config["broker.id"]))
+    for directory in config.log_dirs:
+        known = MetaProperties.read(disk, directory / names.META_PROPERTIES)
+        if known is not None and known.broker_id is not None:
+            return BrokerId(known.broker_id)
+    former = list(brokers_of(await TopicNodes(coordination).read_all()))
+    if len(former) == 1:
+        _logger.warning(
+            "no log directory has a %s, which names the broker; this one goes on as broker %d, whose topics are in the "
+            "tree. Check that log.dirs names the right directories: %s",
+            names.META_PROPERTIES,
+            former[0],
+            ", ".join(map(str, config.log_dirs)),
+        )
+        return BrokerId(former[0])
+    if former:
+        owners = ", ".join(map(str, former))
+        reason = f"it is missing, and topics are on brokers {owners}, so it is unknown which of them this is"
+        path = config.log_dirs[0] / names.META_PROPERTIES
+        raise DataDirectoryError(path, f"{reason}. Restore the file from a backup, or set broker.id")
+    sequence = await coordination.get(paths.BROKER_SEQUENCE)
+    made_before = 0 if sequence is None else sequence.version
+    return BrokerId(int(config["reserved.broker.max.id"]) + made_before + 1, is_new=True)
+
+
+async def register(coordination: Coordination, broker_id: int, listeners: Iterable[Listener], rack: str | None) -> None:
+    """Tells the cluster that the broker is there."""
+    registration = BrokerRegistration(
+        endpoints=tuple(Endpoint(each.name, each.protocol, each.host, each.port) for each in listeners),
+        rack=rack,
+        timestamp_ms=time.time_ns() // 1_000_000,
+    )
+    path = paths.broker(broker_id)
+    try:
+        await coordination.create(path, registration.encode(), parents=True)
+    except NodeExistsError:  # of a run that ended without a word
+        await coordination.set(path, registration.encode())

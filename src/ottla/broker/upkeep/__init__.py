@@ -1,0 +1,1 @@
+"""Background work on logs: checkpoints, flushes, retention, compaction, scrubbing, moves between log directories."""

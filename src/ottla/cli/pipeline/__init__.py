@@ -1,0 +1,1 @@
+"""`ottla pipeline`: runs pipelines on Spark and shows their progress."""
