@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 # An oracle of the tests that cannot share an environment with its newer self.
-$(OLD_KIO): tests/oracles/kio-0.6.2.txt $(STAMP)
+$(OLD_KIO): tests/support/oracles/kio-0.6.2.txt $(STAMP)
 	rm -rf $(@D)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) --requirement $<
 	@touch $@

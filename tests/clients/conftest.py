@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from clients.aiokafka_client import AiokafkaClient
-from clients.confluent_client import ConfluentClient
-from clients.dialect import CODECS, Client
-from clients.groups.flavours import Flavour
-from clients.interposer import Interposer, running_interposer
-from clients.kafka_python_client import KafkaPythonClient
-from clients.ottla_client import OttlaAsyncClient, OttlaClient
-from clients.peers import WITH_ZOOKEEPER, Peer, chosen_peer, running_peer
-from golden.kafka_process import Ports, free_port
+from support.clients.aiokafka_client import AiokafkaClient
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import CODECS, Client
+from support.clients.interposer import Interposer, running_interposer
+from support.clients.kafka_python_client import KafkaPythonClient
+from support.clients.ottla_client import OttlaAsyncClient, OttlaClient
+from support.clients.peers import WITH_ZOOKEEPER, Peer, chosen_peer, running_peer
+from support.groups.flavours import Flavour
+from support.kafka_process import Ports, free_port
 
 CLIENTS: dict[str, type[Client]] = {
     "confluent": ConfluentClient,

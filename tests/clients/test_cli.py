@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from clients.command_line import Ottla, caller
 from ottla.testing.broker import Broker
+from support.clients.command_line import Ottla, caller
+from support.waiting import wait_until
 
 OTTLA = (sys.executable, "-m", "ottla")
 TIMEOUT_S = 60.0
@@ -367,10 +368,7 @@ def test_the_demo_can_be_interrupted_and_cleans_up(end: signal.Signals, tmp_path
     try:
         assert demo.stderr is not None
         assert demo.stderr.readline().startswith("Starting a broker")
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while not list(tmp_path.glob("*/data/logs/page-views-*")):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        wait_until(lambda: list(tmp_path.glob("*/data/logs/page-views-*")), "the topics", TIMEOUT_S)
         demo.send_signal(end)
         output, error = demo.communicate(timeout=TIMEOUT_S)
         assert demo.returncode == 0, error

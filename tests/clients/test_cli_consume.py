@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.command_line import Ottla, caller
 from ottla import Admin, Producer
 from ottla.cli.completion import complete_groups, complete_topics
 from ottla.client.administer import NewTopic
 from ottla.testing.broker import Broker
+from support.clients.command_line import Ottla, caller
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from clients.command_line import Ottla, caller
-from clients.peers import Peer
 from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.client.administer import NewTopic
+from support.clients.command_line import Ottla, caller
+from support.clients.peers import Peer
 
 COUNT = 10
 START_MS = 1_700_000_000_000

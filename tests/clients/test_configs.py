@@ -6,11 +6,12 @@ import pytest
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource
 from confluent_kafka.admin._resource import ResourceType
 
-from clients.aiokafka_client import AiokafkaClient
-from clients.confluent_client import ConfluentAdmin, ConfluentClient, only_result
-from clients.dialect import Client, ConfigSeen, ProducerSettings, Record, refused, wait_until
-from clients.kafka_python_client import KafkaPythonClient
 from ottla.base.error_codes import ErrorCode
+from support.clients.aiokafka_client import AiokafkaClient
+from support.clients.confluent_client import ConfluentAdmin, ConfluentClient, only_result
+from support.clients.dialect import Client, ConfigSeen, ProducerSettings, Record, refused
+from support.clients.kafka_python_client import KafkaPythonClient
+from support.waiting import wait_until
 
 DEFAULTS = {
     "cleanup.policy": "delete",

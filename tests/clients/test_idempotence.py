@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from clients.conftest import InterposedPeer
-from clients.dialect import Client, ProducerSettings, Record, wait_until
-from clients.expectations import as_seen, numbered
-from clients.interposer import PRODUCE
-from clients.kafka_python_client import KafkaPythonClient
-from clients.peers import Peer, running_peer
+from support.clients.dialect import Client, ProducerSettings, Record
+from support.clients.expectations import as_seen, numbered
+from support.clients.interposer import PRODUCE
+from support.clients.kafka_python_client import KafkaPythonClient
+from support.clients.peers import Peer, running_peer
+from support.waiting import wait_until
 
 # kafka-python forgets sockets whose connection failed without closing them.
 pytestmark = [

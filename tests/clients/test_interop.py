@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from clients.conftest import CLIENTS
-from clients.dialect import Client, ProducerSettings
-from clients.expectations import VARIED, as_seen
-from clients.kafka_python_client import KafkaPythonClient
-from clients.peers import Peer
+from support.clients.dialect import Client, ProducerSettings
+from support.clients.expectations import VARIED, as_seen
+from support.clients.kafka_python_client import KafkaPythonClient
+from support.clients.peers import Peer
 
 
 @pytest.fixture(scope="session")

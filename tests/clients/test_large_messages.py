@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import Client, ConsumerSettings, ProducerSettings, Record, refused
-from clients.expectations import START_MS, as_seen, numbered
 from ottla.base.error_codes import ErrorCode
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import Client, ConsumerSettings, ProducerSettings, Record, refused
+from support.clients.expectations import START_MS, as_seen, numbered
 
 DEFAULT_LIMIT = 1_048_588
 BATCH_OVERHEAD = 61 + 3 + 8

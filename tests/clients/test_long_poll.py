@@ -5,9 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from clients.conftest import InterposedPeer
-from clients.dialect import WAIT_S, Client, Consumer, ConsumerSettings, Producer, ProducerSettings, Record, wait_until
-from clients.expectations import START_MS, as_seen, numbered
-from clients.interposer import FETCH
+from support.clients.dialect import WAIT_S, Client, Consumer, ConsumerSettings, Producer, ProducerSettings, Record
+from support.clients.expectations import START_MS, as_seen, numbered
+from support.clients.interposer import FETCH
+from support.waiting import wait_until
 
 FOREVER_MS = int(4 * WAIT_S * 1000)
 """Longer than a test waits for records: what arrives was brought by a fetch that was woken."""

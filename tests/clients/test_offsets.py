@@ -8,11 +8,12 @@ import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from clients.confluent_client import ConfluentClient, only_result
-from clients.dialect import Client, ConsumerSettings, Record, refused, wait_until
-from clients.expectations import START_MS, as_seen, numbered
-from clients.kafka_python_client import KafkaPythonClient
 from ottla.base.error_codes import ErrorCode
+from support.clients.confluent_client import ConfluentClient, only_result
+from support.clients.dialect import Client, ConsumerSettings, Record, refused
+from support.clients.expectations import START_MS, as_seen, numbered
+from support.clients.kafka_python_client import KafkaPythonClient
+from support.waiting import wait_until
 
 
 def test_a_consumer_reads_on_from_where_it_is_sent(client: Client, topic: str) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from clients.dialect import Client, ProducerSettings, wait_until
-from clients.expectations import VARIED, as_seen, numbered
-from clients.kafka_python_client import KafkaPythonClient
-from clients.peers import KAFKA, Peer
+from support.clients.dialect import Client, ProducerSettings
+from support.clients.expectations import VARIED, as_seen, numbered
+from support.clients.kafka_python_client import KafkaPythonClient
+from support.clients.peers import KAFKA, Peer
+from support.waiting import wait_until
 
 SPOKEN = [(0, 11), (1, 0), (1, 1), (2, 1), (2, 4), (2, 8), (3, 5), (4, 0)]
 OLDEST_OF_KAFKA_4 = (2, 1)

@@ -7,11 +7,12 @@ from uuid import UUID
 import pytest
 from confluent_kafka import ElectionType, TopicPartition
 
-from clients.confluent_client import ConfluentClient, result
-from clients.dialect import ProducerSettings, wait_until
-from clients.expectations import numbered
-from clients.kafka_python_client import KafkaPythonClient
 from ottla.base.error_codes import ErrorCode
+from support.clients.confluent_client import ConfluentClient, result
+from support.clients.dialect import ProducerSettings
+from support.clients.expectations import numbered
+from support.clients.kafka_python_client import KafkaPythonClient
+from support.waiting import wait_until
 
 
 def test_confluent_elects_no_leader_where_the_preferred_one_leads(confluent: ConfluentClient, topic: str) -> None:

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clients.conftest import CLIENTS
-from clients.dialect import LOG_APPEND_TIME, Client, ConsumerSettings, ProducerSettings, Record
-from clients.expectations import START_MS, VARIED, as_seen, numbered
-from clients.peers import Peer
+from support.clients.dialect import LOG_APPEND_TIME, Client, ConsumerSettings, ProducerSettings, Record
+from support.clients.expectations import START_MS, VARIED, as_seen, numbered
+from support.clients.peers import Peer
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])

@@ -6,12 +6,13 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.cimpl import NewTopic
 
-from clients.confluent_client import ConfluentClient, only_result
-from clients.dialect import Admin, Client, ProducerSettings, Refused, refused, wait_until
-from clients.expectations import as_seen, numbered
-from clients.kafka_python_client import KafkaPythonClient, KafkaTimeoutError
-from clients.peers import Peer
 from ottla.base.error_codes import ErrorCode
+from support.clients.confluent_client import ConfluentClient, only_result
+from support.clients.dialect import Admin, Client, ProducerSettings, Refused, refused
+from support.clients.expectations import as_seen, numbered
+from support.clients.kafka_python_client import KafkaPythonClient, KafkaTimeoutError
+from support.clients.peers import Peer
+from support.waiting import wait_until
 
 
 def test_the_cluster_is_this_broker(client: Client, broker: Peer) -> None:

@@ -11,7 +11,7 @@ import kafka
 import kafka.errors
 import pytest
 
-from clients.peers import OTTLA, Peer, chosen_peer
+from support.clients.peers import OTTLA, Peer, chosen_peer
 
 pytestmark = pytest.mark.skipif(chosen_peer() != OTTLA, reason="Kafka has transactions")
 

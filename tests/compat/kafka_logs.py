@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ import confluent_kafka
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.cimpl import NewTopic
 
-from compat.controllers import admin_of
 from compat.log_files import segment_files, tear
 from golden import segment_dump
 from golden.java_writer import write_by_java
-from golden.kafka_process import Broker, kill, stop, zookeeper, zookeeper_mode_broker
 from golden.scenarios import CODECS, JAVA_39, Given, Scenario, Sent
 from ottla.records import Record
+from support.controllers import admin_of
+from support.kafka_process import Broker, kill, stop, zookeeper, zookeeper_mode_broker
+from support.waiting import wait_until
 
 PATIENCE_S = 60.0
 SESSION_TIMEOUT_MS = 6000
@@ -241,21 +242,17 @@ def _send(producer: Producer, topic: str, records: Sequence[Given]) -> None:
 
 def _wait_until_compacted(broker: Broker) -> None:
     """Until the cleaner has seen all but the active segment, and so rests."""
-    wait_until(lambda: _cleaned_to(broker) >= int(max((broker.data / f"{COMPACTED}-0").glob("*.log")).stem))
+    wait_until(
+        lambda: _cleaned_to(broker) >= int(max((broker.data / f"{COMPACTED}-0").glob("*.log")).stem),
+        "compaction",
+        PATIENCE_S,
+    )
 
 
 def _cleaned_to(broker: Broker) -> int:
     file = broker.data / "cleaner-offset-checkpoint"
     lines = file.read_text().splitlines()[2:] if file.exists() else []
     return max((int(offset) for topic, _, offset in map(str.split, lines) if topic == COMPACTED), default=-1)
-
-
-def wait_until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not ready():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"Kafka is not where it should be after {PATIENCE_S:.0f} s")
-        time.sleep(0.1)
 
 
 # What consumers hear.
@@ -288,7 +285,7 @@ def consume_decided(
         committed, stable = consume(broker, topics, committed=True)
         return all(stable[topic] == ends[topic] for topic in topics if topic not in undecided)
 
-    wait_until(all_decided)
+    wait_until(all_decided, "the end of transactions", PATIENCE_S)
     return records, committed
 
 

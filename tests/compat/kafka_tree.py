@@ -21,14 +21,14 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from compat.controllers import admin_of
 from compat.kazoo_tree import KazooTree
-from golden.kafka_process import Broker, free_port, java_command, stop, zookeeper, zookeeper_mode_broker
 from ottla.base.coordination import Create
 from ottla.base.ids import Uuid, random_uuid
 from ottla.zookeeper import paths, znodes
 from ottla.zookeeper.paths import ConfigKind
 from ottla.zookeeper.znodes import BrokerRegistration, Endpoint, PartitionLeader, ReplicaAssignment, TopicAssignment
+from support.controllers import admin_of
+from support.kafka_process import Broker, free_port, java_command, stop, zookeeper, zookeeper_mode_broker
 
 T = TypeVar("T")
 

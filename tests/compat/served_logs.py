@@ -17,17 +17,17 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from compat.controllers import admin_of
 from compat.kafka_logs import PATIENCE_S, consume, consume_decided
 from compat.log_files import tear
 from compat.log_workloads import WORKLOADS, config_of, write_all
 from compat.log_writing import Appended
-from golden.kafka_process import Broker, java_command, stop, zookeeper, zookeeper_mode_broker
 from ottla.base.clock import SystemClock
 from ottla.base.ids import Uuid, parse_uuid
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
 from ottla.records import Record
+from support.controllers import admin_of
+from support.kafka_process import Broker, java_command, stop, zookeeper, zookeeper_mode_broker
 
 TOPICS = tuple(workload.topic for workload in WORKLOADS)
 BROKER_SETTINGS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compat.classic_dialogue import SETTINGS, Dialogue
-from golden.kafka_process import kraft_broker, stop, zookeeper, zookeeper_mode_broker
 from ottla.testing.broker import Broker
+from support.kafka_process import kraft_broker, stop, zookeeper, zookeeper_mode_broker
 
 pytestmark = pytest.mark.compat
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compat.commit_dialogue import SETTINGS, CommitDialogue
-from golden.kafka_process import kraft_broker, stop
 from ottla.testing.broker import Broker
+from support.kafka_process import kraft_broker, stop
 
 pytestmark = pytest.mark.compat
 

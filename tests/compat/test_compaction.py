@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from confluent_kafka.cimpl import NewTopic
 
-from compat.controllers import admin_of
-from golden.kafka_process import stop, zookeeper, zookeeper_mode_broker
 from ottla.log.names import CLEANER_OFFSETS, LEADER_EPOCHS
 from ottla.records import Compression
 from ottla.records.layout import DELETE_HORIZON_BIT
 from ottla.testing.manual_clock import ManualClock
+from support.controllers import admin_of
+from support.kafka_process import stop, zookeeper, zookeeper_mode_broker
+from support.waiting import wait_until
 from unit.log.compaction.written_log import PARTITION, SeenBatch, WrittenLog, take_apart
 
 pytestmark = pytest.mark.compat
@@ -76,13 +77,13 @@ def compact_by_kafka(place: Path, source: Path, end_offset: int) -> Path:
             shutil.copy(file, folder / file.name)
         broker = zookeeper_mode_broker(home, address, 1, BROKER)
         try:
-            deadline_s = time.monotonic() + PATIENCE_S
             checkpoint = broker.data / CLEANER_OFFSETS
             expected = f"{PARTITION.topic} {PARTITION.partition} {end_offset}"
-            while not checkpoint.exists() or expected not in checkpoint.read_text().splitlines():
-                if time.monotonic() > deadline_s:
-                    raise RuntimeError(f"Kafka did not compact up to {end_offset}:\n{broker.output[-3000:]}")
-                time.sleep(0.1)
+            wait_until(
+                lambda: checkpoint.exists() and expected in checkpoint.read_text().splitlines(),
+                f"Kafka did not compact up to {end_offset}",
+                PATIENCE_S,
+            )
         finally:
             stop(broker.process)
     return folder

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-from brokers import broker_in_loop
-from compat.controllers import admin_of
-from golden.kafka_process import stop, zookeeper, zookeeper_mode_broker
 from ottla.wire.framing import api_of, read_response, request_frame
 from ottla.wire.messages.alter_configs import AlterConfigsEntry, AlterConfigsRequest, AlterConfigsResource
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -28,6 +25,9 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from ottla.wire.schema import Request
+from support.brokers import broker_in_loop
+from support.controllers import admin_of
+from support.kafka_process import stop, zookeeper, zookeeper_mode_broker
 
 pytestmark = pytest.mark.compat
 

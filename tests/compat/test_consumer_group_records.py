@@ -13,10 +13,6 @@ from confluent_kafka import Consumer, ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from coordinators.consumer_members import Coordinated, told
-from coordinators.fake_log import FakeLog
-from coordinators.topics import FakeTopics
-from golden.kafka_process import Broker, kill, kraft_broker
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid, parse_uuid
 from ottla.coordinator.groups.consumer import records as consumer_records
@@ -35,6 +31,10 @@ from ottla.wire.messages.group_records import (
     CurrentTopicPartitions,
 )
 from ottla.wire.schema import Data
+from support.coordinators.consumer_members import Coordinated, told
+from support.coordinators.fake_log import FakeLog
+from support.coordinators.topics import FakeTopics
+from support.kafka_process import Broker, kill, kraft_broker
 
 pytestmark = pytest.mark.compat
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,16 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartit
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from compat.controllers import admin_of
 from compat.once import Once
-from coordinators.committers import Committers
-from coordinators.fake_log import FakeLog
-from golden.kafka_process import java_command, stop, zookeeper, zookeeper_mode_broker
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.runtime import partition_for
 from ottla.records import BatchView
 from ottla.testing.broker import Broker
+from support.controllers import admin_of
+from support.coordinators.committers import Committers
+from support.coordinators.fake_log import FakeLog
+from support.kafka_process import java_command, stop, zookeeper, zookeeper_mode_broker
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.compat
 
@@ -37,13 +37,6 @@ NOTE = "a note"
 NOTE_AS_SENT = f"{NOTE}\0"
 """confluent-kafka sends the end of its string, too."""
 Offsets = dict[tuple[str, int], int]
-
-
-def eventually(what: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < deadline_s, "it did not come about"
-        time.sleep(0.05)
 
 
 # --- what groups do, wherever the broker is from ----------------------------------------------------------------------
@@ -88,7 +81,7 @@ def join(bootstrap: str, group: str, **settings: Any) -> Consumer:
         seen += message is not None and message.error() is None
         return seen == 21
 
-    eventually(read)
+    wait_until(read, "the committed offsets", PATIENCE_S)
     consumer.commit(asynchronous=False)
     return consumer
 

@@ -8,8 +8,6 @@ from typing import Final
 
 import pytest
 
-from golden.kafka_process import kraft_broker, stop
-from logs.record_bytes import header_bytes, record_bytes, sealed
 from ottla.base.error_codes import ErrorCode
 from ottla.net.client_connection import Address, ClientConnection, ConnectionOptions
 from ottla.records import Compression, compress
@@ -21,6 +19,8 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from ottla.wire.messages.produce import ProducePartition, ProduceRequest, ProduceResponse, ProduceTopic
+from support.kafka_process import kraft_broker, stop
+from support.logs.record_bytes import header_bytes, record_bytes, sealed
 
 pytestmark = pytest.mark.compat
 

@@ -11,7 +11,6 @@ from random import Random
 import pytest
 
 from compat.kazoo_tree import KazooTree
-from golden.kafka_process import zookeeper
 from ottla.base.clock import SystemClock
 from ottla.base.coordination import (
     ANY_VERSION,
@@ -24,7 +23,8 @@ from ottla.base.coordination import (
     SetData,
 )
 from ottla.zookeeper.local_tree import LocalTree
-from trees.contract import PROMISES
+from support.kafka_process import zookeeper
+from support.trees.contract import PROMISES
 
 pytestmark = pytest.mark.compat
 

@@ -29,7 +29,7 @@ from ottla.base.ids import format_uuid
 from ottla.zookeeper import paths, znodes
 from ottla.zookeeper.paths import ConfigKind
 from ottla.zookeeper.znodes import BrokerRegistration, PartitionLeader, ProducerIdBlock, TopicAssignment
-from strategies.znodes import KINDS, TEXT
+from support.strategies.znodes import KINDS, TEXT
 
 pytestmark = pytest.mark.compat
 

@@ -9,10 +9,10 @@ from typing import NoReturn
 
 from crash.children import let_die, say, serve
 from crash.killing_disk import Fate, KillingDisk
-from logs.workload import FOREVER_MS, Event, Work, config_of
 from ottla.base.clock import SystemClock
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
+from support.logs.workload import FOREVER_MS, Event, Work, config_of
 
 LONGEST_STEPS = 3000
 LONGEST_DELAY_MS = 60

@@ -19,10 +19,10 @@ from typing import IO
 import pytest
 
 from crash.appender import OPTIONS
-from logs.workload import PARTITION, Told, config_of
 from ottla.base.clock import SystemClock
 from ottla.log.directories import LogDirectories
 from ottla.log.local_disk import LocalDisk
+from support.logs.workload import PARTITION, Told, config_of
 
 KILLS = int(os.environ.get("OTTLA_KILLS", "60"))
 SEED = int(os.environ.get("OTTLA_SEED", "0"))

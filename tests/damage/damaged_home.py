@@ -16,7 +16,6 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from logs.batches import batch, marker
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log import names
 from ottla.log.append_origin import AppendOrigin
@@ -31,6 +30,7 @@ from ottla.records import BatchView, decode_batch, iter_batches
 from ottla.records.errors import RecordError
 from ottla.records.layout import HEADER_SIZE
 from ottla.testing.manual_clock import ManualClock
+from support.logs.batches import batch, marker
 
 VICTIM: Final = TopicPartition("victim", 0)
 BYSTANDER: Final = TopicPartition("bystander", 0)

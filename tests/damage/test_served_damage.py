@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, batch_of, broker_in_loop
 from ottla.base.clock import SystemClock
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.observability.metrics import BrokerCollector
@@ -16,6 +15,7 @@ from ottla.broker.observability.upkeep_stats import UpkeepStats
 from ottla.records import iter_batches
 from ottla.records.layout import LENGTH_AT
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from support.brokers import Client, batch_of, broker_in_loop
 
 COUNT = 40
 TOPICS = ("damaged", "sound")

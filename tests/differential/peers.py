@@ -14,11 +14,11 @@ from kazoo.client import KazooClient
 
 from differential.connection import Connection, NoAnswerError
 from differential.requests import api_named, request_of
-from golden import kafka_process
-from golden.kafka_process import Ports
 from ottla.base.error_codes import ErrorCode
 from ottla.testing.broker import Broker
 from ottla.wire.registry import apis
+from support import kafka_process
+from support.kafka_process import Ports
 
 VERSIONS: Final = ("4.3.1", "3.9.1")
 SETTINGS: Final = {

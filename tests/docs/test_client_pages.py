@@ -13,10 +13,10 @@ import confluent_kafka.admin
 import pytest
 
 import ottla
-from clients.peers import running_peer
 from docs.examples import examples_of, run
 from ottla.client import errors
 from ottla.client.produce import delivery
+from support.clients.peers import running_peer
 
 with warnings.catch_warnings():
     # It reads its message definitions by functions that Python 3.11 calls deprecated.

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, batch_of, broker_in_loop
 from docs.examples import examples_of, run
 from ottla.broker.configs.broker_config import BROKER_CONFIG, load_config
 from ottla.broker.configs.sources import settings_of_environment
 from ottla.testing.broker import Broker
+from support.brokers import Client, batch_of, broker_in_loop
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "operating").glob("*.md"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,13 +18,6 @@ def create_topic(bootstrap: str, name: str, configs: Mapping[str, str] | None = 
     topic = NewTopic(name, partitions, 1, config=dict(configs or {}))
     admin = AdminClient({"bootstrap.servers": bootstrap})  # kept: its end is the end of what it was asked
     admin.create_topics([topic])[name].result(WAIT_S)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"{what} did not come in {WAIT_S:.0f} s"
-        time.sleep(0.01)
 
 
 class Load:

@@ -13,12 +13,13 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from faults.load import create_topic, load, read_all, until
+from faults.load import create_topic, load, read_all
 from ottla.testing.broker import Broker
 from ottla.wire.framing import request_frame
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.metadata import MetadataRequest
+from support.waiting import wait_until
 
 _logger = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ def test_strangers_disturb_nobody(broker: Broker) -> None:
     chance = random.Random(SEED)
     create_topic(broker.bootstrap, "strangers")
     with load(broker.bootstrap, "strangers") as producing:
-        until(lambda: len(producing.acknowledged) > 100, "the first records")
+        wait_until(lambda: len(producing.acknowledged) > 100, "the first records")
         for _ in range(150):
             with connect(broker) as sock:
                 try:
@@ -108,7 +109,7 @@ def test_strangers_disturb_nobody(broker: Broker) -> None:
                 except (ConnectionResetError, BrokenPipeError):
                     pass
         before = len(producing.acknowledged)
-        until(lambda: len(producing.acknowledged) > before, "a record after all of them")
+        wait_until(lambda: len(producing.acknowledged) > before, "a record after all of them")
         assert producing.stop() == 0
     assert producing.errors == []
     found = dict(read_all(broker.bootstrap, "strangers"))
@@ -131,7 +132,7 @@ def test_a_client_that_asks_and_never_reads_costs_only_itself(broker: Broker) ->
     create_topic(broker.bootstrap, "unread")
     process = psutil.Process(broker.process.pid)
     with load(broker.bootstrap, "unread") as producing:
-        until(lambda: len(producing.acknowledged) > 2000, "some records")
+        wait_until(lambda: len(producing.acknowledged) > 2000, "some records")
         asking = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
@@ -154,7 +155,7 @@ def test_a_client_that_asks_and_never_reads_costs_only_itself(broker: Broker) ->
                 with suppress(BlockingIOError):
                     sock.send(frame * 10)
         before = len(producing.acknowledged)
-        until(lambda: len(producing.acknowledged) > before + 1000, "more records")
+        wait_until(lambda: len(producing.acknowledged) > before + 1000, "more records")
         assert producing.stop() == 0
         assert process.memory_info().rss - memory_before < 64 * 2**20
         for sock in gluttons:
@@ -197,7 +198,7 @@ def test_thousands_of_connections_at_once(broker: Broker) -> None:
     finally:
         for sock in socks:
             sock.close()
-    until(lambda: process.num_fds() < 1000, "the end of all connections")
+    wait_until(lambda: process.num_fds() < 1000, "the end of all connections")
 
 
 def test_limits_of_connections_are_kept() -> None:
@@ -218,7 +219,7 @@ def test_limits_of_connections_are_kept() -> None:
                 except (ConnectionResetError, BrokenPipeError):
                     return False
 
-        until(is_served, "a place")
+        wait_until(is_served, "a place")
         for sock in kept:
             sock.close()
         assert "max.connections.per.ip is 10" in broker.output

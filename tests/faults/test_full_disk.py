@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from ottla.base.clock import SystemClock
 from ottla.testing.broker import Broker
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.tree_file import TreeFile
+from support.waiting import wait_until
 
 
 @pytest.fixture
@@ -120,10 +120,7 @@ def test_a_broker_whose_tree_shares_the_full_disk_can_be_cleared_stopped_and_sta
 
 def wait_for_reserve(data: Path) -> None:
     """The tree makes it when it has nothing else to do."""
-    deadline_s = time.monotonic() + 60
-    while not any(path.stat().st_size > 2**20 for path in data.glob("*-wal")):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: any(path.stat().st_size > 2**20 for path in data.glob("*-wal")), "no reserve was made")
 
 
 def test_a_tree_goes_on_in_its_reserve_however_often_it_is_changed(small_disk: Path) -> None:

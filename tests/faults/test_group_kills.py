@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import Record, wait_until
-from clients.groups.consumers import Consumed, GroupConsumer, Membership, Partition, join
-from clients.groups.flavours import A_CLIENT_EACH, Flavour
-from clients.groups.processes import group_of_processes
-from clients.groups.speaker import speaking
-from clients.groups.traffic import traffic
-from clients.peers import Peer, running_peer
-from faults.load import WAIT_S, create_topic, until
+from faults.load import WAIT_S, create_topic
 from ottla.base.error_codes import ErrorCode
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import Record
+from support.clients.peers import Peer, running_peer
+from support.groups.consumers import Consumed, GroupConsumer, Membership, Partition, join
+from support.groups.flavours import A_CLIENT_EACH, Flavour
+from support.groups.processes import group_of_processes
+from support.groups.speaker import speaking
+from support.groups.traffic import traffic
+from support.waiting import wait_until
 
 TOPIC = "orders"
 GROUP = "readers"
@@ -92,7 +93,7 @@ def test_what_was_committed_survives_a_kill_and_is_gone_on_from(
     with group_of_processes(replace(settings, auto_commit_ms=100) if by_itself else settings) as group:
         group.start()
         everything = dict.fromkeys(range(PARTITIONS), 10)
-        until(lambda: committed(broker) == everything, "the commits")
+        wait_until(lambda: committed(broker) == everything, "the commits")
         broker.kill()
     broker.start()
     assert committed(broker) == everything

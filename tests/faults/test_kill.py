@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
 
-from faults.load import Load, create_topic, read_all, until
+from faults.load import Load, create_topic, read_all
 from ottla.testing.broker import Broker
+from support.waiting import wait_until
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def test_what_was_acknowledged_survives_a_kill(broker: Broker, flush: str) -> No
         load = Load(broker.bootstrap, "orders", **{"enable.idempotence": True, "acks": "all"})
         wanted = chance.randrange(50, 3000)
         load.start()
-        until(lambda load=load, wanted=wanted: len(load.acknowledged) > wanted, "the records before the kill")  # type: ignore[misc]
+        wait_until(lambda load=load, wanted=wanted: len(load.acknowledged) > wanted, "the records before the kill")  # type: ignore[misc]
         broker.kill()
         load.abandon()
         for offset, number in load.acknowledged:
@@ -70,10 +71,10 @@ def test_a_producer_goes_on_through_a_clean_restart(broker: Broker) -> None:
     create_topic(broker.bootstrap, "orders")
     load = Load(broker.bootstrap, "orders", **{"enable.idempotence": True, "acks": "all"})
     load.start()
-    until(lambda: len(load.acknowledged) > 500, "the records before the restart")
+    wait_until(lambda: len(load.acknowledged) > 500, "the records before the restart")
     broker.restart()
     before = len(load.acknowledged)
-    until(lambda: len(load.acknowledged) > before + 500, "the records after the restart")
+    wait_until(lambda: len(load.acknowledged) > before + 500, "the records after the restart")
     assert load.stop() == 0
     assert load.errors == []
     values = [value for _, value in read_all(broker.bootstrap, "orders")]

@@ -16,7 +16,7 @@ from ottla.wire import codec, plain
 from ottla.wire.errors import ProtocolError
 from ottla.wire.registry import all_messages
 from ottla.wire.schema import Message
-from strategies.messages import random_message
+from support.strategies.messages import random_message
 
 Case = tuple[type[Message], int, bytes]
 

@@ -19,7 +19,9 @@ import zipfile
 from pathlib import Path
 
 from golden.conversations import aiokafka_client, attempt, create_topic, kafka_python, librdkafka, replicate, say
-from golden.kafka_process import (
+from golden.proxy import Exchange, Recording, running_loop, start_proxy
+from kafka_artifacts import jar
+from support.kafka_process import (
     JAVA_SOURCES,
     Broker,
     Ports,
@@ -30,8 +32,6 @@ from golden.kafka_process import (
     zookeeper,
     zookeeper_mode_broker,
 )
-from golden.proxy import Exchange, Recording, running_loop, start_proxy
-from kafka_artifacts import jar
 
 TARGET = Path(__file__).resolve().parent / "frames"
 SMALL_BYTES = 1024

@@ -19,15 +19,15 @@ from confluent_kafka.cimpl import NewTopic
 
 from golden import scenarios, segment_dump
 from golden.java_writer import Acknowledged, text
-from golden.kafka_process import (
+from golden.scenarios import Compaction, Given, Scenario
+from golden.writers import write_all, writer_version
+from support.kafka_process import (
     Broker,
     kraft_broker,
     stop,
     zookeeper,
     zookeeper_mode_broker,
 )
-from golden.scenarios import Compaction, Given, Scenario
-from golden.writers import write_all, writer_version
 
 TARGET = Path(__file__).resolve().parent / "records"
 PATIENCE_S = 90.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from golden.kafka_process import Broker, run_java
 from golden.scenarios import Scenario
+from support.kafka_process import Broker, run_java
 
 Acknowledged = list[tuple[int, int]]
 """Offset and timestamp of each record, in the order they were sent."""

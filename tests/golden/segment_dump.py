@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from golden.kafka_process import java_command
+from support.kafka_process import java_command
 
 
 @dataclass(frozen=True, slots=True)

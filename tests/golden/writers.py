@@ -14,8 +14,8 @@ import kafka
 
 from golden import scenarios
 from golden.java_writer import Acknowledged, write_by_java
-from golden.kafka_process import Broker
 from golden.scenarios import Scenario
+from support.kafka_process import Broker
 
 CLIENT_ID = "golden"
 LINGER_MS = 5000

@@ -17,13 +17,13 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from coordinators.classic_members import ClassicMembers, Member, subscription
-from coordinators.fake_log import FakeLog
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.classic.group import ClassicGroup, State
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
+from support.coordinators.classic_members import ClassicMembers, Member, subscription
+from support.coordinators.fake_log import FakeLog
 
 SESSION_MS = (6_000, 9_000)
 REBALANCE_MS = (7_000, 12_000)

@@ -39,7 +39,7 @@ from ottla.net.core import Slot
 from ottla.net.limits import Limits
 from ottla.net.server import Server
 from ottla.net.socket_connection import MEMORY, UNHANDLED, SocketConnection
-from servers import Counters, framed
+from support.servers import Counters, framed
 
 SMALL_FRAME = 256
 SCRATCH_BYTES = 1024

@@ -18,11 +18,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinators.consumer_members import Coordinated, Partition, told
-from coordinators.topics import FakeTopics
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.group import ConsumerTimes, GroupSettings
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from support.coordinators.consumer_members import Coordinated, Partition, told
+from support.coordinators.topics import FakeTopics
 
 SETTINGS = GroupSettings(consumer_times=ConsumerTimes(9_000, 1_000), consumer_max_size=7)
 _STEP_MS = 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators import in_loop
 from models.classic_groups import ClassicGroupModel
+from support.coordinators import in_loop
 
 
 @pytest.mark.parametrize("seed", range(40))

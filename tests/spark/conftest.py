@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from clients.peers import Peer, running_peer
+from support.clients.peers import Peer, running_peer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from clients.peers import Peer, running_peer
 from ottla import Consumer, Producer, TopicPartition
 from ottla.cli.demo.events import CATALOGUE, Shop
 from ottla.cli.demo.pipeline import REVENUE, pipeline
 from ottla.cli.demo.spark import PipelineState
+from support.clients.peers import Peer, running_peer
 
 WAIT_S = 300
 ORDERS = 50

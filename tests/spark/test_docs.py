@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from clients.peers import Peer, running_peer
 from docs.examples import ADDRESS, ANYTHING, Example, examples_of
 from ottla.spark.pipelines.yaml_spec import read_spec
+from support.clients.peers import Peer, running_peer
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "spark").glob("*.md"))

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from clients.peers import Peer
 from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.client.administer import NewTopic
 from ottla.spark.pipelines import running as queries
@@ -26,6 +25,8 @@ from ottla.spark.pipelines.python_files import load_function, queries_of
 from ottla.spark.pipelines.running import CHECKPOINTS, RunningQuery
 from ottla.spark.pipelines.yaml_build import build
 from ottla.spark.pipelines.yaml_spec import read_spec
+from support.clients.peers import Peer
+from support.waiting import wait_until
 
 WAIT_S = 300
 """Only a failure waits that long."""
@@ -94,13 +95,6 @@ def finish(running: list[RunningQuery]) -> None:
         return time.monotonic() > deadline
 
     assert queries.watch(running, lambda _: None, wait), "it did not end"
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def yaml_file(folder: Path, text: str) -> Path:
@@ -268,7 +262,7 @@ def test_a_stop_waits_for_the_running_batch_and_the_next_run_goes_on(spark: Spar
     outcome: list[bool] = []
     stopping = Thread(target=lambda: outcome.append(queries.stop(running, lambda: False)))
     stopping.start()
-    until(lambda: not running[0].is_active, "nobody asked it to end")
+    wait_until(lambda: not running[0].is_active, "nobody asked it to end", WAIT_S)
     assert stopping.is_alive()
     assert sink.ended == []
     sink.may_end.set()
@@ -279,7 +273,7 @@ def test_a_stop_waits_for_the_running_batch_and_the_next_run_goes_on(spark: Spar
     again = _SlowSink()
     again.may_end.set()
     running = queries.start({"slow": numbers.writeStream.foreachBatch(again)}, once=False)
-    until(lambda: again.ended, "it did not go on")
+    wait_until(lambda: again.ended, "it did not go on", WAIT_S)
     assert queries.stop(running, lambda: False)
     assert again.ended[0] == 1
 
@@ -334,7 +328,9 @@ def test_the_command_runs_until_a_signal_and_is_gone_on_with(
         start_new_session=True,
     )
     try:
-        until(lambda: len(records(broker, f"{topics}-out")) == 2 or first.poll() is not None, "nothing was written")
+        wait_until(
+            lambda: len(records(broker, f"{topics}-out")) == 2 or first.poll() is not None, "nothing was written"
+        )
         first.send_signal(signal.SIGTERM)
         printed, told = first.communicate(timeout=WAIT_S)
     finally:

@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit, when
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from clients.peers import Peer
 from ottla import Consumer, ConsumerRecord, TopicPartition
 from ottla.client.produce.partitioners import partition_of_key
 from ottla.spark import WriteResult, write
 from ottla.spark.sink import read_results
 from spark.topic_data import WAIT_S, TopicData
+from support.clients.peers import Peer
 
 SCHEMA = "key string, value string, headers array<struct<key:string,value:binary>>, partition int, timestamp timestamp"
 T0 = datetime(2024, 5, 6, 7, 8, 9, 123_000, UTC)

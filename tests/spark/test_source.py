@@ -10,9 +10,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from clients.peers import Peer
 from ottla.testing.broker import Broker
 from spark.topic_data import TopicData
+from support.clients.peers import Peer
 
 HOUR_MS = 3_600_000
 T0_MS = 1_700_000_000_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, window
 from pyspark.sql.streaming.query import StreamingQuery
 
-from clients.peers import Peer
 from ottla.spark.offsets import from_json, ids_from_json
 from ottla.testing.broker import Broker
 from spark.topic_data import WAIT_S, TopicData
+from support.clients.peers import Peer
+from support.waiting import wait_until
 
 T0_MS = 1_700_000_000_000
 
@@ -64,12 +64,14 @@ class Stream:
         return query
 
     def wait_for(self, count: int) -> None:
-        assert self.running is not None
-        deadline_s = time.monotonic() + WAIT_S
-        while len(self.values) < count:
-            assert self.running.exception() is None
-            assert time.monotonic() < deadline_s, f"{len(self.values)} of {count} came"
-            time.sleep(0.05)
+        running = self.running
+        assert running is not None
+
+        def all_came() -> bool:
+            assert running.exception() is None
+            return len(self.values) >= count
+
+        wait_until(all_came, f"not all of {count} rows came", WAIT_S)
 
     def stop(self) -> None:
         if self.running is not None:

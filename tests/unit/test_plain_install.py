@@ -53,7 +53,7 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 
 import asyncio, logging, pathlib
-from brokers import Client, with_client
+from support.brokers import Client, with_client
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.offset_commit import (
     OffsetCommitPartition, OffsetCommitRequest, OffsetCommitResponse, OffsetCommitTopic,

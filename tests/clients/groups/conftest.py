@@ -7,25 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import wait_until
-from clients.groups.consumers import MakeTopic, Membership, Partition
-from clients.groups.flavours import FLAVOURS, Flavour
-from clients.peers import Peer, running_peer
-
-SESSION_MS = 4_000
-"""After this long of silence a member counts as dead."""
-
-SETTINGS = {
-    "auto.create.topics.enable": "false",
-    "offsets.topic.num.partitions": "3",
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "500",
-    "group.consumer.min.session.timeout.ms": "500",
-    "group.consumer.session.timeout.ms": str(SESSION_MS),
-    "group.consumer.min.heartbeat.interval.ms": "50",
-    "group.consumer.heartbeat.interval.ms": "200",
-}
+from support.clients.confluent_client import ConfluentClient
+from support.clients.peers import Peer, running_peer
+from support.groups.consumers import MakeTopic, Membership, Partition
+from support.groups.flavours import FLAVOURS, Flavour
+from support.groups.settings import SESSION_MS, SETTINGS
+from support.waiting import wait_until
 
 
 @pytest.fixture(scope="session")

@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType, TopicPartition
 
-from clients.aiokafka_client import AiokafkaClient
-from clients.confluent_client import ConfluentClient, only_result, result
-from clients.dialect import Record, refused, wait_until
-from clients.expectations import START_MS
-from clients.groups.consumers import Consumed, GroupConsumer, MakeTopic, Membership, join
-from clients.groups.flavours import CONFLUENT, Flavour
-from clients.kafka_python_client import KafkaPythonClient
-from clients.peers import Peer
 from ottla.base.error_codes import ErrorCode
+from support.clients.aiokafka_client import AiokafkaClient
+from support.clients.confluent_client import ConfluentClient, only_result, result
+from support.clients.dialect import Record, refused
+from support.clients.expectations import START_MS
+from support.clients.kafka_python_client import KafkaPythonClient
+from support.clients.peers import Peer
+from support.groups.consumers import Consumed, GroupConsumer, MakeTopic, Membership, join
+from support.groups.flavours import CONFLUENT, Flavour
+from support.waiting import wait_until
 
 COUNT = 10
 

@@ -9,17 +9,18 @@ from dataclasses import replace
 
 import pytest
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import WAIT_S, Record, wait_until
-from clients.expectations import START_MS
-from clients.groups.consumers import (
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import WAIT_S, Record
+from support.clients.expectations import START_MS
+from support.groups.consumers import (
     Consumed,
     GroupConsumer,
     MakeTopic,
     Membership,
     join,
 )
-from clients.groups.flavours import A_CLIENT_EACH, Flavour
+from support.groups.flavours import A_CLIENT_EACH, Flavour
+from support.waiting import wait_until
 
 COUNT = 10
 

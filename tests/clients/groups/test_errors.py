@@ -11,10 +11,6 @@ from typing import Any
 
 import pytest
 
-from clients.confluent_client import ConfluentClient
-from clients.groups.consumers import MakeTopic
-from clients.groups.speaker import Speaker, new_member_id, speaking
-from clients.peers import Peer
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupProtocol
 from ottla.wire.messages.offset_delete import (
@@ -23,6 +19,10 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteTopic,
 )
+from support.clients.confluent_client import ConfluentClient
+from support.clients.peers import Peer
+from support.groups.consumers import MakeTopic
+from support.groups.speaker import Speaker, new_member_id, speaking
 
 TIMEOUT_S = 30.0
 Scenario = Callable[[Speaker], Coroutine[Any, Any, None]]

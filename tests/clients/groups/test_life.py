@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from clients.dialect import wait_until
-from clients.groups.consumers import MakeTopic, Membership
-from clients.groups.flavours import CONFLUENT, OTHERS, OURS, Flavour
-from clients.groups.processes import GroupOfProcesses, group_of_processes
-from clients.groups.traffic import traffic
+from support.groups.consumers import MakeTopic, Membership
+from support.groups.flavours import CONFLUENT, OTHERS, OURS, Flavour
+from support.groups.processes import GroupOfProcesses, group_of_processes
+from support.groups.traffic import traffic
+from support.waiting import wait_until
 
 PARTITIONS = 4
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import Record
-from clients.groups.consumers import MakeTopic, Membership, Partition, pattern_for
-from clients.groups.flavours import A_CLIENT_EACH, CONFLUENT, OURS, Flavour
-from clients.groups.processes import GroupOfProcesses, group_of_processes
-from clients.groups.traffic import traffic
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import Record
+from support.groups.consumers import MakeTopic, Membership, Partition, pattern_for
+from support.groups.flavours import A_CLIENT_EACH, CONFLUENT, OURS, Flavour
+from support.groups.processes import GroupOfProcesses, group_of_processes
+from support.groups.traffic import traffic
 
 EAGER, COOPERATIVE, CONSUMER = CONFLUENT[0], CONFLUENT[2], CONFLUENT[3]
 each_client = pytest.mark.parametrize("flavour", [*A_CLIENT_EACH, COOPERATIVE, OURS[3]], ids=str)

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.dialect import wait_until
-from clients.peers import WITH_ZOOKEEPER, Peer
 from ottla.base.error_codes import ErrorCode
 from ottla.client.administer import (
     Admin,
@@ -23,6 +21,8 @@ from ottla.client.administer import (
     Subtract,
 )
 from ottla.client.errors import ClientError
+from support.clients.peers import WITH_ZOOKEEPER, Peer
+from support.waiting import wait_until
 
 PEER = os.environ.get("OTTLA_TEST_PEER")
 

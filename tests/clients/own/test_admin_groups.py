@@ -9,11 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import Record
-from clients.groups.consumers import Consumed, GroupConsumer, Membership, join
-from clients.groups.flavours import CONFLUENT, Flavour
-from clients.peers import WITH_ZOOKEEPER, Peer
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.administer import (
@@ -26,6 +21,11 @@ from ottla.client.administer import (
     Operation,
     SomeRefusedError,
 )
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import Record
+from support.clients.peers import WITH_ZOOKEEPER, Peer
+from support.groups.consumers import Consumed, GroupConsumer, Membership, join
+from support.groups.flavours import CONFLUENT, Flavour
 
 COUNT = 10
 PEER = os.environ.get("OTTLA_TEST_PEER")

@@ -6,10 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import ProducerSettings, Record, wait_until
-from clients.expectations import START_MS
-from clients.peers import Peer
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.administer import (
@@ -27,6 +23,11 @@ from ottla.client.administer import (
     SomeRefusedError,
 )
 from ottla.client.errors import ClosedError
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import ProducerSettings, Record
+from support.clients.expectations import START_MS
+from support.clients.peers import Peer
+from support.waiting import wait_until
 
 COUNT = 10
 

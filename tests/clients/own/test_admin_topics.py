@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.dialect import wait_until
-from clients.peers import Peer
 from ottla.base.error_codes import ErrorCode
 from ottla.client.administer import (
     Admin,
@@ -20,6 +18,8 @@ from ottla.client.administer import (
     TopicDescription,
 )
 from ottla.client.errors import ClientError
+from support.clients.peers import Peer
+from support.waiting import wait_until
 
 
 @pytest.fixture

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from clients.dialect import CODECS, wait_until
-from clients.peers import Peer
 from ottla import AsyncConsumer, Consumer, Producer
 from ottla.base.ids import TopicPartition
 from ottla.client.administer import Admin, NewTopic
 from ottla.client.consume import ConsumerInterceptor, ConsumerRecord, RebalanceListener
 from ottla.client.errors import ClientError, ClosedError, ConfigError, ForkedError, SerializationError, WakeupError
 from ottla.client.offsets import OffsetAndMetadata
+from support.clients.dialect import CODECS
+from support.clients.peers import Peer
+from support.waiting import wait_until
 
 WAIT_S = 60.0
 SettingsOf = Callable[..., dict[str, Any]]

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from clients.dialect import wait_until
-from clients.groups.conftest import SETTINGS
-from clients.own.driven_members import PROTOCOLS
-from clients.peers import Peer, running_peer
 from ottla import Admin, AsyncConsumer, Consumer, Producer
 from ottla.base.ids import TopicPartition
 from ottla.client.administer import NewTopic
 from ottla.client.consume import ConsumerRecord, RebalanceListener, SubscriptionPattern
 from ottla.client.errors import ClientError, CommitFailedError
 from ottla.client.offsets import OffsetAndMetadata
+from support.clients.peers import Peer, running_peer
+from support.groups.driven_members import PROTOCOLS
+from support.groups.settings import SETTINGS
+from support.waiting import wait_until
 
 Settings = dict[str, Any]
 SettingsOf = Callable[..., Settings]

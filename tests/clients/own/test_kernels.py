@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clients.peers import Peer
+from support.clients.peers import Peer
 
 BOUND_S = 120
 RECORDS = 100_000

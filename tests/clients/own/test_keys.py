@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from confluent_kafka import Producer as ConfluentProducer
 
-from clients.peers import Peer
 from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.client.administer import NewTopic
+from support.clients.peers import Peer
 
 PARTITIONS = 7
 TIMEOUT_S = 60.0

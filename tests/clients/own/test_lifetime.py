@@ -11,8 +11,8 @@ import textwrap
 
 import pytest
 
-from clients.peers import Peer
 from ottla import Admin
+from support.clients.peers import Peer
 
 BOUND_S = 60
 IGNORE_FORKS = "ignore:This process:DeprecationWarning"  # Python 3.12 warns of every fork beside threads

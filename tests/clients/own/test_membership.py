@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 
-from clients.dialect import WAIT_S
-from clients.groups.conftest import SETTINGS
-from clients.groups.speaker import speaking
-from clients.own.driven_members import PROTOCOLS, DrivenGroup, DrivenMember, Told, until
-from clients.peers import Peer, running_peer
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.administer import AsyncAdmin, NewTopic
@@ -31,6 +26,11 @@ from ottla.client.errors import (
 from ottla.client.offsets import OffsetAndMetadata
 from ottla.net.client_connection import ClientConnection
 from ottla.wire.schema import Request
+from support.clients.dialect import WAIT_S
+from support.clients.peers import Peer, running_peer
+from support.groups.driven_members import PROTOCOLS, DrivenGroup, DrivenMember, Told, until
+from support.groups.settings import SETTINGS
+from support.groups.speaker import speaking
 from unit.client.scripted_broker import KAFKA_2_1
 
 Scenario = Callable[[Callable[[], Awaitable[None]]], None]

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from clients.dialect import CODECS
-from clients.peers import Peer
 from ottla import AsyncProducer, Consumer, Producer
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
@@ -30,6 +28,8 @@ from ottla.client.errors import (
 )
 from ottla.client.produce import Delivery, ProducerRecord, RecordMetadata
 from ottla.client.produce.partitioners import partition_of_key
+from support.clients.dialect import CODECS
+from support.clients.peers import Peer
 from unit.client.produce.nowhere import closed_port
 
 WAIT_S = 60.0

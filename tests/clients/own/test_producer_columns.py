@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from clients.own.test_producer import WAIT_S, make, records_of
-from clients.peers import Peer
 from ottla import AsyncProducer, Consumer, Producer, TopicPartition
 from ottla.client.errors import PartlySentError, RecordTooLargeError, SerializationError
 from ottla.client.produce import BatchMetadata
 from ottla.client.produce.partitioners import partition_of_key
+from support.clients.peers import Peer
 
 COUNT = 50_000
 

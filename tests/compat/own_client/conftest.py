@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.groups.conftest import SETTINGS
-from clients.peers import Peer, running_peer
 from compat.once import Once
 from compat.own_client.java import Programs
+from support.clients.peers import Peer, running_peer
+from support.groups.settings import SETTINGS
 
 
 @pytest.fixture(scope="session", params=["ottla", "kafka-4.3.1"])

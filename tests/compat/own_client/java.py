@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from clients.groups.consumers import Membership
 from compat.once import Once
-from golden.kafka_process import java_command
 from kafka_artifacts import classpath
+from support.groups.consumers import Membership
+from support.kafka_process import java_command
 
 VERSION = "4.3.1"
 _SOURCES = Path(__file__).parents[1] / "java"

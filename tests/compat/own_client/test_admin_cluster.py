@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from clients.dialect import wait_until
 from compat.own_client.test_leader_moves import IDS, TwoBrokers, two_brokers
 from ottla import Admin, TopicPartition
 from ottla.client.administer import (
@@ -18,6 +17,7 @@ from ottla.client.administer import (
     Replica,
     SomeRefusedError,
 )
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.compat
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from clients.groups.conftest import SESSION_MS
-from clients.groups.consumers import Membership
-from clients.groups.flavours import OURS, Flavour
-from clients.groups.processes import GroupOfProcesses, Member, group_of_processes
-from clients.groups.traffic import traffic
-from clients.ottla_client import OttlaClient
-from clients.peers import Peer
 from compat.own_client.java import Programs
+from support.clients.ottla_client import OttlaClient
+from support.clients.peers import Peer
+from support.groups.consumers import Membership
+from support.groups.flavours import OURS, Flavour
+from support.groups.processes import GroupOfProcesses, Member, group_of_processes
+from support.groups.settings import SESSION_MS
+from support.groups.traffic import traffic
 
 pytestmark = pytest.mark.compat
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import CODECS, ProducerSettings, Record
-from clients.expectations import VARIED, as_seen
-from clients.ottla_client import OttlaAsyncClient, OttlaClient
-from clients.peers import Peer
 from compat.own_client.java import Programs
 from ottla import Consumer, Producer, TopicPartition
 from ottla.client.produce import kernels
 from ottla.client.produce.partitioners import partition_of_key
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import CODECS, ProducerSettings, Record
+from support.clients.expectations import VARIED, as_seen
+from support.clients.ottla_client import OttlaAsyncClient, OttlaClient
+from support.clients.peers import Peer
 
 pytestmark = pytest.mark.compat
 

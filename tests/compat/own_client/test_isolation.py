@@ -7,9 +7,9 @@ import random
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from clients.peers import Peer
 from ottla import Admin, Consumer, TopicPartition
 from ottla.client.administer import NewTopic
+from support.clients.peers import Peer
 
 pytestmark = pytest.mark.compat
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from clients.dialect import wait_until
-from compat.controllers import admin_of
 from faults.client.traffic import check, seeded, traffic
-from golden import kafka_process
-from golden.kafka_process import Broker, Ports
 from ottla import Admin, TopicPartition
 from ottla.client.administer import ElectionType, NewTopic
+from support import kafka_process
+from support.controllers import admin_of
+from support.kafka_process import Broker, Ports
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.compat
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import spark_artifacts
-from clients.dialect import Seen
 from spark_program import SparkProgram, running
+from support.clients.dialect import Seen
 
 SPARKS = "kafka"
 """The connector that Spark ships."""

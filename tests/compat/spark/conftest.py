@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.peers import running_peer
 from compat.spark.both_connectors import Spark, running_spark
 from compat.spark.sides import BOTH, Side, on
+from support.clients.peers import running_peer
 
 SETTINGS = {
     "auto.create.topics.enable": "false",

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from clients.confluent_client import ConfluentClient
-from clients.dialect import CONSUMER, ConsumerSettings, Record
 from compat.spark.both_connectors import OURS, SPARKS, Row, Spark, Streamed
+from support.clients.confluent_client import ConfluentClient
+from support.clients.dialect import CONSUMER, ConsumerSettings, Record
 
 
 @dataclass(frozen=True, slots=True)

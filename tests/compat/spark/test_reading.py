@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from clients.dialect import CODECS, LOG_APPEND_TIME, ProducerSettings, Record, wait_until
-from clients.expectations import START_MS, VARIED, numbered
 from compat.spark.both_connectors import Row
 from compat.spark.sides import Side, everywhere
 from spark_program import QueryFailedError
+from support.clients.dialect import CODECS, LOG_APPEND_TIME, ProducerSettings, Record
+from support.clients.expectations import START_MS, VARIED, numbered
+from support.waiting import wait_until
 
 
 def values(rows: list[Row]) -> list[bytes | None]:

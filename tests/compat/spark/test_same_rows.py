@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from clients.dialect import CODECS, WAIT_S, ProducerSettings, Record, wait_until
-from clients.expectations import START_MS, VARIED, numbered
 from compat.spark.both_connectors import CONNECTORS, OURS, SPARKS, Row, Spark
 from compat.spark.sides import Side
 from spark_program import QueryFailedError
+from support.clients.dialect import CODECS, WAIT_S, ProducerSettings, Record
+from support.clients.expectations import START_MS, VARIED, numbered
+from support.waiting import wait_until
 
 PLAIN, COMPACTED, SHORTENED = "same-plain", "same-compacted", "same-shortened"
 ON_KAFKA = pytest.mark.parametrize("bootstrap", ["kafka-4.3.1"], indirect=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.expectations import START_MS, numbered
 from compat.spark.sides import Side, everywhere
 from spark_program import QueryFailedError
+from support.clients.expectations import START_MS, numbered
 
 EARLIEST = {"startingOffsets": "earliest"}
 

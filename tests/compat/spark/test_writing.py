@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from clients.expectations import VARIED, numbered
 from compat.spark.sides import Side, everywhere
 from ottla.client.produce.partitioners import partition_of_key
 from spark_program import QueryFailedError
+from support.clients.expectations import VARIED, numbered
 
 HEADERS = "headers array<struct<key: string, value: binary>>"
 

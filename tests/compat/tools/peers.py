@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compat.controllers import admin_of
-from golden.kafka_process import kraft_broker, stop, zookeeper, zookeeper_mode_broker
+from support.controllers import admin_of
+from support.kafka_process import kraft_broker, stop, zookeeper, zookeeper_mode_broker
 
 BROKER_ID = 1
 DIRECTORIES = ("first", "second")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from compat.tools.peers import Peer
 from compat.tools.transcripts import Said, normalised
-from golden.kafka_process import java_command
+from support.kafka_process import java_command
 
 RUNNER = Path(__file__).parents[1] / "java" / "RunTools.java"
 STEP_TIMEOUT_S = 30

@@ -11,8 +11,7 @@ import logging
 import os
 import random
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -21,6 +20,7 @@ from faults.load import WAIT_S, read_all
 from ottla import Consumer, Producer, TopicPartition
 from ottla.client.errors import OttlaError
 from ottla.client.produce.delivery import Delivery
+from support.waiting import wait_until
 
 _logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Sending:
     def wait_for_more(self, count: int) -> None:
         """Until that many more have arrived."""
         wanted = self.acknowledged + count
-        _until(lambda: self.acknowledged >= wanted, f"{count} more acknowledgements")
+        wait_until(lambda: self.acknowledged >= wanted, f"{count} more acknowledgements")
 
     def stop(self) -> None:
         """No more numbers; all that were taken have their outcome then."""
@@ -169,7 +169,7 @@ class Reading:
                 raise self._failure
             return all(len(self.seen[index]) >= len(records) for index, records in stored.items())
 
-        _until(all_came, "the stored records at the consumer")
+        wait_until(all_came, "the stored records at the consumer")
 
     def close(self) -> None:
         self._stop.set()
@@ -223,10 +223,3 @@ def check_partition(outcomes: list[tuple[int, int | None]], stored: list[tuple[i
             assert by_number[number] == offset, f"{where}: {number} was said to be at {offset}, not {by_number[number]}"
     sent = {number for number, _ in outcomes}
     assert set(numbers) <= sent, f"{where} has what nobody sent: {sorted(set(numbers) - sent)[:5]}"
-
-
-def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"{what} did not come in {WAIT_S:.0f} s"
-        time.sleep(0.01)

@@ -8,8 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,19 +15,13 @@ from typing import Any
 import psutil
 
 from faults.spark.job import Job
+from support.waiting import wait_until
 
 WAIT_S = 180.0
 """Only a failure waits that long: the machine may be busy."""
 _PROGRAM = Path(__file__).with_name("job.py")
 _TASKS = "pyspark.worker"
 _PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"{what}: not within {WAIT_S:.0f} s"
-        time.sleep(0.02)
 
 
 class Driver:
@@ -89,7 +81,7 @@ class Driver:
         """Python and Java at once; workers have to find out, and end."""
         os.killpg(self._running.pid, signal.SIGKILL)
         self._running.wait(WAIT_S)
-        until(lambda: not self.family(), "workers end when their driver was killed")
+        wait_until(lambda: not self.family(), "workers end when their driver was killed", WAIT_S)
 
     def terminate(self) -> None:
         """As a supervisor would: the driver is asked, and does the rest."""
@@ -100,7 +92,7 @@ class Driver:
         """For an end without failure, of all processes."""
         code = self._running.wait(WAIT_S)
         assert code == 0, f"the job ended with {code}:\n{self.log()}"
-        until(lambda: not self.family(), "workers end with their driver")
+        wait_until(lambda: not self.family(), "workers end with their driver", WAIT_S)
 
     def close(self) -> None:
         """Whatever is left."""

@@ -22,11 +22,12 @@ import pytest
 from faults.client.traffic import Sending, check_partition, seeded
 from faults.load import create_topic, read_all
 from faults.spark.checkpoint import Checkpoint, read_places
-from faults.spark.driver import Driver, until
+from faults.spark.driver import WAIT_S, Driver
 from faults.spark.history import History, Interruption, check, repeated
 from faults.spark.job import Job
 from faults.spark.watching import Watching
 from ottla.testing.broker import Broker
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-kills")]
 
@@ -82,11 +83,11 @@ class Killing:
             assert self.driver.is_alive(), f"the job has ended:\n{self.driver.log()}"
             return self.checkpoint.committed > done
 
-        until(is_done, "another batch is done")
+        wait_until(is_done, "another batch is done", WAIT_S)
 
     def wait_for_moment(self) -> None:
         """Some time after a batch was begun, and before it is done, if it takes as long as the last."""
-        until(lambda: self.checkpoint.planned > self.checkpoint.committed, "a batch is begun")
+        wait_until(lambda: self.checkpoint.planned > self.checkpoint.committed, "a batch is begun", WAIT_S)
         time.sleep(self.chance.uniform(0, min(self.checkpoint.last_took_s(), LATEST_S)))
 
     def drain(self) -> None:
@@ -104,7 +105,7 @@ class Killing:
             case "planner":
                 starts = self.driver.said("started")
                 self._kill_one(self.driver.planners)
-                until(lambda: self.driver.said("started") > starts, "the query is started again")
+                wait_until(lambda: self.driver.said("started") > starts, "the query is started again", WAIT_S)
                 self._interrupted(since_s)
             case "driver":
                 self.driver.kill()
@@ -141,7 +142,7 @@ class Killing:
                 return False
             return True
 
-        until(is_killed, "there is one to be killed")
+        wait_until(is_killed, "there is one to be killed", WAIT_S)
 
     def _interrupted(self, since_s: float, *, is_of_all: bool = True) -> None:
         self.interruptions.append(Interruption(since_s, time.time(), is_of_all))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, batch_of, broker_in_loop, with_client
 from ottla.base.clock import SystemClock
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
@@ -26,6 +25,7 @@ from ottla.wire.framing import request_frame
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.zookeeper import paths
 from ottla.zookeeper.tree_file import TreeFileError
+from support.brokers import Client, batch_of, broker_in_loop, with_client
 
 
 def test_a_restart_brings_everything_back(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import pytest
 
-from brokers import Client, with_client
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers import handlers
 from ottla.broker.requests.api import BrokerError, Deferred, HandlerEntry
@@ -24,6 +23,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest
 from ottla.wire.schema import Request
+from support.brokers import Client, with_client
 
 API_VERSIONS = 18
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
 from ottla.broker.dispatch import Dispatcher
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -20,6 +19,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
+from support.brokers import Client, with_client
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 

@@ -28,6 +28,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatedTopic, Crea
 from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.schema import Request
+from support.waiting import until
 from unit.client.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, HangUp, ScriptedBroker, Silence
 
 IMPATIENT = ClusterOptions(retry_backoff_s=0.001, retry_backoff_max_s=0.002, api_timeout_s=0.2)
@@ -241,11 +242,6 @@ def test_a_closed_client_says_so() -> None:
 
 
 # What is known grows old.
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
 
 
 def test_topics_are_looked_at_again_by_and_by() -> None:

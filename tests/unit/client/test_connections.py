@@ -17,6 +17,7 @@ from ottla.client.connections import Connections, ReconnectOptions
 from ottla.client.errors import BrokerUnreachableError, ClosedError, NoBrokerError
 from ottla.net.client_connection import Address, ClientConnection, ConnectionOptions
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from support.waiting import until
 from unit.client.scripted_broker import BROKER_ID, ScriptedBroker, Silence
 
 BOUND_S = 30
@@ -43,11 +44,6 @@ async def opened(*bootstrap: Address, options: ReconnectOptions = QUICK) -> Asyn
 async def nowhere() -> Address:
     async with ScriptedBroker() as broker:
         return broker.address
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
 
 
 @pytest.fixture

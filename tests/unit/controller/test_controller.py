@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from brokers.lone_broker import BROKER_ID, CountingTree, LoneBroker, on_tree
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, format_uuid
@@ -16,6 +15,7 @@ from ottla.controller.controller import PARTITIONS_AT_ONCE_MAX, NewPartitionCoun
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import NO_LEADER, PartitionState, TopicState
 from ottla.zookeeper.node_json import ZnodeError
+from support.brokers.lone_broker import BROKER_ID, CountingTree, LoneBroker, on_tree
 
 HERE = (BROKER_ID,)
 LED = PartitionState(HERE, BROKER_ID, leader_epoch=0, isr=HERE, controller_epoch=1, version=0)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from coordinators.fake_log import FakeLog
-from coordinators.simulated_time import SimulatedTime
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, Producer
 from ottla.coordinator.runtime import CoordinatorRuntime, Outcome, ShardContext, partition_for
 from ottla.records import BatchView, encode_transaction_marker
 from ottla.records.new_batch import NewBatch
+from support.coordinators.fake_log import FakeLog
+from support.coordinators.simulated_time import SimulatedTime
 
 
 class Words:

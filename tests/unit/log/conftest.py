@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from logs.home import Home
 from ottla.log.local_disk import LocalDisk
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk
+from support.logs.home import Home
 
 
 @pytest.fixture(params=["local", "simulated"])

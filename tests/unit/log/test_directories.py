@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from logs.batches import batch, values_of
-from logs.checker import check, records_in
 from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log import names
@@ -29,6 +27,8 @@ from ottla.log.partition_metadata import InconsistentTopicIdError
 from ottla.testing.disk_faults import NEEDS_SPACE
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from support.logs.batches import batch, values_of
+from support.logs.checker import check, records_in
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 SOME_ID = Uuid(bytes(range(16)))

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from logs.batches import batch
-from logs.checker import check
-from logs.home import ROOT, Home
 from ottla.base.disk import SyncFailedError
 from ottla.base.ids import TopicPartition
 from ottla.log.config import LogConfig
@@ -18,6 +15,9 @@ from ottla.log.group_commit import GroupCommit
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import CrashedError, Operation, SimulatedDisk
+from support.logs.batches import batch
+from support.logs.checker import check
+from support.logs.home import ROOT, Home
 
 PATIENCE_S = 60
 """For what cannot fail to come, unless the code is wrong."""

@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.batches import NOW_MS, batch, marker, values_of
-from logs.checker import check, records_in, scan
-from logs.home import ROOT, Home
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.checkpoints import EpochEntry
 from ottla.log.config import LogConfig
@@ -31,6 +28,9 @@ from ottla.records import BatchView
 from ottla.records.layout import CRC_AT
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from support.logs.batches import NOW_MS, batch, marker, values_of
+from support.logs.checker import check, records_in, scan
+from support.logs.home import ROOT, Home
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 

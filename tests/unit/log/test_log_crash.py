@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from logs.workload import FOREVER_MS, PARTITION, Told, Work, config_of
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.errors import LogDirectoryError
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk, Survival, crash_at_every_step
+from support.logs.workload import FOREVER_MS, PARTITION, Told, Work, config_of
 
 DIRECTORY = Path("/data")
 OPTIONS = DirectoryOptions(broker_id=1, producer_id_expiration_ms=FOREVER_MS)

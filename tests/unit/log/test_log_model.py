@@ -8,9 +8,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from logs.batches import NOW_MS, batch, marker
-from logs.checker import check
-from logs.home import ROOT, Home
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.errors import OutOfOrderSequenceError
@@ -19,6 +16,9 @@ from ottla.log.retention import apply_retention
 from ottla.records import Compression, Record, TimestampType, decode_batch, iter_batches
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk
+from support.logs.batches import NOW_MS, batch, marker
+from support.logs.checker import check
+from support.logs.home import ROOT, Home
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=120, retention_ms=-1)
 PLAIN_PRODUCERS = (1, 2)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from logs.batches import batch
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log import names
 from ottla.log.config import LogConfig
@@ -13,6 +12,7 @@ from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.simulated_disk import Operation, SimulatedDisk, Survival
+from support.logs.batches import batch
 
 CONFIG = LogConfig()
 TOPIC_ID = Uuid(bytes(range(16)))

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from logs.batches import NOW_MS, batch, marker, records_of, values_of
-from logs.checker import check, records_in
-from logs.home import PARTITION, Home
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.errors import (
@@ -30,6 +27,9 @@ from ottla.records.layout import ATTRIBUTES_AT
 from ottla.records.new_batch import NewBatch
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from support.logs.batches import NOW_MS, batch, marker, records_of, values_of
+from support.logs.checker import check, records_in
+from support.logs.home import PARTITION, Home
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 """Some twelve batches of one record a segment, an index entry for every second."""

@@ -6,8 +6,6 @@ import struct
 
 import pytest
 
-from logs.batches import NOW_MS, batch
-from logs.record_bytes import header_bytes, record_bytes, sealed
 from ottla.log import record_validation
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
@@ -15,6 +13,8 @@ from ottla.log.errors import InvalidRecordsError, InvalidTimestampError, LargeBa
 from ottla.log.validation import assign, prepare, validate_and_assign
 from ottla.records import BatchView, Compression, TimestampType, compress, iter_batches
 from ottla.records.record_walk import fast_walk, walker
+from support.logs.batches import NOW_MS, batch
+from support.logs.record_bytes import header_bytes, record_bytes, sealed
 
 TWO = record_bytes(0) + record_bytes(1)
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from logs.batches import batch, marker, values_of
-from logs.checker import check, records_in
 from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
@@ -21,6 +19,8 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import MoveError, ReplicaMove
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk, Survival, crash_at_every_step
+from support.logs.batches import batch, marker, values_of
+from support.logs.checker import check, records_in
 
 NAME = TopicPartition("topic", 0)
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150)

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.batches import NOW_MS, batch, values_of
-from logs.checker import check, records_in
-from logs.home import ROOT, Home
 from ottla.log.config import LogConfig
 from ottla.log.errors import CorruptRecordsError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import apply_retention
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk
+from support.logs.batches import NOW_MS, batch, values_of
+from support.logs.checker import check, records_in
+from support.logs.home import ROOT, Home
 
 CONFIG = LogConfig(retention_ms=-1, segment_ms=2**62, index_interval_bytes=150)
 SECOND = 1000

@@ -4,11 +4,11 @@ import struct
 
 import pytest
 
-from logs.batches import NOW_MS, batch
-from logs.home import Home
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.scrub import Scrubber, repair, scrub_segment
+from support.logs.batches import NOW_MS, batch
+from support.logs.home import Home
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 

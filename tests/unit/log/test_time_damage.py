@@ -8,13 +8,13 @@ from functools import partial
 
 import pytest
 
-from logs.batches import NOW_MS, batch
-from logs.home import ROOT, Home
 from ottla.log.config import LogConfig
 from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import apply_retention
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk
+from support.logs.batches import NOW_MS, batch
+from support.logs.home import ROOT, Home
 
 CONFIG = LogConfig(retention_ms=-1, segment_ms=2**62, segment_bytes=1000, index_interval_bytes=150)
 RECORDS = 60

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs.batches import NOW_MS, batch, marker, old_message, records_of, values_of
 from ottla.base.disk import Buffer
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
@@ -23,6 +22,7 @@ from ottla.log.errors import (
 from ottla.log.validation import ValidatedBatches, analyse, prepare, validate_and_assign
 from ottla.records import BatchView, Compression, RecordError, TimestampType, iter_batches
 from ottla.records.layout import ATTRIBUTES_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, RECORD_COUNT_AT
+from support.logs.batches import NOW_MS, batch, marker, old_message, records_of, values_of
 
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
 

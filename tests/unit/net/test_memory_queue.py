@@ -14,7 +14,7 @@ from ottla.net.limits import Limits
 from ottla.net.memory_queue import PATIENCE_S, STALLED_S
 from ottla.net.server import Server
 from ottla.net.socket_connection import MEMORY, SocketConnection
-from servers import Counters, echo, framed
+from support.servers import Counters, echo, framed
 
 BUDGET = 16 * SMALL_FRAME
 LARGE = framed(bytes(12 * SMALL_FRAME))

@@ -18,7 +18,8 @@ from ottla.net.core import Slot
 from ottla.net.limits import Limits
 from ottla.net.sender import ANSWERS_MAX, BYTES_MAX, MANY, SLOTS, Sender
 from ottla.net.socket_connection import SocketConnection
-from servers import Running, framed, read_frame, serving, until
+from support.servers import Running, framed, read_frame, serving
+from support.waiting import until
 
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

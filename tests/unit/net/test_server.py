@@ -17,7 +17,8 @@ from ottla.net.core import Slot
 from ottla.net.limits import Limits
 from ottla.net.server import Server
 from ottla.net.socket_connection import BLOCKED, SocketConnection
-from servers import WAIT_S, Counters, echo, framed, read_frame, serving, until
+from support.servers import WAIT_S, Counters, echo, framed, read_frame, serving
+from support.waiting import until
 
 
 def test_who_waits_for_requests_is_served_before_their_answers_leave(run: Callable[..., None]) -> None:

@@ -22,6 +22,7 @@ from ottla.records import Record, encode_batch
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from support.waiting import until
 
 NAME = TopicPartition("orders", 0)
 BROKER = 1
@@ -53,11 +54,6 @@ def leader(
     partition = replicas.host(NAME, random_uuid(), config or LogConfig(), is_new=True)
     partition.lead(leader_epoch=epoch, isr=isr, replicas=isr)
     return partition
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.002)
 
 
 def test_a_leader_on_its_own_shows_what_it_appends(tmp_path: Path) -> None:

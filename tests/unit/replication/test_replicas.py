@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from logs.batches import batch
 from ottla.base.clock import SystemClock
 from ottla.base.ids import TopicPartition, random_uuid
 from ottla.log import local_disk
@@ -18,6 +17,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
 from ottla.replication.replicas import Replicas
+from support.logs.batches import batch
 
 NAME = TopicPartition("orders", 0)
 

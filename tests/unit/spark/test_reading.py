@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from clients.dialect import CODECS
 from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.base.error_codes import ErrorCode
 from ottla.client.administer import NewTopic
@@ -26,6 +25,7 @@ from ottla.spark.reading import read_range
 from ottla.spark.worker_clients import CONSUMERS
 from ottla.testing.broker import Broker
 from ottla.wire.messages.fetch import AbortedTransaction
+from support.clients.dialect import CODECS
 from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch
 from unit.client.test_cluster import run
 

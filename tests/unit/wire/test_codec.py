@@ -27,7 +27,7 @@ from ottla.wire.messages.group_records import ClassicMemberMetadata, ConsumerGro
 from ottla.wire.messages.headers import RequestHeader
 from ottla.wire.registry import all_messages
 from ottla.wire.schema import Message
-from strategies.messages import messages
+from support.strategies.messages import messages
 
 EVERY_VERSION = [
     pytest.param(message, version, id=f"{name}-v{version}")

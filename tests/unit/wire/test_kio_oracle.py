@@ -14,12 +14,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from oracles.kio_process import OLD_HOME, OLD_VERSION, KioProcess, newest_messages, old_messages
-from oracles.kio_trees import FullChooser, Pair, bare, confine, differences, pairs, trees
 from ottla.wire import codec
 from ottla.wire.registry import all_messages
 from ottla.wire.schema import Message
-from strategies.messages import build, messages
+from support.oracles.kio_process import OLD_HOME, OLD_VERSION, KioProcess, newest_messages, old_messages
+from support.oracles.kio_trees import FullChooser, Pair, bare, confine, differences, pairs, trees
+from support.strategies.messages import build, messages
 
 # kio is made from the definitions of Kafka's clients; records of internal topics are defined by its coordinators.
 NOT_IN_KIO = {

@@ -30,7 +30,7 @@ from ottla.zookeeper import local_tree
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.tree_file import APPLICATION_ID, TreeFile, TreeFileError
 from ottla.zookeeper.tree_reserve import RESERVE_BYTES
-from trees.contract import PROMISES, existing
+from support.trees.contract import PROMISES, existing
 
 
 def with_tree(path: Path, use: Callable[[LocalTree], Awaitable[None]]) -> None:

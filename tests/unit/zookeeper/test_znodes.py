@@ -23,7 +23,7 @@ from ottla.zookeeper.znodes import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from strategies.znodes import INT32, KINDS, TEXT
+from support.strategies.znodes import INT32, KINDS, TEXT
 
 PATH = "/some/node"
 TOPIC_ID = "1ybv0NdtSzmZD7o_SGFBYA"

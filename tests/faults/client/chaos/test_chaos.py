@@ -22,15 +22,15 @@ from typing import Any
 
 import pytest
 
-from clients.interposer import FETCH, PRODUCE, Interposer, running_interposer
-from clients.peers import KAFKA, OTTLA, Peer, running_peer
 from faults.client.chaos.checker import check_commits, check_everything_seen
 from faults.client.chaos.members import Member, draw_orders
 from faults.client.traffic import PATIENT, Sending, check_partition, seeded
 from faults.load import WAIT_S, create_topic, read_all
-from golden.kafka_process import Ports, free_port
 from ottla import Admin
 from ottla.client.errors import OttlaError
+from support.clients.interposer import FETCH, PRODUCE, Interposer, running_interposer
+from support.clients.peers import KAFKA, OTTLA, Peer, running_peer
+from support.kafka_process import Ports, free_port
 
 _logger = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from brokers.configured_broker import ConfiguredBroker, configured_broker
 from ottla.base.config import ConfigError
 from ottla.broker.configs.broker_config import BROKER_CONFIG
 from ottla.broker.configs.group_configs import GROUP_CONFIG, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, broker_synonym
 from ottla.coordinator.groups.group import ConsumerTimes
 from ottla.zookeeper import paths
 from ottla.zookeeper.znodes import encode_config
+from support.brokers.configured_broker import ConfiguredBroker, configured_broker
 
 CLOSE = {"group.consumer.min.session.timeout.ms": "5000"}
 """So that a session can be as short as the time between two heartbeats."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers.configured_broker import BROKER_ID, ConfiguredBroker, configured_broker
 from ottla.base.config import ConfigError
 from ottla.zookeeper.paths import DEFAULT_ENTITY, ConfigKind, config
 from ottla.zookeeper.znodes import encode_config
+from support.brokers.configured_broker import BROKER_ID, ConfiguredBroker, configured_broker
 
 
 def run(

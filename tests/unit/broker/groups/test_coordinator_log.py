@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from brokers.small_broker import SmallBroker, small_broker
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.broker.groups.coordinator_log import CoordinatorLog
@@ -17,6 +15,8 @@ from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, encode_key_values, iter_key_values
 from ottla.log.config import LogConfig
 from ottla.records.new_batch import NewBatch
+from support.brokers.small_broker import SmallBroker, small_broker
+from support.waiting import until
 
 TOPIC = "__consumer_offsets"
 
@@ -108,12 +108,8 @@ def test_who_waits_for_replicas_is_told_when_they_have_it_or_when_it_is_unsure(b
     (partition,) = broker.topic(TOPIC)
     told: dict[str, ErrorCode] = {}
 
-    async def wait_for(count: int) -> None:
-        while len(told) < count:
-            await asyncio.sleep(0.001)
-
     def turn(count: int) -> None:
-        broker.replicas.produces._loop.run_until_complete(asyncio.wait_for(wait_for(count), 30))
+        broker.replicas.produces._loop.run_until_complete(until(lambda: len(told) >= count))
 
     partition.lead(leader_epoch=0, isr=(1, 2), replicas=(1, 2))
     log = log_of(broker)

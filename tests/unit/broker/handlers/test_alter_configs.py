@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from brokers.configured_broker import ConfiguredBroker, configured_broker
-from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.alter_configs import alter_configs
 from ottla.wire.messages.alter_configs import (
@@ -15,6 +13,8 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
 )
+from support.brokers.configured_broker import ConfiguredBroker, configured_broker
+from support.brokers.small_broker import context
 
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 

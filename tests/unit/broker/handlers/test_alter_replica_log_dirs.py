@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers.small_broker import SmallBroker, context, small_broker
-from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
@@ -21,6 +19,8 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsTopic,
 )
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from support.brokers.small_broker import SmallBroker, context, small_broker
+from support.logs.batches import batch
 
 Wishes = list[tuple[str, str, list[int]]]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
-from brokers.classic_group import QUICK, coordinator_is_there
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from support.brokers import Client, with_client
+from support.brokers.classic_group import QUICK, coordinator_is_there
 
 
 @pytest.mark.parametrize("version", range(2))

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
-from brokers.classic_group import QUICK, coordinator_is_there
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ottla.wire.messages.create_partitions import (
@@ -21,6 +19,8 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
+from support.brokers import Client, with_client
+from support.brokers.classic_group import QUICK, coordinator_is_there
 
 
 async def _ask(client: Client, request: ConsumerGroupHeartbeatRequest, version: int) -> ConsumerGroupHeartbeatResponse:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
-from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.create_partitions import create_partitions
 from ottla.wire.codec import encode
@@ -12,6 +10,8 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from support.brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
+from support.brokers.small_broker import context
 
 
 async def ask(

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
-from brokers.small_broker import context
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
@@ -20,6 +18,8 @@ from ottla.wire.messages.create_topics import (
     CreatedTopic,
     CreateTopicsRequest,
 )
+from support.brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
+from support.brokers.small_broker import context
 
 
 async def ask(

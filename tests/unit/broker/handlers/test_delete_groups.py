@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
-from brokers.classic_group import QUICK, stable
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from support.brokers import Client, with_client
+from support.brokers.classic_group import QUICK, stable
 
 
 @pytest.mark.parametrize("version", range(3))

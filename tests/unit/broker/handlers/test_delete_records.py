@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from brokers.small_broker import SmallBroker, context, small_broker
-from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.delete_records import delete_records
 from ottla.log.config import LogConfig
 from ottla.wire.codec import encode
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from support.brokers.small_broker import SmallBroker, context, small_broker
+from support.logs.batches import batch
 
 
 @pytest.fixture

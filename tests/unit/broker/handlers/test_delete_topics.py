@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from brokers.lone_broker import LoneBroker, on_tree
-from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, Uuid
 from ottla.broker.handlers.delete_topics import delete_topics
 from ottla.wire.codec import encode
 from ottla.wire.messages.delete_topics import DeletableTopic, DeletedTopic, DeleteTopicsRequest
+from support.brokers.lone_broker import LoneBroker, on_tree
+from support.brokers.small_broker import context
 
 NOBODYS_ID = Uuid(b"2" * 16)
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.describe_cluster import describe_cluster
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
@@ -12,6 +11,7 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from support.brokers.small_broker import context
 
 
 class Broker:

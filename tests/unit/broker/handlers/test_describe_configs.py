@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers.configured_broker import BROKER_ID, ConfiguredBroker, configured_broker
-from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.describe_configs import describe_configs
 from ottla.log.topic_config import TOPIC_CONFIG
@@ -22,6 +20,8 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribedConfig,
 )
+from support.brokers.configured_broker import BROKER_ID, ConfiguredBroker, configured_broker
+from support.brokers.small_broker import context
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 

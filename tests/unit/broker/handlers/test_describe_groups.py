@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
-from brokers.classic_group import QUICK, stable
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from support.brokers import Client, with_client
+from support.brokers.classic_group import QUICK, stable
 
 
 @pytest.mark.parametrize("version", range(7))

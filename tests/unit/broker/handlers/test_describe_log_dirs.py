@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from brokers.small_broker import SmallBroker, context, small_broker
-from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.describe_log_dirs import describe_log_dirs
 from ottla.wire.codec import encode
 from ottla.wire.messages.describe_log_dirs import DescribedLogDir, DescribeLogDirsRequest, DescribeLogDirsTopic
+from support.brokers.small_broker import SmallBroker, context, small_broker
+from support.logs.batches import batch
 
 Wanted = dict[str, list[int]]
 

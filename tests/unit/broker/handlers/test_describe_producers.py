@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers.small_broker import SmallBroker, context, small_broker
-from logs.batches import NOW_MS, batch, marker
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.describe_producers import describe_producers
 from ottla.log.append_origin import AppendOrigin
@@ -17,6 +15,8 @@ from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopic,
 )
+from support.brokers.small_broker import SmallBroker, context, small_broker
+from support.logs.batches import NOW_MS, batch, marker
 
 
 @pytest.fixture

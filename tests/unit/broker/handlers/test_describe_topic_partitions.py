@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
-from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.broker.handlers.describe_topic_partitions import describe_topic_partitions
@@ -15,6 +13,8 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsTopic,
     TopicPartitionsCursor,
 )
+from support.brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
+from support.brokers.small_broker import context
 
 
 def ask(

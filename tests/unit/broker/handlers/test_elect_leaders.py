@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from brokers.lone_broker import LoneBroker, on_tree
-from brokers.small_broker import context
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
@@ -11,6 +9,8 @@ from ottla.broker.handlers.elect_leaders import elect_leaders
 from ottla.broker.requests.api import BrokerError
 from ottla.wire.codec import encode
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersTopic
+from support.brokers.lone_broker import LoneBroker, on_tree
+from support.brokers.small_broker import context
 
 Outcomes = dict[tuple[str, int], tuple[int, str | None]]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from brokers import Client, batch_of, with_client
 from ottla.base.error_codes import ErrorCode
 from ottla.base.file_slice import FileSlice
 from ottla.base.ids import random_uuid
@@ -28,6 +27,7 @@ from ottla.wire.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
+from support.brokers import Client, batch_of, with_client
 
 VERSION = 17
 

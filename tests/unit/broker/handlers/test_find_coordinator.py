@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.find_coordinator import find_coordinator
 from ottla.broker.requests.api import RequestContext
 from ottla.replication import new_partitions
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from support.brokers import Client, with_client
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 TOPIC = "__consumer_offsets"

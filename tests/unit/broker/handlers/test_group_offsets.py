@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, broker_in_loop, with_client
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.broker import Broker
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -29,6 +28,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchTopic,
 )
+from support.brokers import Client, broker_in_loop, with_client
 
 FEW = {"offsets_topic_num_partitions": "2"}
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers.configured_broker import ConfiguredBroker, configured_broker
-from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from ottla.wire.messages.incremental_alter_configs import (
@@ -17,6 +15,8 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
+from support.brokers.configured_broker import ConfiguredBroker, configured_broker
+from support.brokers.small_broker import context
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from brokers.small_broker import context
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.init_producer_id import init_producer_id
@@ -13,6 +12,7 @@ from ottla.broker.producing.producer_ids import ProducerIdError
 from ottla.wire.codec import encode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.zookeeper.node_json import ZnodeError
+from support.brokers.small_broker import context
 
 
 @dataclass

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
-from brokers.classic_group import QUICK, coordinator_is_there, join_request, joined
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse
+from support.brokers import Client, with_client
+from support.brokers.classic_group import QUICK, coordinator_is_there, join_request, joined
 
 
 @pytest.mark.parametrize("version", range(10))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
-from brokers.classic_group import QUICK, stable
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupMember, LeaveGroupRequest, LeaveGroupResponse
+from support.brokers import Client, with_client
+from support.brokers.classic_group import QUICK, stable
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from brokers.configured_broker import ConfiguredBroker, configured_broker
-from brokers.small_broker import context
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.list_config_resources import list_config_resources
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
+from support.brokers.configured_broker import ConfiguredBroker, configured_broker
+from support.brokers.small_broker import context
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 

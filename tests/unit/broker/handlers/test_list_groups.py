@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, with_client
-from brokers.classic_group import QUICK, stable
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from support.brokers import Client, with_client
+from support.brokers.classic_group import QUICK, stable
 
 
 @pytest.mark.parametrize("version", range(6))

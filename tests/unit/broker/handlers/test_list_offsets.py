@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from brokers.small_broker import SmallBroker, context, small_broker
-from logs.batches import NOW_MS, batch, marker
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.list_offsets import list_offsets
 from ottla.controller.state import PartitionState, TopicState
@@ -23,6 +21,8 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from support.brokers.small_broker import SmallBroker, context, small_broker
+from support.logs.batches import NOW_MS, batch, marker
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)
 NEWEST = 11

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from brokers.lone_broker import LoneBroker, on_tree
-from brokers.small_broker import context
 from ottla.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from ottla.wire.codec import encode
 from ottla.wire.messages.list_partition_reassignments import (
@@ -10,6 +8,8 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from support.brokers.lone_broker import LoneBroker, on_tree
+from support.brokers.small_broker import context
 
 
 def ask(broker: LoneBroker, topics: dict[str, list[int]] | None) -> list[OngoingTopicReassignment]:

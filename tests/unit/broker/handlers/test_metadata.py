@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
-from brokers.small_broker import context
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
@@ -24,6 +22,8 @@ from ottla.wire.messages.metadata import (
     MetadataTopic,
     MetadataTopicResponse,
 )
+from support.brokers.lone_broker import BROKER_ID, LoneBroker, on_tree
+from support.brokers.small_broker import context
 
 NOBODYS_ID = Uuid(b"2" * 16)
 NOT_ASKED = -(2**31)

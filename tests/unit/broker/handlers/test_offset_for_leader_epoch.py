@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers.small_broker import SmallBroker, context, small_broker
-from logs.batches import batch
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from ottla.wire.codec import encode
@@ -15,6 +13,8 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochTopic,
 )
+from support.brokers.small_broker import SmallBroker, context, small_broker
+from support.logs.batches import batch
 
 
 @pytest.fixture

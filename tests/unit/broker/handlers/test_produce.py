@@ -12,9 +12,6 @@ from typing import Any
 
 import pytest
 
-from brokers import Client, batch_of, with_client
-from logs.batches import old_message
-from logs.record_bytes import record_bytes, sealed
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
 from ottla.broker.producing import held_produce
@@ -31,6 +28,9 @@ from ottla.wire.messages.produce import (
     ProduceResponse,
     ProduceTopic,
 )
+from support.brokers import Client, batch_of, with_client
+from support.logs.batches import old_message
+from support.logs.record_bytes import record_bytes, sealed
 
 VERSION = 12
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, broker_in_loop, with_client
-from brokers.classic_group import QUICK, joined, stable, sync_request
-from coordinators import in_loop
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupResponse
+from support.brokers import Client, broker_in_loop, with_client
+from support.brokers.classic_group import QUICK, joined, stable, sync_request
+from support.coordinators import in_loop
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from brokers.small_broker import SmallBroker, small_broker
-from coordinators.committers import Committers
-from logs.batches import batch
 from ottla.broker.observability.group_metrics import GroupCollector
 from ottla.broker.observability.metrics import MetricsServer
 from ottla.broker.observability.request_stats import RequestStats
 from ottla.broker.observability.upkeep_stats import UpkeepStats
 from ottla.testing.manual_clock import ManualClock
+from support.brokers.small_broker import SmallBroker, small_broker
+from support.coordinators.committers import Committers
+from support.logs.batches import batch
 
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "metrics.md"
 PRODUCE, LIST_OFFSETS = 0, 2

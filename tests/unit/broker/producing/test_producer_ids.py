@@ -12,6 +12,7 @@ from ottla.broker.producing.producer_ids import BLOCK_SIZE, ProducerIdError, Pro
 from ottla.testing.manual_clock import ManualClock
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.node_json import ZnodeError
+from support.waiting import until
 
 NODE = "/latest_producer_id_block"
 
@@ -110,9 +111,7 @@ class Fragile(LocalTree):
     gate: asyncio.Event | None = None
 
     async def until_asked(self) -> None:
-        async with asyncio.timeout(10):
-            while not self.asked:
-                await asyncio.sleep(0)
+        await until(lambda: self.asked)
 
     async def get(self, path: str) -> Node | None:
         self.asked += 1

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers import Client, broker_in_loop
 from ottla.base.clock import SystemClock
 from ottla.broker.broker import Broker
 from ottla.broker.configs.broker_config import BrokerConfig
@@ -19,6 +18,7 @@ from ottla.broker.startup import data_directory
 from ottla.broker.startup.data_directory import DataDirectoryError, check_access, denial, fault_of_directory
 from ottla.log.local_disk import LocalDisk
 from ottla.zookeeper import paths
+from support.brokers import Client, broker_in_loop
 
 
 async def serve(place: Path, **overrides: str) -> tuple[int, list[str]]:

@@ -4,14 +4,12 @@ import asyncio
 import errno
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from logs.batches import batch
-from logs.checker import check, records_in
 from ottla.base.file_slice import FileSlice
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.upkeep.replica_moves import ReplicaMoves, moving_to
@@ -25,6 +23,9 @@ from ottla.replication.delayed import DelayedOperation
 from ottla.replication.partition import OnSynced, Partition
 from ottla.replication.replicas import Replicas
 from ottla.testing.manual_clock import ManualClock
+from support.logs.batches import batch
+from support.logs.checker import check, records_in
+from support.waiting import until
 
 NAME = TopicPartition("topic", 0)
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -56,13 +57,8 @@ class Place:
         for _ in range(count):
             self.partition.append(batch([value]), all_replicas=True)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
-            while not condition():
-                await asyncio.sleep(0.001)
-
     async def until_moved(self) -> None:
-        await self.until(lambda: not self.directories.moves)
+        await until(lambda: not self.directories.moves)
 
     def folders(self, directory: LogDirectory) -> list[str]:
         return sorted(path.name for path in directory.path.iterdir() if path.is_dir())
@@ -128,7 +124,7 @@ def test_records_that_wait_for_the_disk_are_acknowledged(tmp_path: Path) -> None
             made.append(3)
             await made.until_moved()
             made.append(3)
-            await made.until(lambda: made.partition.high_watermark == 9)
+            await until(lambda: made.partition.high_watermark == 9)
             assert made.directories.online() == made.directories.directories
 
     asyncio.run(run())
@@ -263,7 +259,7 @@ def test_a_second_wish_for_the_same_place_changes_nothing(tmp_path: Path, monkey
             (move,) = made.directories.moves.values()
             assert moving_to(made.directories, made.second) == {NAME: move}
             assert moving_to(made.directories, made.first) == {}
-            await made.until(gate.reached.is_set)
+            await until(gate.reached.is_set)
             made.moves.start(made.partition, made.second)
             assert list(made.directories.moves.values()) == [move]
             gate.is_open.set()
@@ -280,12 +276,12 @@ def test_another_wish_replaces_the_first(tmp_path: Path, monkeypatch: pytest.Mon
         async with place(tmp_path) as made:
             made.append(2, LARGE)
             made.moves.start(made.partition, made.second)
-            await made.until(gate.reached.is_set)
+            await until(gate.reached.is_set)
             target = made.directories.directories[wish]
             made.moves.start(made.partition, target)
             gate.is_open.set()
             await made.until_moved()
-            await made.until(lambda: not made.folders(made.second))
+            await until(lambda: not made.folders(made.second))
             assert made.directories.directory_of(NAME) is target
             assert offsets(made.partition) == [0, 1]
 
@@ -298,10 +294,10 @@ def test_a_partition_that_is_deleted_is_not_moved(tmp_path: Path, monkeypatch: p
         async with place(tmp_path) as made:
             made.append(2, LARGE)
             made.moves.start(made.partition, made.second)
-            await made.until(gate.reached.is_set)
+            await until(gate.reached.is_set)
             made.replicas.delete(NAME)
             gate.is_open.set()
-            await made.until(lambda: not made.folders(made.second))
+            await until(lambda: not made.folders(made.second))
             assert made.directories.get(NAME) is None
 
     asyncio.run(run())
@@ -313,7 +309,7 @@ def test_a_stop_gives_up_what_is_not_finished(tmp_path: Path, monkeypatch: pytes
         async with place(tmp_path) as made:
             made.append(2, LARGE)
             made.moves.start(made.partition, made.second)
-            await made.until(gate.reached.is_set)
+            await until(gate.reached.is_set)
             closing = asyncio.create_task(made.moves.close())
             await asyncio.sleep(0)
             gate.is_open.set()

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from brokers import Client, batch_of, broker_in_loop, with_client
 from ottla.base.clock import SystemClock
 from ottla.base.ids import TopicPartition
 from ottla.broker.configs.nodes import Settings
@@ -24,11 +23,8 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import apply_retention
 from ottla.records import Record, encode_batch
 from ottla.replication.partition import Partition
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
+from support.brokers import Client, batch_of, broker_in_loop, with_client
+from support.waiting import until
 
 
 def partition_of(client: Client) -> Partition:

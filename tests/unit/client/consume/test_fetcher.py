@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -33,6 +32,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataBroker, MetadataRequest
 from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.wire.schema import Request
+from support.waiting import until
 from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch, by_partition, config_for
 from unit.client.membership.scripted_group import ScriptedGroup
 from unit.client.scripted_broker import KAFKA_2_1, Answer, HangUp, ScriptedBroker
@@ -62,12 +62,6 @@ async def read_all(log: ScriptedLog, count: int, start: int | None = None, **set
         records = await read(consumer, count)
         assert await consumer.poll(0) == []
         return records
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("start", [0, 3, 9])

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from clients.own.driven_members import DrivenMember, Told, until
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Deadline
@@ -25,6 +24,7 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.schema import Request
+from support.groups.driven_members import DrivenMember, Told, until
 from unit.client.membership.scripted_group import ScriptedGroup
 from unit.client.scripted_broker import Answer, HangUp, Silence
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from coordinators import in_loop
-from coordinators.classic_members import ClassicMembers, FakeCaller, subscription
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.classic.group import ClassicGroup, State
@@ -26,6 +24,8 @@ from ottla.wire.messages.group_records import (
 )
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from support.coordinators import in_loop
+from support.coordinators.classic_members import ClassicMembers, FakeCaller, subscription
 
 
 def stored(group: ClassicMembers) -> list[tuple[str, GroupMetadataValue | None]]:

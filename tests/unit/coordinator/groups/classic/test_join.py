@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from coordinators import in_loop
-from coordinators.classic_members import ClassicMembers, FakeCaller, Member, subscription
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.classic.group import State
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupResponse
+from support.coordinators import in_loop
+from support.coordinators.classic_members import ClassicMembers, FakeCaller, Member, subscription
 
 
 def error_of(task: asyncio.Task[JoinGroupResponse]) -> ErrorCode:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators import in_loop
-from coordinators.classic_members import ClassicMembers, FakeCaller, Member
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.classic.group import State
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.leave_group import LeaveGroupMember, LeaveGroupRequest, LeaveGroupResponse
 from ottla.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from support.coordinators import in_loop
+from support.coordinators.classic_members import ClassicMembers, FakeCaller, Member
 
 
 @in_loop

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators import in_loop
-from coordinators.classic_members import ClassicMembers, Member, subscription
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.classic.group import State
 from ottla.wire.messages.leave_group import LeaveGroupResponse
+from support.coordinators import in_loop
+from support.coordinators.classic_members import ClassicMembers, Member, subscription
 
 
 @in_loop

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from coordinators import in_loop
-from coordinators.classic_members import ClassicMembers, Member
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.classic.group import State
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.sync_group import SyncGroupResponse
+from support.coordinators import in_loop
+from support.coordinators.classic_members import ClassicMembers, Member
 
 
 async def completing(group: ClassicMembers, count: int, **changes: Any) -> list[Member]:

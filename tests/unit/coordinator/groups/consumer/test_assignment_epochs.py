@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from coordinators.committers import Committers, Offsets
-from coordinators.consumer_members import Consumer, Coordinated, settle
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.coordinator.errors import CoordinatorError
@@ -17,6 +15,8 @@ from ottla.coordinator.groups.consumer.member import MemberState, Standing
 from ottla.coordinator.groups.consumer.records import standing_of, standing_record
 from ottla.coordinator.groups.records import value_of
 from ottla.wire.messages.group_records import ConsumerGroupCurrentMemberAssignmentValue, CurrentTopicPartitions
+from support.coordinators.committers import Committers, Offsets
+from support.coordinators.consumer_members import Consumer, Coordinated, settle
 
 NONE = ErrorCode.NONE
 STALE = ErrorCode.STALE_MEMBER_EPOCH

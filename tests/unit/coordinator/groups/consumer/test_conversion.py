@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from coordinators import in_loop
-from coordinators.classic_members import ClassicMembers, Member
-from coordinators.consumer_members import Consumer, Coordinated, settle
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.classic.group import ClassicGroup, State
@@ -20,6 +17,9 @@ from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolPartitions,
     ConsumerProtocolSubscription,
 )
+from support.coordinators import in_loop
+from support.coordinators.classic_members import ClassicMembers, Member
+from support.coordinators.consumer_members import Consumer, Coordinated, settle
 
 
 def _subscription(*owned: int) -> dict[str, bytes]:

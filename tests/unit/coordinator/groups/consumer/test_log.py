@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from coordinators.consumer_members import Consumer, Coordinated, settle
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from support.coordinators.consumer_members import Consumer, Coordinated, settle
 
 
 async def _described(coordinated: Coordinated, group_id: str) -> Any:

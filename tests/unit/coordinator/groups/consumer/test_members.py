@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from coordinators.consumer_members import Consumer, Coordinated, settle, told
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups.consumer.member import MemberState
 from ottla.coordinator.groups.group import ConsumerTimes, GroupSettings
+from support.coordinators.consumer_members import Consumer, Coordinated, settle, told
 
 JOIN: dict[str, Any] = {
     "member_id": "m",

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from coordinators.consumer_members import Consumer, Coordinated, told
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups.group import GroupSettings
+from support.coordinators.consumer_members import Consumer, Coordinated, told
 
 JOIN: dict[str, Any] = {
     "member_id": "m",

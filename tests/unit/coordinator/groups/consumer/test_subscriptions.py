@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinators.consumer_members import Consumer, Coordinated, settle
 from ottla.base.error_codes import ErrorCode
+from support.coordinators.consumer_members import Consumer, Coordinated, settle
 
 
 def test_members_vote_for_the_assignor() -> None:

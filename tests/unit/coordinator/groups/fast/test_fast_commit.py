@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.classic_members import FakeCaller
-from coordinators.committers import Committers, in_loop
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.fast.fast_commit import PlainCommit, commit_reader
 from ottla.coordinator.key_values import iter_key_values
@@ -24,6 +22,8 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitTopic,
 )
+from support.coordinators.classic_members import FakeCaller
+from support.coordinators.committers import Committers, in_loop
 
 _INT32 = st.integers(-(2**31), 2**31 - 1)
 _NAMES = st.one_of(st.text(max_size=5), st.text(alphabet="a", min_size=120, max_size=140))

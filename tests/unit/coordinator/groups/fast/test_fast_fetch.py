@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinators.classic_members import FakeCaller
-from coordinators.committers import Committers, awaited, in_loop
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
 from ottla.wire.codec import decode
@@ -21,6 +19,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from support.coordinators.classic_members import FakeCaller
+from support.coordinators.committers import Committers, awaited, in_loop
 
 COMMIT = OffsetCommitRequest(
     group_id="g",

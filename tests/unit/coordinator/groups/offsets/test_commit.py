@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from coordinators.classic_members import ClassicMembers, FakeCaller
-from coordinators.committers import Committers, awaited, in_loop
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups.group import GroupSettings
@@ -17,6 +15,8 @@ from ottla.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommi
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchGroupTopic,
 )
+from support.coordinators.classic_members import ClassicMembers, FakeCaller
+from support.coordinators.committers import Committers, awaited, in_loop
 
 NONE = ErrorCode.NONE
 HOUR_MS = 3_600_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from coordinators.classic_members import ClassicMembers, FakeCaller
-from coordinators.committers import Committers, awaited, in_loop
 from ottla.base.error_codes import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchTopic,
 )
+from support.coordinators.classic_members import ClassicMembers, FakeCaller
+from support.coordinators.committers import Committers, awaited, in_loop
 
 NONE = ErrorCode.NONE
 HOUR_MS = 3_600_000

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from coordinators.classic_members import ClassicMembers
-from coordinators.committers import Committers, in_loop
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.coordinator.key_values import KeyValue, encode_key_values
+from support.coordinators.classic_members import ClassicMembers
+from support.coordinators.committers import Committers, in_loop
 
 NONE = ErrorCode.NONE
 HOUR_MS = 3_600_000

@@ -11,12 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from coordinators.committers import Committers
-from coordinators.fake_log import FakeLog
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.coordinator.key_values import iter_key_values
 from ottla.records import BatchOptions, Record, encode_batch
+from support.coordinators.committers import Committers
+from support.coordinators.fake_log import FakeLog
 
 T = TypeVar("T")
 HOUR_MS = 3_600_000

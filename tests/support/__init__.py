@@ -1,0 +1,1 @@
+"""Code that tests of more than one folder share."""
