@@ -21,7 +21,7 @@ from support.brokers.small_broker import SmallBroker, small_broker
 from support.coordinators.committers import Committers
 from support.logs.batches import batch
 
-DOCUMENTATION = Path(__file__).parents[3] / "docs" / "metrics.md"
+DOCUMENTATION = Path(__file__).parents[4] / "docs" / "metrics.md"
 PRODUCE, LIST_OFFSETS = 0, 2
 
 Samples = dict[tuple[str, tuple[str, ...]], float]
