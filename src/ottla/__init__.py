@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
     from ottla.client.administer import Admin, AsyncAdmin
     from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord
+    from ottla.client.offsets import OffsetAndMetadata
     from ottla.client.produce import AsyncProducer, Producer, RecordMetadata
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "AsyncProducer",
     "Consumer",
     "ConsumerRecord",
+    "OffsetAndMetadata",
     "OttlaError",
     "Producer",
     "RecordMetadata",
@@ -38,6 +40,7 @@ _HOMES: Final = {
     "AsyncProducer": "ottla.client.produce",
     "Consumer": "ottla.client.consume",
     "ConsumerRecord": "ottla.client.consume",
+    "OffsetAndMetadata": "ottla.client.offsets",
     "OttlaError": "ottla.base.errors",
     "Producer": "ottla.client.produce",
     "RecordMetadata": "ottla.client.produce",

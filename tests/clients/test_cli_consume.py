@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -14,6 +15,8 @@ from ottla.cli.completion import complete_groups, complete_topics
 from ottla.client.administer import NewTopic
 from ottla.testing.broker import Broker
 from support.clients.command_line import Ottla, caller
+
+Terminal = Callable[[str], None]
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,17 @@ def topics(broker: Broker) -> list[str]:
             for value, age_s in ((b"old", 86_400), (b"late", 3600), (b"new", 0)):
                 producer.send(name, value, timestamp=now_ms - age_s * 1000)
     return names
+
+
+class _TerminalInput(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Makes the standard input a terminal at which somebody types this."""
+    return lambda typed: monkeypatch.setattr("sys.stdin", _TerminalInput(typed))
 
 
 def test_several_topics_and_patterns(ottla: Ottla, topics: list[str]) -> None:
@@ -99,8 +113,25 @@ def test_old_records_are_deleted(ottla: Ottla, topics: list[str]) -> None:
         {"topic": name, "partition": 0, "deleted": 2, "first_offset": 3},
         {"topic": other, "partition": 0, "deleted": 3, "first_offset": 3},
     ]
+    beyond = ottla("topics", "delete-records", name, other, "--before-offset", "4", code=1)
+    assert f"--before-offset 4 is beyond the end of partition {name}-0, which is 3; nothing was deleted" in beyond
     missing = ottla("topics", "delete-records", name, "--all", "-P", "7", code=1)
     assert f"topic {name} has 1 partition, counted from 0: there is no partition 7" in missing
+
+
+def test_deletion_at_a_terminal_is_asked_for(ottla: Ottla, topics: list[str], terminal: Terminal) -> None:
+    name, other = topics
+    terminal("n\n")
+    refused = ottla("topics", "delete-records", name, other, "--before-offset", "2", code=1)
+    assert f"Delete 4 records of topics {name}, {other}? [y/N]:" in refused
+    assert "nothing was deleted" in refused
+    refused = ottla("topics", "delete", name, other, code=1)
+    assert f"Delete topics {name}, {other} and all records? [y/N]:" in refused
+    terminal("y\n")
+    assert "Deleted 2 records." in ottla("topics", "delete-records", name, "--before-offset", "2")
+    terminal("")
+    assert "?" not in ottla("topics", "delete-records", name, "--before-offset", "3", "--yes")
+    assert ottla("topics", "delete", name, "-y") == f"Deleted topic {name}.\n"
 
 
 def test_a_topic_that_is_not_there_may_be_another(ottla: Ottla, topics: list[str]) -> None:

@@ -53,6 +53,11 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def confirm(question: str, *, is_given: bool) -> bool:
+    """Whether to do what cannot be undone. Asks at a terminal; elsewhere, and with --yes, the answer is yes."""
+    return is_given or not sys.stdin.isatty() or typer.confirm(question, err=True)
+
+
 def silence_stdout() -> None:
     """Nobody reads our output any more: what is still buffered must not fail when Python ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

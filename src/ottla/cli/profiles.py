@@ -36,7 +36,8 @@ class Profiles:
     """What the file says."""
 
     path: Path
-    profiles: Mapping[str, Values] = field(default_factory=dict)
+    profiles: Mapping[str, Any] = field(default_factory=dict)
+    """As they are in the file: a mistake in one is told when that one is asked for."""
     default: str | None = None
     exists: bool = True
 
@@ -46,7 +47,7 @@ class Profiles:
         if name is None:
             return {}
         if name in self.profiles:
-            return self.profiles[name]
+            return _values(self.path, name, self.profiles[name])
         if not self.exists:
             raise ProfileError(f"profile {name!r} is not known: the config file {self.path} does not exist")
         close = get_close_matches(name, self.profiles, n=1)
@@ -83,7 +84,7 @@ def read_profiles(environment: Mapping[str, str]) -> Profiles:
     profiles = given.get("profiles", {})
     if not isinstance(profiles, dict):
         raise ProfileError(f"{path}: profiles must be tables, as in [profiles.local]")
-    return Profiles(path, {name: _values(path, name, values) for name, values in profiles.items()}, default)
+    return Profiles(path, profiles, default)
 
 
 def _values(path: Path, name: str, values: Any) -> Values:

@@ -10,7 +10,7 @@ import typer
 from ottla.base.error_codes import ErrorCode
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.completion import complete_topics
-from ottla.cli.output import counted, is_terminal, json_rows, note, show_json, show_rows, size_text
+from ottla.cli.output import confirm, counted, is_terminal, json_rows, note, show_json, show_rows, size_text
 from ottla.cli.session import CommandError, Json, parse_assignments, with_admin
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ Configs = Annotated[
     list[str] | None,
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set a config of the topic. Repeatable."),
 ]
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "in_sync", "first_offset", "next_offset", "bytes")
 
@@ -182,8 +184,11 @@ def delete(
     context: typer.Context,
     names: Names,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Delete topics and all their records. This cannot be undone."""
+    """Delete topics and all their records. This cannot be undone. At a terminal, ask first."""
+    if not confirm(f"Delete {_listed(names)} and all records?", is_given=yes):
+        raise CommandError("nothing was deleted")
 
     async def work(admin: AsyncAdmin) -> None:
         from ottla.client.administer import SomeRefusedError
@@ -224,11 +229,12 @@ def delete_records(
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", "-P", min=0, help="Only in this partition. Repeatable.")
     ] = None,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Delete the oldest records of topics. This cannot be undone. Other records keep their offsets.
 
-    Prints for each partition how many offsets were deleted, and its first offset now.
+    Prints for each partition how many offsets were deleted, and its first offset now. At a terminal, ask first.
     """
     from ottla.cli.times import milliseconds, parse_time
 
@@ -259,10 +265,19 @@ def delete_records(
         end = {one: found.offset or 0 for one, found in (await _offsets(admin, chosen, LATEST)).items()}
         wanted = dict(end)
         if before_offset is not None:
-            wanted = {one: min(max(before_offset, first[one]), end[one]) for one in chosen}
+            for one in chosen:
+                if before_offset > end[one]:
+                    raise CommandError(
+                        f"--before-offset {before_offset} is beyond the end of partition {one}, which is {end[one]}; "
+                        "nothing was deleted. Choose partitions with --partition, or delete everything with --all"
+                    )
+            wanted = {one: max(before_offset, first[one]) for one in chosen}
         elif time is not None:
             found = await _offsets(admin, chosen, Place.at_time(time))
             wanted = {one: end[one] if at.offset is None else at.offset for one, at in found.items()}
+        going = counted(sum(wanted[one] - first[one] for one in chosen), "record")
+        if not confirm(f"Delete {going} of {_listed(names)}?", is_given=yes):
+            raise CommandError("nothing was deleted")
         return first, await admin.delete_records(wanted)
 
     first, kept = with_admin(context, work)
@@ -273,6 +288,10 @@ def delete_records(
         return
     show_rows([name.replace("_", " ") for name in columns] if is_terminal() else columns, rows)
     note(f"Deleted {counted(sum(row[2] for row in rows), 'record')}.")
+
+
+def _listed(names: list[str]) -> str:
+    return f"topic {names[0]}" if len(names) == 1 else f"topics {', '.join(names)}"
 
 
 def raise_all(failures: Iterable[RefusedError]) -> None:

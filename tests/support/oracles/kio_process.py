@@ -22,7 +22,9 @@ from typing import Any, Final, Self
 REPOSITORY: Final = Path(__file__).parents[3]
 WORKER: Final = Path(__file__).with_name("kio_worker.py")
 OLD_VERSION: Final = "0.6.2"
-OLD_HOME: Final = REPOSITORY / ".build" / f"kio-{OLD_VERSION}"
+_OWN_HOME: Final = Path(sys.prefix) / f"kio-{OLD_VERSION}"
+"""kio has compiled parts: an environment of another Python (`make test-pythons`) has an old kio of its own."""
+OLD_HOME: Final = _OWN_HOME if _OWN_HOME.exists() else REPOSITORY / ".build" / f"kio-{OLD_VERSION}"
 
 Tree = dict[str, Any]
 MessageVersion = tuple[str, int]

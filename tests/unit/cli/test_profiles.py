@@ -54,15 +54,22 @@ def test_where_the_file_is(tmp_path: Path) -> None:
         ("profil = 'x'", None, "there is no key 'profil', only profile and"),
         ("profile = 3", None, "profile must be the name of a profile, not 3"),
         ("profiles = 3", None, "profiles must be tables"),
-        ("[profiles]\nlocal = 3", None, "profile 'local' must be a table"),
-        ("[profiles.local]\nbootstrap.servers = 'x'", None, 'in quotes, as in "bootstrap.servers" = '),
-        ("[profiles.local]\nacks = [1]", None, "acks of profile 'local' must be a text, a number"),
+        ("[profiles]\nlocal = 3", "local", "profile 'local' must be a table"),
+        ("[profiles.local]\nbootstrap.servers = 'x'", "local", 'in quotes, as in "bootstrap.servers" = '),
+        ("[profiles.local]\nacks = [1]", "local", "acks of profile 'local' must be a text, a number"),
     ],
 )
 def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, text: str, profile: str | None, reason: str) -> None:
     environment = named(tmp_path / "config.toml", text)
     with pytest.raises(ProfileError, match=reason):
         read_profiles(environment).get(profile)
+
+
+def test_a_mistake_in_a_profile_that_is_not_used_does_not_matter(tmp_path: Path) -> None:
+    profiles = read_profiles(named(tmp_path / "config.toml", f"{FILE}\n[profiles.broken]\nbootstrap.servers = 'x'"))
+    assert profiles.get("local") == {"bootstrap.servers": "localhost:9092"}
+    with pytest.raises(ProfileError, match="write the keys of profile 'broken' in quotes"):
+        profiles.get("broken")
 
 
 def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ that is none fails as well. So a misspelt keyword that passed would fail `make c
 
 from __future__ import annotations
 
-from typing import Any, assert_type, get_type_hints
+from typing import Any, assert_type, get_overloads, get_type_hints
+
+import pytest
 
 import client_keywords
 from ottla import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, ConsumerRecord, Producer
@@ -31,6 +33,15 @@ def test_every_key_is_a_keyword() -> None:
     ):
         known = get_type_hints(keywords).keys()
         assert {key.name.replace(".", "_") for key in schema} - known <= coders
+
+
+@pytest.mark.parametrize("client", [Producer, AsyncProducer, Consumer, AsyncConsumer])
+def test_constructors_leave_the_variables_of_their_class_alone(client: Any) -> None:
+    """mypy solves them in the type of `self` all the same, pyright does not: records would be of unknown types."""
+    overloads = get_overloads(client.__init__)
+    assert overloads
+    for one in overloads:
+        assert not set(get_type_hints(one)["self"].__parameters__) & set(client.__parameters__)
 
 
 def misspelt_keywords_fail() -> None:

@@ -50,7 +50,7 @@ from ottla.client.offsets import (
     find_offsets,
     offsets_at,
 )
-from ottla.client.serializers.contract import Deserializer
+from ottla.client.serializers.contract import AnyKey, AnyValue, Deserializer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,34 +119,34 @@ class AsyncConsumer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: AsyncConsumer[bytes | None, V | None],
+        self: AsyncConsumer[bytes | None, AnyValue | None],
         settings: None = None,
         /,
         *,
         key_deserializer: None = None,
-        value_deserializer: Callable[[str, bytes], V],
+        value_deserializer: Callable[[str, bytes], AnyValue],
         **keywords: Unpack[ConsumerKeywords],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: AsyncConsumer[K | None, bytes | None],
+        self: AsyncConsumer[AnyKey | None, bytes | None],
         settings: None = None,
         /,
         *,
-        key_deserializer: Callable[[str, bytes], K],
+        key_deserializer: Callable[[str, bytes], AnyKey],
         value_deserializer: None = None,
         **keywords: Unpack[ConsumerKeywords],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: AsyncConsumer[K | None, V | None],
+        self: AsyncConsumer[AnyKey | None, AnyValue | None],
         settings: None = None,
         /,
         *,
-        key_deserializer: Callable[[str, bytes], K],
-        value_deserializer: Callable[[str, bytes], V],
+        key_deserializer: Callable[[str, bytes], AnyKey],
+        value_deserializer: Callable[[str, bytes], AnyValue],
         **keywords: Unpack[ConsumerKeywords],
     ) -> None: ...
 

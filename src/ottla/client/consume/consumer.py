@@ -41,7 +41,7 @@ from ottla.client.loop_thread import LoopThread
 from ottla.client.membership import GroupMetadata
 from ottla.client.metadata import TopicInfo
 from ottla.client.offsets import OffsetAndMetadata, OffsetAndTimestamp
-from ottla.client.serializers.contract import Deserializer
+from ottla.client.serializers.contract import AnyKey, AnyValue, Deserializer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,34 +74,34 @@ class Consumer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: Consumer[bytes | None, V | None],
+        self: Consumer[bytes | None, AnyValue | None],
         settings: None = None,
         /,
         *,
         key_deserializer: None = None,
-        value_deserializer: Callable[[str, bytes], V],
+        value_deserializer: Callable[[str, bytes], AnyValue],
         **keywords: Unpack[ConsumerKeywords],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Consumer[K | None, bytes | None],
+        self: Consumer[AnyKey | None, bytes | None],
         settings: None = None,
         /,
         *,
-        key_deserializer: Callable[[str, bytes], K],
+        key_deserializer: Callable[[str, bytes], AnyKey],
         value_deserializer: None = None,
         **keywords: Unpack[ConsumerKeywords],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Consumer[K | None, V | None],
+        self: Consumer[AnyKey | None, AnyValue | None],
         settings: None = None,
         /,
         *,
-        key_deserializer: Callable[[str, bytes], K],
-        value_deserializer: Callable[[str, bytes], V],
+        key_deserializer: Callable[[str, bytes], AnyKey],
+        value_deserializer: Callable[[str, bytes], AnyValue],
         **keywords: Unpack[ConsumerKeywords],
     ) -> None: ...
 

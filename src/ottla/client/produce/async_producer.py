@@ -20,7 +20,7 @@ from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.record import Headers, PreparedRecord
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
-from ottla.client.serializers.contract import Buffer, Serializer
+from ottla.client.serializers.contract import AnyKey, AnyValue, Buffer, Serializer
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -51,31 +51,31 @@ class AsyncProducer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: AsyncProducer[Buffer, V],
+        self: AsyncProducer[Buffer, AnyValue],
         settings: None = None,
         *,
         key_serializer: None = None,
-        value_serializer: Callable[[str, V], bytes | None],
+        value_serializer: Callable[[str, AnyValue], bytes | None],
         **keywords: Unpack[ProducerKeywords],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: AsyncProducer[K, Buffer],
+        self: AsyncProducer[AnyKey, Buffer],
         settings: None = None,
         *,
-        key_serializer: Callable[[str, K], bytes | None],
+        key_serializer: Callable[[str, AnyKey], bytes | None],
         value_serializer: None = None,
         **keywords: Unpack[ProducerKeywords],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: AsyncProducer[K, V],
+        self: AsyncProducer[AnyKey, AnyValue],
         settings: None = None,
         *,
-        key_serializer: Callable[[str, K], bytes | None],
-        value_serializer: Callable[[str, V], bytes | None],
+        key_serializer: Callable[[str, AnyKey], bytes | None],
+        value_serializer: Callable[[str, AnyValue], bytes | None],
         **keywords: Unpack[ProducerKeywords],
     ) -> None: ...
 

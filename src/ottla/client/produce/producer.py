@@ -19,7 +19,7 @@ from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata, wait_for
 from ottla.client.produce.record import Headers
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
-from ottla.client.serializers.contract import Buffer, Serializer
+from ottla.client.serializers.contract import AnyKey, AnyValue, Buffer, Serializer
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -51,31 +51,31 @@ class Producer(Generic[K, V]):
 
     @overload
     def __init__(
-        self: Producer[Buffer, V],
+        self: Producer[Buffer, AnyValue],
         settings: None = None,
         *,
         key_serializer: None = None,
-        value_serializer: Callable[[str, V], bytes | None],
+        value_serializer: Callable[[str, AnyValue], bytes | None],
         **keywords: Unpack[ProducerKeywords],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Producer[K, Buffer],
+        self: Producer[AnyKey, Buffer],
         settings: None = None,
         *,
-        key_serializer: Callable[[str, K], bytes | None],
+        key_serializer: Callable[[str, AnyKey], bytes | None],
         value_serializer: None = None,
         **keywords: Unpack[ProducerKeywords],
     ) -> None: ...
 
     @overload
     def __init__(
-        self: Producer[K, V],
+        self: Producer[AnyKey, AnyValue],
         settings: None = None,
         *,
-        key_serializer: Callable[[str, K], bytes | None],
-        value_serializer: Callable[[str, V], bytes | None],
+        key_serializer: Callable[[str, AnyKey], bytes | None],
+        value_serializer: Callable[[str, AnyValue], bytes | None],
         **keywords: Unpack[ProducerKeywords],
     ) -> None: ...
 

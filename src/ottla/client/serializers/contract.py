@@ -25,6 +25,9 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 """What keys and values are for a producer without serializers."""
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
+AnyKey = TypeVar("AnyKey")
+AnyValue = TypeVar("AnyValue")
+"""For the type of `self` in clients' constructors, where pyright does not solve the class's own variables."""
 
 
 def bound_serializer(serializer: Serializer, part: Part) -> Callable[[str, Any], bytes | None]:

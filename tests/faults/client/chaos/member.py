@@ -1,13 +1,15 @@
 """A group member in a process of its own: consumes in the way its orders say, and prints what happens as JSON lines.
 
-SIGTERM makes it close its consumer and end. SIGINT interrupts whatever the client is doing at that moment with a
-KeyboardInterrupt, after which the member goes on as if nothing had happened: no record may be lost by it. The interrupt
-waits while the member itself runs, because nobody can save records that are between a call and an assignment.
+SIGTERM makes it close its consumer and end. SIGUSR1 makes it print where its threads are. SIGINT interrupts whatever
+the client is doing at that moment with a KeyboardInterrupt, after which the member goes on as if nothing had happened:
+no record may be lost by it. The interrupt waits while the member itself runs, because nobody can save records that are
+between a call and an assignment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import random
 import signal
@@ -166,6 +168,7 @@ def main() -> None:
     orders = json.loads(sys.argv[1])
     chance = random.Random(orders["seed"])
     signals = Signals()
+    faulthandler.register(signal.SIGUSR1)
     if orders["style"] == "asyncio":
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         asyncio.run(run_async(orders, chance, signals))

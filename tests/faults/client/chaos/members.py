@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -16,6 +17,7 @@ from faults.client.chaos.checker import Tenure, check_tenure
 
 _SCRIPT: Final = Path(__file__).with_name("member.py")
 _STYLES: Final = ("poll", "iteration", "arrow", "asyncio")
+_EXPLAIN_S: Final = 1.0
 CLOSE_TIMEOUT_S: Final = 60.0
 """A guard against members that never end; a prompt close takes a moment."""
 
@@ -38,6 +40,7 @@ def draw_orders(common: dict[str, Any], topic: str, chance: random.Random) -> di
 class Member:
     def __init__(self, number: int, orders: dict[str, Any]) -> None:
         self.name = f"member {number} ({orders['style']}, auto commit {orders['settings']['enable.auto.commit']})"
+        self._settings: dict[str, Any] = orders["settings"]
         self.tenures: list[Tenure] = []
         self.refusals: list[str] = []
         self.interrupted = 0
@@ -105,6 +108,16 @@ class Member:
     def check_alive(self) -> None:
         code = self._process.poll()
         assert code is None, f"{self.name} ended by itself with code {code}:\n{''.join(self._complaints)}"
+
+    def explain(self) -> str:
+        """Where it is, for whoever looks into a failure: what it owns and saw, and what each of its threads does."""
+        seen = {index: offsets[-1] if offsets else None for index, offsets in self._current.items()}
+        self.signal(signal.SIGUSR1)
+        time.sleep(_EXPLAIN_S)  # after the failure: nothing depends on it
+        return (
+            f"{self.name}: owns, with the last offset it saw, {seen}; interrupted {self.interrupted} times; "
+            f"last refusals {self.refusals[-3:]}; settings {self._settings}\n{''.join(self._complaints)}"
+        )
 
     def wait_until_closed(self) -> None:
         try:

@@ -249,10 +249,20 @@ def _wait_until_committed(chaos: Chaos, watch: CommitWatch, ends: Mapping[int, i
     while (committed := watch.latest()) != ends:
         if committed != last:
             last, deadline_s = committed, time.monotonic() + WAIT_S
-        assert time.monotonic() < deadline_s, f"no commit came in {WAIT_S:.0f} s: {committed} of {ends}"
+        assert time.monotonic() < deadline_s, _explain(chaos, watch, committed, ends)
         for member in chaos.members:
             member.check_alive()
         time.sleep(0.05)
+
+
+def _explain(chaos: Chaos, watch: CommitWatch, committed: Mapping[int, int], ends: Mapping[int, int]) -> str:
+    """Whether the group is stuck or slow: the watch goes on looking, and members say where they are."""
+    looks = len(watch.history)
+    members = "\n".join(member.explain() for member in chaos.members)
+    return (
+        f"no commit came in {WAIT_S:.0f} s: {committed} of {ends}; now {watch.latest()}, after "
+        f"{len(watch.history) - looks} more looks; the machine's load is {os.getloadavg()[0]:.0f}\n{members}"
+    )
 
 
 def _report(protocol: str, peer_name: str, chaos: Chaos, records: int) -> None:
