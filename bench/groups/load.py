@@ -12,7 +12,7 @@ from bench.broker.control import Control, connect
 from bench.groups.commits import commit_frames, exchange, group_names
 
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.runtime import partition_for
+from ottla.coordinator.partitioning import partition_for
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchGroup,

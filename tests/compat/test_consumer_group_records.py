@@ -18,7 +18,7 @@ from ottla.base.ids import Uuid, parse_uuid
 from ottla.coordinator.groups.consumer import records as consumer_records
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.records import value_of
-from ottla.coordinator.runtime import KeyValue
+from ottla.coordinator.key_values import KeyValue
 from ottla.records import iter_batches, iter_records
 from ottla.wire.codec import encode_versioned
 from ottla.wire.messages.group_records import (

@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from compat.once import Once
 from ottla.coordinator.groups.classic.group import ClassicGroup
-from ottla.coordinator.runtime import partition_for
+from ottla.coordinator.partitioning import partition_for
 from ottla.records import BatchView
 from ottla.testing.broker import Broker
 from support.controllers import admin_of

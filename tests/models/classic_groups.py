@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.classic.group import ClassicGroup, State
+from ottla.coordinator.groups.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
@@ -269,9 +269,9 @@ class ClassicGroupModel:
         assert group.generation >= self.generation, "the generation went back"
         self.generation = group.generation
         for client in self.clients:
-            if client.lives and client.is_settled and group.state is State.STABLE:
+            if client.lives and client.is_settled and group.state is ClassicState.STABLE:
                 self._check_place(client, group)
-        if group.state in (State.STABLE, State.EMPTY):
+        if group.state in (ClassicState.STABLE, ClassicState.EMPTY):
             # Static members that are away can make a group too large; without a limit it is not rebalanced for that.
             loaded = ClassicMembers(GroupSettings(), self.log.copy())
             await loaded.settle()
@@ -301,12 +301,12 @@ class ClassicGroupModel:
         assert all(client.is_settled for client in living)
         assert all(client.is_idle for client in self.clients), "somebody was never answered"
         assert not group.pending_joins
-        assert group.state is (State.STABLE if living else State.EMPTY)
+        assert group.state is (ClassicState.STABLE if living else ClassicState.EMPTY)
 
     def _is_at_rest(self, living: list[Client]) -> bool:
         group = self.members.coordinator.runtime.active_shards()[0].groups.get("g")
         return not isinstance(group, ClassicGroup) or (
-            group.state in (State.STABLE, State.EMPTY)
+            group.state in (ClassicState.STABLE, ClassicState.EMPTY)
             and len(group.members) == len(living)
             and not group.pending_joins
             and all(client.is_idle for client in self.clients)
@@ -323,10 +323,10 @@ def _check_books(group: ClassicGroup) -> None:
     if group.members:
         assert group.leader_id in group.members
         assert group.supports("consumer", ["range"])
-    if group.state in (State.STABLE, State.EMPTY, State.COMPLETING):
+    if group.state in (ClassicState.STABLE, ClassicState.EMPTY, ClassicState.COMPLETING):
         assert group.joining_count == 0
-    assert (group.state is State.EMPTY) <= (not group.members)
-    if group.state is State.STABLE:
+    assert (group.state is ClassicState.EMPTY) <= (not group.members)
+    if group.state is ClassicState.STABLE:
         assert all(member.syncing is None for member in group.members.values())
 
 

@@ -2,7 +2,7 @@
 
     frames ─▶ Dispatcher ─▶ handlers ─┬─▶ Replicas ─▶ Partition ─▶ PartitionLog
                                       ├─▶ Controller ─▶ coordination tree, and back: apply_topic, forget_topics
-                                      ├─▶ GroupCoordinator ─▶ Replicas (its topic), and told by apply_topic
+                                      ├─▶ GroupCoordinatorService ─▶ Replicas (its topic), and told by apply_topic
                                       ├─▶ ConfigStore
                                       └─▶ MetadataCache
 
@@ -47,7 +47,7 @@ from ottla.broker.upkeep.upkeep import Upkeep
 from ottla.controller.controller import Controller
 from ottla.controller.state import PartitionState, TopicState
 from ottla.controller.topic_names import OFFSETS_TOPIC
-from ottla.coordinator.groups.service import GroupCoordinator
+from ottla.coordinator.groups.service import GroupCoordinatorService
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.net.limits import Limits
 from ottla.net.server import Server
@@ -109,7 +109,7 @@ class Broker:
         self.producer_ids: ProducerIds
         self.replica_moves: ReplicaMoves
         self.held_produces: HeldProduces
-        self.groups: GroupCoordinator
+        self.groups: GroupCoordinatorService
         self._group_topics: GroupTopics
         self.ready: ReadyInfo
         self._server: Server
@@ -221,7 +221,7 @@ class Broker:
         timeout_ms = self.config["offsets.commit.timeout.ms"]
         log = CoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
         settings = group_settings(self.config, self.configs.groups.consumer_times)
-        self.groups = GroupCoordinator(log, self.clock, loop, settings, self._group_topics)
+        self.groups = GroupCoordinatorService(log, self.clock, loop, settings, self._group_topics)
         self.groups.runtime.together = self._server.together
 
     def _make_server(self, loop: asyncio.AbstractEventLoop) -> Server:

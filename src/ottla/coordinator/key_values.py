@@ -42,8 +42,12 @@ class KeyValue(NamedTuple):
     value: bytes | None
 
 
-class Producer(NamedTuple):
-    """Who writes in a transaction."""
+Record: TypeAlias = tuple[bytes, bytes | None]
+"""Key and value of a record to replay: a `KeyValue`, or its like where a million are read."""
+
+
+class TransactionProducer(NamedTuple):
+    """The producer of a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -76,7 +80,9 @@ _heads: dict[tuple[int, int], list[bytes]] = {}
 """By sizes of key and value, of which there are few: a name has 249 characters at most, and those here are short."""
 
 
-def encode_key_values(records: Sequence[KeyValue], timestamp_ms: int, producer: Producer | None = None) -> NewBatch:
+def encode_key_values(
+    records: Sequence[KeyValue], timestamp_ms: int, producer: TransactionProducer | None = None
+) -> NewBatch:
     """A batch of them, all of that time; with a producer, part of its transaction."""
     parts: list[bytes] = []
     for number, (key, value) in enumerate(records):
@@ -105,7 +111,7 @@ def iter_key_values(data: bytes) -> Iterator[tuple[BatchHeader, list[FoundRecord
         end = position + header.size_in_bytes
         found: list[FoundRecord] | None = None
         if not header.attributes & ~TRANSACTIONAL_BIT and header.crc == crc32c(view[position + ATTRIBUTES_AT : end]):
-            found = _read_plain(data, position + RECORDS_AT, end, header)
+            found = _read_quickly(data, position + RECORDS_AT, end, header)
         if found is not None:
             yield header, found
         elif header.is_control:
@@ -115,7 +121,7 @@ def iter_key_values(data: bytes) -> Iterator[tuple[BatchHeader, list[FoundRecord
         position = end
 
 
-def _read_plain(data: bytes, at: int, behind: int, header: BatchHeader) -> list[FoundRecord] | None:
+def _read_quickly(data: bytes, at: int, behind: int, header: BatchHeader) -> list[FoundRecord] | None:
     """None for what is not as coordinators write it: with headers, or broken."""
     found: list[FoundRecord] = []
     base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms

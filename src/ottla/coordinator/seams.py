@@ -9,7 +9,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.records.new_batch import NewBatch
 
 
-class CoordinatorLog(Protocol):
+class CoordinatorTopic(Protocol):
     """The partitions of the coordinator's topic on this broker."""
 
     @property

@@ -42,7 +42,7 @@ SENT: Final = SIZES + ANSWERS_MAX
 NUMBERS: Final = SENT + ANSWERS_MAX
 
 
-class Sender:
+class AnswerSender:
     """See the module."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from ottla.net.limits import ConnectionCount, Limits, MemoryBudget
 from ottla.net.memory_queue import MemoryQueue
-from ottla.net.sender import Sender
+from ottla.net.sender import AnswerSender
 from ottla.net.socket_connection import UNANSWERED, SocketConnection
 from ottla.wire.errors import ProtocolError
 
@@ -81,7 +81,7 @@ class Server:
         self._count = ConnectionCount(limits)
         self._listening: list[tuple[socket.socket, str]] = []
         self._memory_queue = MemoryQueue(self)
-        self.sender = Sender(loop)
+        self.sender = AnswerSender(loop)
         self.held: list[SocketConnection] | None = None
         """Connections that have something to send, while answers are held back."""
         self._next_id = 0

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.groups.classic.group import ClassicGroup
 from ottla.coordinator.groups.group import GroupSettings
-from ottla.coordinator.groups.service import GroupCoordinator
+from ottla.coordinator.groups.service import GroupCoordinatorService
 from ottla.wire.codec import encode_versioned
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -52,7 +52,7 @@ class ClassicMembers:
     def __init__(self, settings: GroupSettings | None = None, log: FakeLog | None = None) -> None:
         self.time = SimulatedTime()
         self.log = log or FakeLog()
-        self.coordinator = GroupCoordinator(
+        self.coordinator = GroupCoordinatorService(
             self.log, self.time, self.time, settings or GroupSettings(), FakeTopics(t=4, u=4)
         )
         self.coordinator.lead(0, 0)

@@ -8,10 +8,10 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.fast.fast_commit import PlainCommit, commit_reader
+from ottla.coordinator.groups.fast.fast_commit import FastCommit, commit_fast, commit_reader
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.coordinator.groups.offsets.commit import commit_in_transaction
-from ottla.coordinator.groups.service import GroupCoordinator, ServedShard
+from ottla.coordinator.groups.service import GroupCoordinatorService, ServedShard
 from ottla.records import encode_transaction_marker
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.offset_commit import (
@@ -73,7 +73,9 @@ class Committers:
         self.log = log or FakeLog()
         self.time = SimulatedTime()
         self.topics = FakeTopics(t=4, u=4)
-        self.coordinator = GroupCoordinator(self.log, self.time, self.time, settings or GroupSettings(), self.topics)
+        self.coordinator = GroupCoordinatorService(
+            self.log, self.time, self.time, settings or GroupSettings(), self.topics
+        )
         self.coordinator.lead(0, 0)
 
     @property
@@ -108,10 +110,10 @@ class Committers:
             )
         request = OffsetCommitRequest(**{"group_id": "g", "topics": list(topics.values())} | fields)
         read = commit_reader(version)(memoryview(encode(request, version)))
-        if isinstance(read, PlainCommit):
+        if isinstance(read, FastCommit):
             answer: asyncio.Future[bytes | OffsetCommitResponse] = asyncio.get_running_loop().create_future()
             read.answer = answer.set_result
-            if self.coordinator.commit_plainly(read):
+            if commit_fast(self.coordinator, read):
                 return self._plain_answer(answer, version)
         return self.coordinator.commit_offsets(request, FakeCaller(version))
 

@@ -10,7 +10,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.group import GroupSettings
-from ottla.coordinator.groups.service import GroupCoordinator
+from ottla.coordinator.groups.service import GroupCoordinatorService
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -54,7 +54,9 @@ class Coordinated:
         self.time = SimulatedTime()
         self.log = log or FakeLog()
         self.topics = topics or FakeTopics(t=4, u=4)
-        self.coordinator = GroupCoordinator(self.log, self.time, self.time, settings or GroupSettings(), self.topics)
+        self.coordinator = GroupCoordinatorService(
+            self.log, self.time, self.time, settings or GroupSettings(), self.topics
+        )
         asyncio.run(self._lead())
 
     async def _lead(self) -> None:

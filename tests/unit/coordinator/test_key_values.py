@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.coordinator.key_values import KeyValue, Producer, encode_key_values, iter_key_values
+from ottla.coordinator.key_values import KeyValue, TransactionProducer, encode_key_values, iter_key_values
 from ottla.records import (
     BatchOptions,
     BatchView,
@@ -29,12 +29,12 @@ many = st.integers(1, 200).map(lambda count: [KeyValue(b"%d" % number, b"v") for
 pairs = few | many
 
 
-def encoded(records: list[KeyValue], producer: Producer | None = None) -> bytes:
+def encoded(records: list[KeyValue], producer: TransactionProducer | None = None) -> bytes:
     return encode_key_values(records, NOW_MS, producer).placed(0, NO_LEADER_EPOCH)
 
 
-@given(pairs, st.one_of(st.none(), st.just(Producer(2**40, 7))))
-def test_the_bytes_are_those_of_the_plain_codec(records: list[KeyValue], producer: Producer | None) -> None:
+@given(pairs, st.one_of(st.none(), st.just(TransactionProducer(2**40, 7))))
+def test_the_bytes_are_those_of_the_plain_codec(records: list[KeyValue], producer: TransactionProducer | None) -> None:
     options = BatchOptions()
     if producer is not None:
         options = BatchOptions(

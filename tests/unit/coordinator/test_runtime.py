@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial, wraps
 from typing import Any
 
@@ -11,8 +11,11 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.key_values import KeyValue, Producer
-from ottla.coordinator.runtime import CoordinatorRuntime, Outcome, ShardContext, partition_for
+from ottla.coordinator.key_values import KeyValue, Record, TransactionProducer
+from ottla.coordinator.partitioning import partition_for
+from ottla.coordinator.pending import PendingAnswer
+from ottla.coordinator.runtime import CoordinatorRuntime
+from ottla.coordinator.shards import ShardContext, WriteOutcome
 from ottla.records import BatchView, encode_transaction_marker
 from ottla.records.new_batch import NewBatch
 from support.coordinators.fake_log import FakeLog
@@ -27,13 +30,13 @@ class Words:
         self.words: list[tuple[bytes, bytes | None, int]] = []
         self.transactions: list[tuple[int, bool]] = []
         self.is_loaded = False
-        self.waiting: list[asyncio.Future[str]] = []
+        self.waiting: list[PendingAnswer[str]] = []
 
-    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, timestamp_ms: int, /) -> None:
-        assert timestamp_ms > 0
-        if value == b"bad" and self.is_loaded:
-            raise ValueError("cannot take it")
-        self.words.append((key, value, offset) if producer_id < 0 else (key, value, producer_id))
+    def replay(self, records: Collection[Record], offsets: Sequence[int], producer_id: int, /) -> None:
+        for (key, value), offset in zip(records, offsets, strict=True):
+            if value == b"bad" and self.is_loaded:
+                raise ValueError("cannot take it")
+            self.words.append((key, value, offset) if producer_id < 0 else (key, value, producer_id))
 
     def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
         self.transactions.append((producer_id, committed))
@@ -43,7 +46,7 @@ class Words:
 
     def unload(self) -> None:
         for each in self.waiting:
-            each.set_exception(CoordinatorError(ErrorCode.NOT_COORDINATOR))
+            each.answer("the shard is gone")
 
     def keys(self) -> list[bytes]:
         return [key for key, _, _ in self.words]
@@ -60,7 +63,7 @@ class Setting:
         return self.runtime.active_shards()[0]
 
     def write(self, *keys: bytes) -> str | Coroutine[Any, Any, str]:
-        return self.runtime.write_now("k", lambda _: Outcome("done", [KeyValue(key, b"v") for key in keys]))
+        return self.runtime.write_now("k", lambda _: WriteOutcome("done", [KeyValue(key, b"v") for key in keys]))
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -89,7 +92,7 @@ def led() -> Setting:
 async def test_a_write_is_one_batch_replayed_with_its_offsets_and_answered_at_once() -> None:
     setting = led()
     assert setting.write(b"a", b"b") == "done"
-    assert await setting.runtime.write("k", lambda _: Outcome("again", [KeyValue(b"c", None)])) == "again"
+    assert await setting.runtime.write("k", lambda _: WriteOutcome("again", [KeyValue(b"c", None)])) == "again"
     assert setting.shard.words == [(b"a", b"v", 0), (b"b", b"v", 1), (b"c", None, 2)]
     assert len(setting.log.batches[0]) == 2
 
@@ -102,7 +105,7 @@ async def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
     called: list[str] = []
     with pytest.raises(CoordinatorError) as caught:
         setting.runtime.write_now(
-            "k", lambda _: Outcome("done", [KeyValue(b"b", b"v")], on_appended=lambda: called.append("x"))
+            "k", lambda _: WriteOutcome("done", [KeyValue(b"b", b"v")], on_appended=lambda: called.append("x"))
         )
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert (setting.shard.keys(), called) == ([b"a"], [])
@@ -112,7 +115,7 @@ async def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
 
 
 class OneWord:
-    """A write of one record, empty but for its place."""
+    """A write of one record without key and value."""
 
     count = 1
 
@@ -122,11 +125,11 @@ class OneWord:
     def decide(self, _: Words) -> bool:
         return True
 
-    def records(self, first: int) -> bytes:
-        return bytes([12, 0, 0, first << 1, 1, 1, 0])
+    def encoded(self, first: int) -> bytes:
+        return bytes([12, 0, 0, first << 1, 0, 1, 0])
 
-    def replay(self, first_offset: int) -> None:
-        assert first_offset >= 0
+    def records(self) -> list[list[Record]]:
+        return [[(b"", None)] * self.count]
 
 
 class LogOfOrder(FakeLog):
@@ -172,12 +175,11 @@ class ManyWords(OneWord):
     count = 20
     is_bad = False
 
-    def records(self, first: int) -> bytes:
-        return b"".join(super(ManyWords, self).records(first + number) for number in range(self.count))
+    def encoded(self, first: int) -> bytes:
+        return b"".join(super(ManyWords, self).encoded(first + number) for number in range(self.count))
 
-    def replay(self, first_offset: int) -> None:
-        if self.is_bad:
-            raise ValueError(f"cannot take what is at {first_offset}")
+    def records(self) -> list[list[Record]]:
+        return [[(b"", b"bad")], [(b"", None)] * (self.count - 1)] if self.is_bad else super().records()
 
 
 @in_loop
@@ -251,7 +253,7 @@ async def test_an_unforeseen_error_of_one_partition_leaves_no_gathered_write_una
 
 
 class Unencodable(ManyWords):
-    def records(self, first: int) -> bytes:
+    def encoded(self, first: int) -> bytes:
         raise ValueError(f"cannot be written behind {first}")
 
 
@@ -275,7 +277,7 @@ async def test_after_an_unforeseen_error_the_shard_has_what_the_log_has() -> Non
     setting.runtime.lead(0, 0)
     log.after = frozenset({0})
     failed: list[ErrorCode] = []
-    outcome = Outcome("done", [KeyValue(b"a", b"v")], on_failed=lambda error: failed.append(error.code))
+    outcome = WriteOutcome("done", [KeyValue(b"a", b"v")], on_failed=lambda error: failed.append(error.code))
     with pytest.raises(CoordinatorError):
         setting.runtime.write_now("k", lambda _: outcome)
     assert failed == [ErrorCode.UNKNOWN_SERVER_ERROR]
@@ -293,13 +295,13 @@ async def test_nothing_is_asked_of_a_shard_that_a_gathered_write_had_unloaded() 
     log.after = frozenset({0})
     asked: list[str] = []
 
-    def decide(_: Words) -> Outcome[str]:
+    def decide(_: Words) -> WriteOutcome[str]:
         asked.append("write")
-        return Outcome("done")
+        return WriteOutcome("done")
 
-    def own() -> Outcome[None]:
+    def own() -> WriteOutcome[None]:
         asked.append("own")
-        return Outcome(None)
+        return WriteOutcome(None)
 
     def fail_gathered() -> ShardContext:
         """Leaves a write that will fail when it is appended."""
@@ -325,7 +327,7 @@ async def test_a_change_of_the_shard_s_own_that_cannot_be_written_is_told_to_tho
     setting = led()
     setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
     failed: list[ErrorCode] = []
-    outcome = Outcome(None, [KeyValue(b"a", b"v")], on_failed=lambda error: failed.append(error.code))
+    outcome = WriteOutcome(None, [KeyValue(b"a", b"v")], on_failed=lambda error: failed.append(error.code))
     setting.shard.context.write(lambda: outcome)
     assert failed == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
@@ -334,7 +336,7 @@ async def test_a_change_of_the_shard_s_own_that_cannot_be_written_is_told_to_tho
 async def test_a_write_that_raises_appends_nothing() -> None:
     setting = led()
 
-    def refuse(_: Words) -> Outcome[str]:
+    def refuse(_: Words) -> WriteOutcome[str]:
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     with pytest.raises(CoordinatorError) as caught:
@@ -348,7 +350,7 @@ async def test_soft_state_changes_after_the_replay_and_before_the_answer() -> No
     setting = led()
     seen: list[list[bytes]] = []
     record = KeyValue(b"a", b"v")
-    outcome = Outcome("done", [record], on_appended=lambda: seen.append(setting.shard.keys()))
+    outcome = WriteOutcome("done", [record], on_appended=lambda: seen.append(setting.shard.keys()))
     setting.log.hold_commits()
     answer = setting.runtime.write_now("k", lambda _: outcome)
     assert seen == [[b"a"]]
@@ -361,7 +363,7 @@ async def test_soft_state_changes_after_the_replay_and_before_the_answer() -> No
 async def test_the_answer_to_a_write_waits_until_it_is_committed() -> None:
     setting = led()
     setting.log.hold_commits()
-    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: Outcome("done", [KeyValue(b"a", b"v")])))
+    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: WriteOutcome("done", [KeyValue(b"a", b"v")])))
     await turns()
     assert setting.shard.keys() == [b"a"]
     assert not answer.done()
@@ -388,7 +390,7 @@ async def test_a_write_without_records_waits_for_those_before_it() -> None:
     setting = led()
     setting.log.hold_commits()
     first = setting.write(b"a")
-    answer = asyncio.ensure_future(setting.runtime.write("k", lambda shard: Outcome(len(shard.words))))
+    answer = asyncio.ensure_future(setting.runtime.write("k", lambda shard: WriteOutcome(len(shard.words))))
     await turns()
     assert not answer.done()
     setting.log.commit()
@@ -400,12 +402,14 @@ async def test_a_write_without_records_waits_for_those_before_it() -> None:
 @in_loop
 async def test_a_response_can_come_later() -> None:
     setting = led()
-    response: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: Outcome[str](response, [KeyValue(b"a", b"v")])))
+    response: PendingAnswer[str] = PendingAnswer()
+    answer = asyncio.ensure_future(
+        setting.runtime.write("k", lambda _: WriteOutcome[str](response, [KeyValue(b"a", b"v")]))
+    )
     await turns()
     assert setting.shard.keys() == [b"a"]
     assert not answer.done()
-    response.set_result("later")
+    response.answer("later")
     assert await answer == "later"
 
 
@@ -415,7 +419,7 @@ async def test_a_shard_that_cannot_take_what_it_wrote_is_loaded_again() -> None:
     setting.write(b"a")
     broken = setting.shard
     with pytest.raises(CoordinatorError) as caught:
-        setting.runtime.write_now("k", lambda _: Outcome("done", [KeyValue(b"b", b"v"), KeyValue(b"c", b"bad")]))
+        setting.runtime.write_now("k", lambda _: WriteOutcome("done", [KeyValue(b"b", b"v"), KeyValue(b"c", b"bad")]))
     assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     await turns()
     assert setting.shard is not broken
@@ -460,7 +464,7 @@ async def test_a_read_of_all_shards_asks_none_that_was_unloaded_meanwhile() -> N
         setting.runtime.lead(index, 0)
     setting.log.hold_commits()
     writes = [
-        setting.runtime.write_now(key, lambda _, key=key: Outcome("done", [KeyValue(key.encode(), b"v")]))  # type: ignore[misc]
+        setting.runtime.write_now(key, lambda _, key=key: WriteOutcome("done", [KeyValue(key.encode(), b"v")]))  # type: ignore[misc]
         for _, key in sorted(keys.items())
     ]
     asked: list[Words] = []
@@ -521,7 +525,7 @@ async def test_a_shard_is_loaded_by_replaying_its_partition() -> None:
     marker = encode_transaction_marker(
         producer_id=9, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp_ms=1
     )
-    outcome = Outcome("done", [KeyValue(b"t", b"v")], producer=Producer(9, 0))
+    outcome = WriteOutcome("done", [KeyValue(b"t", b"v")], producer=TransactionProducer(9, 0))
     setting.runtime.write_now("k", lambda _: outcome)
     setting.runtime.end_transaction(0, setting.log.put(0, marker), 9, committed=True)
     assert setting.shard.transactions == [(9, True)]
@@ -595,15 +599,13 @@ async def test_a_log_that_cannot_be_read_leaves_the_shard_unserved_until_it_is_l
 async def test_unloading_answers_those_who_wait_and_ends_timers() -> None:
     setting = led()
     shard = setting.shard
-    response: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    response: PendingAnswer[str] = PendingAnswer()
     shard.waiting.append(response)
-    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: Outcome[str](response)))
-    shard.context.schedule("late", 1, lambda: Outcome(None, [KeyValue(b"late", b"v")]))
+    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: WriteOutcome[str](response)))
+    shard.context.schedule("late", 1, lambda: WriteOutcome(None, [KeyValue(b"late", b"v")]))
     await turns()
     setting.runtime.close()
-    with pytest.raises(CoordinatorError) as caught:
-        await answer
-    assert caught.value.code is ErrorCode.NOT_COORDINATOR
+    assert await answer == "the shard is gone"
     setting.time.advance_ms(5_000)
     assert setting.log.batches == [[]]
 
@@ -626,9 +628,9 @@ async def test_a_shard_that_is_unloaded_while_it_loads_never_serves() -> None:
 async def test_a_timer_writes_when_it_is_due_and_one_of_its_name_replaces_it() -> None:
     setting = led()
     context = setting.shard.context
-    context.schedule("t", 1, lambda: Outcome(None, [KeyValue(b"first", b"v")]))
-    context.schedule("t", 2, lambda: Outcome(None, [KeyValue(b"second", b"v")]))
-    context.schedule("other", 2, lambda: Outcome(None, [KeyValue(b"other", b"v")]))
+    context.schedule("t", 1, lambda: WriteOutcome(None, [KeyValue(b"first", b"v")]))
+    context.schedule("t", 2, lambda: WriteOutcome(None, [KeyValue(b"second", b"v")]))
+    context.schedule("other", 2, lambda: WriteOutcome(None, [KeyValue(b"other", b"v")]))
     setting.time.advance_ms(1_999)
     assert context.is_scheduled("t")
     context.cancel("other")
@@ -643,11 +645,11 @@ async def test_a_timer_whose_write_fails_leaves_the_shard_as_it_is() -> None:
     setting = led()
     context = setting.shard.context
 
-    def broken() -> Outcome[None]:
+    def broken() -> WriteOutcome[None]:
         raise ValueError("a bug")
 
     context.schedule("broken", 1, broken)
-    context.schedule("refused", 2, lambda: Outcome(None, [KeyValue(b"a", b"v")]))
+    context.schedule("refused", 2, lambda: WriteOutcome(None, [KeyValue(b"a", b"v")]))
     setting.time.advance_ms(1_000)
     setting.log.refuse_appends = ErrorCode.NOT_COORDINATOR
     setting.time.advance_ms(1_000)

@@ -16,7 +16,7 @@ import pytest
 from ottla.base.background_load import BackgroundLoad
 from ottla.net.core import Slot
 from ottla.net.limits import Limits
-from ottla.net.sender import ANSWERS_MAX, BYTES_MAX, MANY, SLOTS, Sender
+from ottla.net.sender import ANSWERS_MAX, BYTES_MAX, MANY, SLOTS, AnswerSender
 from ottla.net.socket_connection import SocketConnection
 from support.servers import Running, framed, read_frame, serving
 from support.waiting import until
@@ -48,7 +48,7 @@ class Waiting:
 @asynccontextmanager
 async def with_clients(
     count: int, limits: Limits | None = None
-) -> AsyncIterator[tuple[Running, Waiting, list[Client], Sender]]:
+) -> AsyncIterator[tuple[Running, Waiting, list[Client], AnswerSender]]:
     """And a sender whose thread is running."""
     waiting = Waiting()
     async with serving(waiting.take, limits) as running:
@@ -119,7 +119,7 @@ def test_a_client_that_does_not_read_gets_everything_in_the_end(run: Callable[..
 
 
 @asynccontextmanager
-async def asleep(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+async def asleep(sender: AnswerSender, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """The thread is not woken meanwhile."""
     woken = []
     with monkeypatch.context() as patch:
@@ -386,7 +386,7 @@ class Sending:
 def test_nothing_is_loaded_for_moments_that_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ottla.net.sending_kernel", None)
     clock, connection = Clock(), Sending()
-    sender = Sender(cast("asyncio.AbstractEventLoop", clock))
+    sender = AnswerSender(cast("asyncio.AbstractEventLoop", clock))
     sender.load_at = 10
     sender.loading = BackgroundLoad(lambda: None, ("no_such_package",))
     connections = cast("list[SocketConnection]", [connection] * MANY)

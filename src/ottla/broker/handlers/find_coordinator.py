@@ -20,7 +20,7 @@ from ottla.broker.metadata.availability import leader_of
 from ottla.broker.requests.api import RequestContext
 from ottla.controller.errors import ControllerError
 from ottla.controller.topic_names import OFFSETS_TOPIC
-from ottla.coordinator.runtime import partition_for
+from ottla.coordinator.partitioning import partition_for
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:

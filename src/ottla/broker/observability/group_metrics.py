@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ottla.coordinator.groups.offsets.lag import EndOf, lags
-from ottla.coordinator.groups.service import GroupCoordinator
+from ottla.coordinator.groups.service import GroupCoordinatorService
 
 _TOPICS_AT_A_TIME: Final = 100
 _PAUSE_S: Final = 0.001
@@ -24,7 +24,7 @@ _PAUSE_S: Final = 0.001
 class GroupCollector(Collector):
     """`collect` may run in any thread."""
 
-    def __init__(self, groups: GroupCoordinator, end_of: EndOf) -> None:
+    def __init__(self, groups: GroupCoordinatorService, end_of: EndOf) -> None:
         self._groups = groups
         self._end_of = end_of
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
 from ottla.base.ids import Uuid
-from ottla.coordinator.runtime import KeyValue
+from ottla.coordinator.key_values import KeyValue
 
 PartitionCheck: TypeAlias = Callable[[Uuid | None, int], None]
 """Raises `CoordinatorError` if offsets of that topic's partition may not be committed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from ottla.coordinator.runtime import KeyValue
+from ottla.coordinator.key_values import KeyValue
 from ottla.wire.codec import decode_versioned, encode_versioned
 from ottla.wire.messages.group_records import GroupMetadataValue
 from ottla.wire.schema import Data

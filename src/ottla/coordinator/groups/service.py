@@ -17,14 +17,14 @@ from ottla.coordinator.groups.classic.protocol import ClassicProtocol
 from ottla.coordinator.groups.consumer.apis import ConsumerApis
 from ottla.coordinator.groups.consumer.classic_members import ClassicInConsumerGroups
 from ottla.coordinator.groups.consumer.protocol import ConsumerProtocol
-from ottla.coordinator.groups.fast.fast_commit import OffsetShard, PlainCommit
-from ottla.coordinator.groups.fast.fast_fetch import fetch_plainly, only_group
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
 from ottla.coordinator.groups.offsets import fetch as offset_fetch
 from ottla.coordinator.groups.offsets.commit import commit_offsets, refused_commit
 from ottla.coordinator.groups.offsets.store import OffsetStore
-from ottla.coordinator.runtime import CoordinatorRuntime, ShardContext
-from ottla.coordinator.seams import Caller, CoordinatorLog, Timers
+from ottla.coordinator.groups.shard import GroupShard
+from ottla.coordinator.runtime import CoordinatorRuntime
+from ottla.coordinator.seams import Caller, CoordinatorTopic, Timers
+from ottla.coordinator.shards import ShardContext
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from ottla.wire.messages.offset_fetch import (
@@ -37,7 +37,7 @@ from ottla.wire.messages.offset_fetch import (
 R = TypeVar("R")
 
 
-class ServedShard(OffsetShard):
+class ServedShard(GroupShard):
     """A shard with all its parts."""
 
     def __init__(self, context: ShardContext, settings: GroupSettings, topics: TopicImage) -> None:
@@ -48,11 +48,11 @@ class ServedShard(OffsetShard):
         self.classic.in_consumer_groups = ClassicInConsumerGroups(self, self.consumer)
 
 
-class GroupCoordinator:
+class GroupCoordinatorService:
     """See the module. Owned by the loop."""
 
     def __init__(
-        self, log: CoordinatorLog, clock: Clock, timers: Timers, settings: GroupSettings, topics: TopicImage
+        self, log: CoordinatorTopic, clock: Clock, timers: Timers, settings: GroupSettings, topics: TopicImage
     ) -> None:
         def make_shard(context: ShardContext) -> ServedShard:
             return ServedShard(context, settings, topics)
@@ -93,33 +93,6 @@ class GroupCoordinator:
         if not isinstance(answer, Coroutine):
             return answer
         return _or_else(answer, lambda error: refused_commit(request, error))
-
-    def commit_plainly(self, commit: PlainCommit) -> bool:
-        """Takes a commit as columns, to be answered or refused as a whole soon, as the commit says. Not if something of
-        it is to be refused now: `commit_offsets` then says what."""
-        try:
-            return self.runtime.write_gathered(commit.form.group_id, commit)
-        except CoordinatorError:
-            return False
-
-    def fetch_plainly(self, request: OffsetFetchRequest, caller: Caller) -> bytes | None:
-        """The body of the response to what consumers mostly ask; None where `fetch_offsets` has more to say."""
-        version = caller.version
-        asked = only_group(request, version)
-        if asked is None:
-            return None
-
-        def fetch(shard: ServedShard) -> bytes | None:
-            return fetch_plainly(shard, shard.offsets, asked, version, require_stable=request.require_stable)
-
-        try:
-            answer = self.runtime.read_now(asked.group_id, fetch)
-        except CoordinatorError:
-            return None
-        if isinstance(answer, Coroutine):  # It must be waited for.
-            answer.close()
-            return None
-        return answer
 
     def fetch_offsets(
         self, request: OffsetFetchRequest, caller: Caller

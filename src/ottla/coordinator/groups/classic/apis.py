@@ -11,8 +11,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.classic.protocol import ClassicProtocol
-from ottla.coordinator.runtime import CoordinatorRuntime, Shard
+from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.seams import Caller
+from ottla.coordinator.shards import Shard
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse, DeleteGroupsResult
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

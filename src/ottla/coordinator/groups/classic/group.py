@@ -11,7 +11,6 @@ sets the group to what a record says, whether it is being loaded or the record w
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +23,8 @@ from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.classic.member import ClassicMember
 from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.records import record_of
-from ottla.coordinator.runtime import KeyValue
+from ottla.coordinator.key_values import KeyValue
+from ottla.coordinator.pending import PendingAnswer
 from ottla.wire.codec import decode_from
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -41,13 +41,22 @@ CONSUMER: Final = "consumer"
 """The protocol type of consumers; others (Kafka Connect's workers, for one) have their own."""
 
 
-class State(Enum):
+class ClassicState(Enum):
     """By the names that tools show."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
     STABLE = "Stable"
+
+
+_NEXT_STATES: Final[Mapping[ClassicState, frozenset[ClassicState]]] = {
+    ClassicState.EMPTY: frozenset({ClassicState.PREPARING}),
+    ClassicState.PREPARING: frozenset({ClassicState.COMPLETING, ClassicState.EMPTY}),
+    ClassicState.COMPLETING: frozenset({ClassicState.STABLE, ClassicState.PREPARING}),
+    ClassicState.STABLE: frozenset({ClassicState.PREPARING}),
+}
+"""The legal transitions. `replay` is not bound by them: the log holds only some of the states."""
 
 
 class ClassicGroup(Group):
@@ -75,7 +84,7 @@ class ClassicGroup(Group):
     def __init__(self, group_id: str, clock: Clock) -> None:
         super().__init__(group_id)
         self._clock = clock
-        self.state = State.EMPTY
+        self.state = ClassicState.EMPTY
         self.state_since_ms: int | None = clock.now_ms()
         """Not known of groups whose record is older than that field."""
         self.generation = 0
@@ -117,7 +126,7 @@ class ClassicGroup(Group):
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicState.EMPTY
 
     def check_commit(
         self,
@@ -128,15 +137,15 @@ class ClassicGroup(Group):
         in_transaction: bool,
         version: int,  # noqa: ARG002
     ) -> None:
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is ClassicState.EMPTY:
             return  # From a tool, or a consumer that assigns itself.
         if generation >= 0 or member_id or instance_id is not None:
             self.check_member(member_id, instance_id)
             if generation != self.generation:
                 raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION)
-        elif not in_transaction and self.state is not State.EMPTY:
+        elif not in_transaction and self.state is not ClassicState.EMPTY:
             raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if not in_transaction and self.state is State.COMPLETING:
+        if not in_transaction and self.state is ClassicState.COMPLETING:
             raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def note_commit(self, member_id: str) -> None:
@@ -149,7 +158,7 @@ class ClassicGroup(Group):
         """Anybody may."""
 
     def check_offset_delete(self) -> None:
-        if self.state is not State.EMPTY and self.type_of_protocol != CONSUMER:
+        if self.state is not ClassicState.EMPTY and self.type_of_protocol != CONSUMER:
             raise CoordinatorError(ErrorCode.NON_EMPTY_GROUP)
 
     def subscribes_to(self, topic: str) -> bool:
@@ -160,9 +169,13 @@ class ClassicGroup(Group):
     def retention_start_ms(self, committed_ms: int) -> int | None:
         if self.type_of_protocol is None:
             return committed_ms
-        if self.state is State.EMPTY:
+        if self.state is ClassicState.EMPTY:
             return committed_ms if self.state_since_ms is None else self.state_since_ms
-        if self.type_of_protocol == CONSUMER and self.subscribed_topics is not None and self.state is State.STABLE:
+        if (
+            self.type_of_protocol == CONSUMER
+            and self.subscribed_topics is not None
+            and self.state is ClassicState.STABLE
+        ):
             return committed_ms
         return None
 
@@ -184,7 +197,7 @@ class ClassicGroup(Group):
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
         """Whether somebody may join who says so: there must be a protocol that everybody knows."""
-        if self.state is State.EMPTY:
+        if self.state is ClassicState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         everybody = len(self.members)
         return self.type_of_protocol == protocol_type and any(
@@ -244,7 +257,7 @@ class ClassicGroup(Group):
 
     # --- who waits --------------------------------------------------------------------------------------------------
 
-    def await_join(self, member: ClassicMember, answer: asyncio.Future[JoinGroupResponse]) -> None:
+    def await_join(self, member: ClassicMember, answer: PendingAnswer[JoinGroupResponse]) -> None:
         """An earlier JoinGroup of the member that still waits is told to try again: its client has given it up."""
         self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=_TRY_AGAIN))
         member.joining = answer
@@ -257,7 +270,7 @@ class ClassicGroup(Group):
             member.joining = None
             self.joining_count -= 1
 
-    def await_sync(self, member: ClassicMember, answer: asyncio.Future[SyncGroupResponse]) -> None:
+    def await_sync(self, member: ClassicMember, answer: PendingAnswer[SyncGroupResponse]) -> None:
         self.answer_sync(member, SyncGroupResponse(error_code=_TRY_AGAIN))
         member.syncing = answer
 
@@ -285,7 +298,10 @@ class ClassicGroup(Group):
 
     # --- generations ------------------------------------------------------------------------------------------------
 
-    def become(self, state: State) -> None:
+    def become(self, state: ClassicState) -> None:
+        """Goes to another state. Raises `RuntimeError` for a transition that `_NEXT_STATES` does not list."""
+        if state not in _NEXT_STATES[self.state]:
+            raise RuntimeError(f"Group {self.group_id!r} cannot go from {self.state.value} to {state.value}.")
         self.state = state
         self.state_since_ms = self._clock.now_ms()
 
@@ -304,7 +320,7 @@ class ClassicGroup(Group):
         self.pending_syncs.clear()
         self.protocol = chosen_protocol(self.members.values())
         self.subscribed_topics = self._read_subscriptions()
-        self.become(State.COMPLETING if self.members else State.EMPTY)
+        self.become(ClassicState.COMPLETING if self.members else ClassicState.EMPTY)
 
     def _read_subscriptions(self) -> frozenset[str] | None:
         if self.type_of_protocol != CONSUMER:
@@ -365,7 +381,7 @@ class ClassicGroup(Group):
         self.joining_count = 0
         for stored in value.members:
             self._replay_member(before.get(stored.member_id), stored, value.protocol or "")
-        self.state = State.STABLE if self.members else State.EMPTY
+        self.state = ClassicState.STABLE if self.members else ClassicState.EMPTY
         self.subscribed_topics = self._read_subscriptions()
 
     def _replay_member(self, known: ClassicMember | None, stored: GroupMetadataMember, protocol: str) -> None:
@@ -398,6 +414,6 @@ def _subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     return decode_from(ConsumerProtocolSubscription, 0, metadata[2:])[0]
 
 
-def _answer(waiting: asyncio.Future[R], response: R) -> None:
-    if not waiting.done():
-        waiting.set_result(response)
+def _answer(waiting: PendingAnswer[R], response: R) -> None:
+    if not waiting.is_answered:
+        waiting.answer(response)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from typing import Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.groups.classic.group import ClassicGroup, State, chosen_protocol
+from ottla.coordinator.groups.classic.group import ClassicGroup, ClassicState, chosen_protocol
 from ottla.coordinator.groups.classic.member import ClassicMember, protocols_of
 from ottla.coordinator.groups.classic.rebalance import ClassicRebalance, generation_for
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import Outcome
+from ottla.coordinator.pending import PendingAnswer
 from ottla.coordinator.seams import Caller
+from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-Joined = Outcome[JoinGroupResponse]
-Answer = asyncio.Future[JoinGroupResponse]
+Joined = WriteOutcome[JoinGroupResponse]
+Answer = PendingAnswer[JoinGroupResponse]
 
 _MEMBER_ID_REQUIRED_SINCE: Final = 4
 _SKIP_ASSIGNMENT_SINCE: Final = 9
@@ -34,10 +34,10 @@ class ClassicJoin:
         """Waits for the others, mostly. A group that is not there is made by a member that has no id yet."""
         settings = self._shard.settings
         if not request.group_id:
-            return Outcome(refused(ErrorCode.INVALID_GROUP_ID, request.member_id))
+            return WriteOutcome(refused(ErrorCode.INVALID_GROUP_ID, request.member_id))
         if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
-            return Outcome(refused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
-        answer: Answer = asyncio.get_running_loop().create_future()
+            return WriteOutcome(refused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        answer: Answer = PendingAnswer()
         group = self._shard.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return self._join(group, request, caller, answer)
@@ -46,40 +46,40 @@ class ClassicJoin:
     def _join_new_group(self, request: JoinGroupRequest, caller: Caller, answer: Answer) -> Joined:
         """The group is written first; that makes it, in the place of an empty one of the other protocol."""
         if request.member_id:
-            return Outcome(refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            return WriteOutcome(refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         made = ClassicGroup(request.group_id, self._shard.context.clock)
         if not made.supports(request.protocol_type, protocols_of(request.protocols)):
-            return Outcome(refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return WriteOutcome(refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         other = self._shard.groups.get(request.group_id)
         records = [] if other is None else other.deletion_records()
 
-        def join() -> Outcome[None]:
+        def join() -> WriteOutcome[None]:
             group = self._shard.groups[request.group_id]
             if not isinstance(group, ClassicGroup):
                 raise TypeError(f"the record of classic group {request.group_id} made a {type(group).__name__}")
             joined = self._join(group, request, caller, answer)
-            return Outcome(None, joined.records, joined.on_appended, on_failed=joined.on_failed)
+            return WriteOutcome(None, joined.records, joined.on_appended, on_failed=joined.on_failed)
 
-        def join_or_refuse() -> Outcome[None]:
+        def join_or_refuse() -> WriteOutcome[None]:
             try:
                 return join()
             except Exception:
-                if not answer.done():  # Nobody else would answer it: the group's record is written already.
-                    answer.set_result(refused(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))
+                if not answer.is_answered:  # Nobody else would answer it: the group's record is written already.
+                    answer.answer(refused(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))
                 raise
 
-        return Outcome(answer, [*records, made.record()], lambda: self._shard.context.write(join_or_refuse))
+        return WriteOutcome(answer, [*records, made.record()], lambda: self._shard.context.write(join_or_refuse))
 
     def _join(self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, answer: Answer) -> Joined:
         member_id = request.member_id
         protocols = protocols_of(request.protocols)
         if not self._has_room(group, member_id):
             self._rebalance.forget(group, member_id)
-            answer.set_result(refused(ErrorCode.GROUP_MAX_SIZE_REACHED))
-            return Outcome(answer, self._rebalance.go_on(group))
+            answer.answer(refused(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            return WriteOutcome(answer, self._rebalance.go_on(group))
         if not group.supports(request.protocol_type, protocols):
-            answer.set_result(refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
-            return Outcome(answer)
+            answer.answer(refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+            return WriteOutcome(answer)
         if not member_id:
             return self._join_without_id(group, request, caller, answer)
         if member_id in group.pending_joins and request.group_instance_id is None:
@@ -87,16 +87,16 @@ class ClassicJoin:
         try:
             group.check_member(member_id, request.group_instance_id)
         except CoordinatorError as error:
-            answer.set_result(refused(error.code, member_id))
-            return Outcome(answer)
+            answer.answer(refused(error.code, member_id))
+            return WriteOutcome(answer)
         return self._rejoin(group, group.members[member_id], request, caller, answer)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """While members join, those count who have: so the last to come back to a group that is too large must go."""
         limit = self._shard.settings.max_size
-        if group.state is State.EMPTY:
+        if group.state is ClassicState.EMPTY:
             return True
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             member = group.members.get(member_id)
             return (member is not None and member.joining is not None) or group.joining_count < limit
         return member_id in group.members or len(group.members) < limit
@@ -113,19 +113,19 @@ class ClassicJoin:
         if instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_SINCE:
             # A client whose connection breaks while it waits would leave a member behind with each attempt (KIP-394).
             self._rebalance.expect(group, member.member_id, request.session_timeout_ms)
-            answer.set_result(refused(ErrorCode.MEMBER_ID_REQUIRED, member.member_id))
-            return Outcome(answer)
+            answer.answer(refused(ErrorCode.MEMBER_ID_REQUIRED, member.member_id))
+            return WriteOutcome(answer)
         return self._add(group, member, request, answer)
 
     def _add(self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, answer: Answer) -> Joined:
         member.is_new = True
-        if group.state is State.PREPARING:
+        if group.state is ClassicState.PREPARING:
             group.members_came = True
         group.add(member, request.protocol_type)
         group.await_join(member, answer)
         self._rebalance.keep_alive(group, member, self._shard.settings.new_member_join_timeout_ms)
         why = f"member {member.member_id} joins{_reason(request)}"
-        return Outcome(answer, self._rebalance.begin_or_go_on(group, why))
+        return WriteOutcome(answer, self._rebalance.begin_or_go_on(group, why))
 
     def _rejoin(
         self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, caller: Caller, answer: Answer
@@ -134,16 +134,16 @@ class ClassicJoin:
         # In a stable group the leader joins again because something else changed, such as the partitions of a topic.
         is_led = group.leader_id != member.member_id
         if member.tells_the_same(protocols) and (
-            group.state is State.COMPLETING or (group.state is State.STABLE and is_led)
+            group.state is ClassicState.COMPLETING or (group.state is ClassicState.STABLE and is_led)
         ):
-            answer.set_result(generation_for(group, member))
-            return Outcome(answer)
+            answer.answer(generation_for(group, member))
+            return WriteOutcome(answer)
         group.change(member, protocols)
         member.rebalance_timeout_ms = _rebalance_timeout_ms(request, caller)
         member.session_timeout_ms = request.session_timeout_ms
         group.await_join(member, answer)
         why = f"member {member.member_id} joins again{_reason(request)}"
-        return Outcome(answer, self._rebalance.begin_or_go_on(group, why))
+        return WriteOutcome(answer, self._rebalance.begin_or_go_on(group, why))
 
     def _return_static(
         self, group: ClassicGroup, new: ClassicMember, request: JoinGroupRequest, caller: Caller, answer: Answer
@@ -153,7 +153,7 @@ class ClassicJoin:
         old = group.members[group.static_members[new.instance_id or ""]]
         new.client_id, new.client_host = old.client_id, old.client_host
         new.assignment = old.assignment
-        if group.state is State.STABLE and chosen_protocol(group.members_with(old, new)) == group.protocol:
+        if group.state is ClassicState.STABLE and chosen_protocol(group.members_with(old, new)) == group.protocol:
             leader_before = group.leader_id or ""
 
             def back() -> None:
@@ -162,15 +162,15 @@ class ClassicJoin:
                 member = group.members[new.member_id]
                 group.change(member, new.protocols)
                 self._rebalance.keep_alive(group, member)
-                answer.set_result(_unchanged(group, member, leader_before, caller.version))
+                answer.answer(_unchanged(group, member, leader_before, caller.version))
 
-            return Outcome(answer, [group.record_with(old, new)], back)
+            return WriteOutcome(answer, [group.record_with(old, new)], back)
         self._rebalance.fence(group, old)
         group.put_in_place_of(old, new)
         group.await_join(new, answer)
         self._rebalance.keep_alive(group, new)
         why = f"static member {new.instance_id} is back{_reason(request)}"
-        return Outcome(answer, self._rebalance.begin_or_go_on(group, why))
+        return WriteOutcome(answer, self._rebalance.begin_or_go_on(group, why))
 
 
 def _unchanged(group: ClassicGroup, member: ClassicMember, leader_before: str, version: int) -> JoinGroupResponse:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from dataclasses import dataclass, field
 
+from ottla.coordinator.pending import PendingAnswer
 from ottla.wire.messages.group_records import GroupMetadataMember
 from ottla.wire.messages.join_group import JoinGroupProtocol, JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
@@ -31,8 +31,8 @@ class ClassicMember:
     # Soft: lost when the shard moves.
     is_new: bool = False
     """Waits for its first generation: it cannot send heartbeats yet."""
-    joining: asyncio.Future[JoinGroupResponse] | None = field(default=None, repr=False)
-    syncing: asyncio.Future[SyncGroupResponse] | None = field(default=None, repr=False)
+    joining: PendingAnswer[JoinGroupResponse] | None = field(default=None, repr=False)
+    syncing: PendingAnswer[SyncGroupResponse] | None = field(default=None, repr=False)
     session_ends_s: float = math.inf
     """By the monotonic clock. Heartbeats only move this; the timer looks whether it has come."""
     session_checked_s: float = math.inf

@@ -7,19 +7,20 @@ looks into what it carries for the topics alone. `group` has the states, `join` 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Final, Protocol
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.groups.classic.group import ClassicGroup, State
+from ottla.coordinator.groups.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.groups.classic.join import ClassicJoin
 from ottla.coordinator.groups.classic.rebalance import ClassicRebalance, assignment_of
 from ottla.coordinator.groups.records import key_of, value_of
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import KeyValue, Outcome
+from ottla.coordinator.key_values import KeyValue
+from ottla.coordinator.pending import PendingAnswer
 from ottla.coordinator.seams import Caller
+from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.messages.delete_groups import DeleteGroupsResult
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue
@@ -47,13 +48,13 @@ _DEAD: Final = "Dead"
 class ClassicMembers(Protocol):
     """Serves members of a group of the consumer protocol who speak the classic one."""
 
-    def join(self, request: JoinGroupRequest, caller: Caller) -> Outcome[JoinGroupResponse]: ...
-    def sync(self, request: SyncGroupRequest, caller: Caller) -> Outcome[SyncGroupResponse]: ...
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Outcome[HeartbeatResponse]: ...
-    def leave(self, request: LeaveGroupRequest, caller: Caller) -> Outcome[LeaveGroupResponse]: ...
+    def join(self, request: JoinGroupRequest, caller: Caller) -> WriteOutcome[JoinGroupResponse]: ...
+    def sync(self, request: SyncGroupRequest, caller: Caller) -> WriteOutcome[SyncGroupResponse]: ...
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> WriteOutcome[HeartbeatResponse]: ...
+    def leave(self, request: LeaveGroupRequest, caller: Caller) -> WriteOutcome[LeaveGroupResponse]: ...
 
 
-class GroupOffsets(Protocol):
+class DeletableOffsets(Protocol):
     """What a deletion of groups needs of their offsets."""
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
@@ -64,7 +65,7 @@ class GroupOffsets(Protocol):
 class ClassicProtocol:
     """The classic protocol on a shard. Requests are refused in their responses."""
 
-    def __init__(self, shard: GroupShard, offsets: GroupOffsets) -> None:
+    def __init__(self, shard: GroupShard, offsets: DeletableOffsets) -> None:
         self._shard = shard
         self._offsets = offsets
         self._rebalance = ClassicRebalance(shard)
@@ -78,42 +79,42 @@ class ClassicProtocol:
 
     # --- members ----------------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: Caller) -> Outcome[JoinGroupResponse]:
+    def join(self, request: JoinGroupRequest, caller: Caller) -> WriteOutcome[JoinGroupResponse]:
         group = self._shard.groups.get(request.group_id)
         if group is not None and not isinstance(group, ClassicGroup) and not group.is_empty:
             return self.in_consumer_groups.join(request, caller)
         return self._join.join(request, caller)
 
-    def sync(self, request: SyncGroupRequest, caller: Caller) -> Outcome[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest, caller: Caller) -> WriteOutcome[SyncGroupResponse]:
         """Waits for the leader's assignment, unless it is there; the leader's is written down first."""
         if not request.group_id:
-            return Outcome(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+            return WriteOutcome(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         lacks_protocol = request.protocol_type is None or request.protocol_name is None
         if lacks_protocol and caller.version >= _PROTOCOL_REQUIRED_SINCE:
-            return Outcome(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return WriteOutcome(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         group = self._shard.groups.get(request.group_id)
         if group is None or group.is_empty:
-            return Outcome(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+            return WriteOutcome(SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         if not isinstance(group, ClassicGroup):
             return self.in_consumer_groups.sync(request, caller)
         try:
             _check_sync(group, request)
         except CoordinatorError as error:
-            return Outcome(SyncGroupResponse(error_code=error.code))
+            return WriteOutcome(SyncGroupResponse(error_code=error.code))
         return self._sync(group, request)
 
-    def _sync(self, group: ClassicGroup, request: SyncGroupRequest) -> Outcome[SyncGroupResponse]:
+    def _sync(self, group: ClassicGroup, request: SyncGroupRequest) -> WriteOutcome[SyncGroupResponse]:
         member = group.members[request.member_id]
-        if group.state is State.PREPARING:
-            return Outcome(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        if group.state is State.STABLE:
+        if group.state is ClassicState.PREPARING:
+            return WriteOutcome(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        if group.state is ClassicState.STABLE:
             group.pending_syncs.discard(member.member_id)
-            return Outcome(assignment_of(group, member))
-        answer: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
+            return WriteOutcome(assignment_of(group, member))
+        answer: PendingAnswer[SyncGroupResponse] = PendingAnswer()
         if group.leader_id != member.member_id:
             group.pending_syncs.discard(member.member_id)
             group.await_sync(member, answer)
-            return Outcome(answer)
+            return WriteOutcome(answer)
 
         def assigned() -> None:
             group.pending_syncs.discard(member.member_id)
@@ -122,30 +123,34 @@ class ClassicProtocol:
 
         assignments = {each.member_id: each.assignment for each in request.assignments}
         records = [group.record(assignments)]
-        return Outcome(answer, records, assigned, on_failed=lambda error: self._rebalance.not_assigned(group, error))
+        return WriteOutcome(
+            answer, records, assigned, on_failed=lambda error: self._rebalance.not_assigned(group, error)
+        )
 
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Outcome[HeartbeatResponse]:
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> WriteOutcome[HeartbeatResponse]:
         group = self._shard.groups.get(request.group_id)
         if not isinstance(group, ClassicGroup):
             if not request.group_id:
-                return Outcome(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+                return WriteOutcome(HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID))
             if group is None:
-                return Outcome(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+                return WriteOutcome(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             return self.in_consumer_groups.heartbeat(request, caller)
         try:
             group.check_member(request.member_id, request.group_instance_id)
         except CoordinatorError as error:
             # The group without a name may have offsets, and never members.
-            return Outcome(HeartbeatResponse(error_code=error.code if request.group_id else ErrorCode.INVALID_GROUP_ID))
+            return WriteOutcome(
+                HeartbeatResponse(error_code=error.code if request.group_id else ErrorCode.INVALID_GROUP_ID)
+            )
         if request.generation_id != group.generation:
-            return Outcome(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
+            return WriteOutcome(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION))
         self._rebalance.keep_alive(group, group.members[request.member_id])
-        is_due = group.state is State.PREPARING
-        return Outcome(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if is_due else ErrorCode.NONE))
+        is_due = group.state is ClassicState.PREPARING
+        return WriteOutcome(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if is_due else ErrorCode.NONE))
 
-    def leave(self, request: LeaveGroupRequest, caller: Caller) -> Outcome[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, caller: Caller) -> WriteOutcome[LeaveGroupResponse]:
         if not request.group_id:
-            return Outcome(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
+            return WriteOutcome(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         group = self._shard.groups.get(request.group_id)
         if group is not None and not isinstance(group, ClassicGroup):
             return self.in_consumer_groups.leave(request, caller)
@@ -157,14 +162,14 @@ class ClassicProtocol:
         if group is not None and not all(errors) and not group.is_empty:
             records = self._rebalance.begin_or_go_on(group, "members leave")
         if caller.version < _SEVERAL_LEAVE_SINCE:
-            return Outcome(LeaveGroupResponse(error_code=errors[0]), records)
+            return WriteOutcome(LeaveGroupResponse(error_code=errors[0]), records)
         members = [
             LeaveGroupMemberResponse(
                 member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=error
             )
             for each, error in zip(leaving, errors, strict=True)
         ]
-        return Outcome(LeaveGroupResponse(members=members), records)
+        return WriteOutcome(LeaveGroupResponse(members=members), records)
 
     def _leave(self, group: ClassicGroup | None, leaving: LeaveGroupMember) -> ErrorCode:
         """A static member may be sent away by its instance id alone."""
@@ -196,7 +201,7 @@ class ClassicProtocol:
                 described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
                 described.error_message = f"There is no classic group {group_id!r}."
             return described
-        protocol = group.protocol if group.state is State.STABLE else None
+        protocol = group.protocol if group.state is ClassicState.STABLE else None
         return DescribedGroup(
             group_id=group_id,
             group_state=group.state_name,
@@ -230,19 +235,19 @@ class ClassicProtocol:
             if (not states or group.state_name.lower() in states) and (not types or group.type_name.lower() in types)
         ]
 
-    def delete(self, group_id: str) -> Outcome[DeleteGroupsResult]:
+    def delete(self, group_id: str) -> WriteOutcome[DeleteGroupsResult]:
         """A group of any protocol that is empty, with its offsets."""
         group = self._shard.groups.get(group_id)
         if group is None:
-            return Outcome(DeleteGroupsResult(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND))
+            return WriteOutcome(DeleteGroupsResult(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND))
         if not group.is_empty:
-            return Outcome(DeleteGroupsResult(group_id=group_id, error_code=ErrorCode.NON_EMPTY_GROUP))
+            return WriteOutcome(DeleteGroupsResult(group_id=group_id, error_code=ErrorCode.NON_EMPTY_GROUP))
         records = [*self._offsets.tombstones(group_id), *group.deletion_records()]
-        return Outcome(DeleteGroupsResult(group_id=group_id), records)
+        return WriteOutcome(DeleteGroupsResult(group_id=group_id), records)
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
-    def _replay(self, key: bytes, value: bytes | None, _offset: int, _producer_id: int, _timestamp_ms: int) -> None:
+    def _replay(self, key: bytes, value: bytes | None, _offset: int, _producer_id: int) -> None:
         group_id = key_of(GroupMetadataKey, key).group
         group = self._shard.groups.get(group_id)
         if value is None:

@@ -17,10 +17,11 @@ from typing import Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.groups.classic.group import ClassicGroup, State
+from ottla.coordinator.groups.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.groups.classic.member import ClassicMember
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import KeyValue, Outcome
+from ottla.coordinator.key_values import KeyValue
+from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.messages.join_group import JoinGroupMember, JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
@@ -49,25 +50,25 @@ class ClassicRebalance:
     def begin_or_go_on(self, group: ClassicGroup, reason: str) -> Records:
         """Something about the members changed: a rebalance begins, unless one is being joined already, which may be
         complete by this."""
-        return self.go_on(group) if group.state is State.PREPARING else self.begin(group, reason)
+        return self.go_on(group) if group.state is ClassicState.PREPARING else self.begin(group, reason)
 
     def go_on(self, group: ClassicGroup) -> Records:
         """Ends the join phase if everybody has joined; not that of an initial rebalance, which waits for time."""
-        if group.state is State.PREPARING and not group.is_initial_rebalance and group.everybody_joined:
+        if group.state is ClassicState.PREPARING and not group.is_initial_rebalance and group.everybody_joined:
             return self._end_join(group)
         return []
 
     def begin(self, group: ClassicGroup, reason: str) -> Records:
         _logger.info("group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
-        if group.state is State.COMPLETING:
+        if group.state is ClassicState.COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
                 if group.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)):
                     self.keep_alive(group, member)
         group.pending_syncs.clear()
         self._context.cancel(_sync_timer(group.group_id))
-        group.is_initial_rebalance = group.state is State.EMPTY
-        group.become(State.PREPARING)
+        group.is_initial_rebalance = group.state is ClassicState.EMPTY
+        group.become(ClassicState.PREPARING)
         if group.is_initial_rebalance:
             delay_ms = self._shard.settings.initial_rebalance_delay_ms
             self._wait_for_more(group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
@@ -84,24 +85,24 @@ class ClassicRebalance:
             _join_timer(group_id), delay_ms / 1000, lambda: self._waited(group_id, delay_ms, remaining_ms)
         )
 
-    def _waited(self, group_id: str, delay_ms: int, remaining_ms: int) -> Outcome[None]:
+    def _waited(self, group_id: str, delay_ms: int, remaining_ms: int) -> WriteOutcome[None]:
         group = self._group(group_id)
         if group is None:
-            return Outcome(None)
+            return WriteOutcome(None)
         if group.members_came and remaining_ms > 0:
             next_ms = min(self._shard.settings.initial_rebalance_delay_ms, remaining_ms)
             self._wait_for_more(group, next_ms, max(remaining_ms - delay_ms, 0))
-            return Outcome(None)
-        return Outcome(None, self._end_join(group))
+            return WriteOutcome(None)
+        return WriteOutcome(None, self._end_join(group))
 
     def _limit_join(self, group: ClassicGroup, at_least_ms: int = 0) -> None:
         group_id = group.group_id
         limit_ms = max(group.rebalance_timeout_ms, at_least_ms)
         self._context.schedule(_join_timer(group_id), limit_ms / 1000, lambda: self._join_timed_out(group_id))
 
-    def _join_timed_out(self, group_id: str) -> Outcome[None]:
+    def _join_timed_out(self, group_id: str) -> WriteOutcome[None]:
         group = self._group(group_id)
-        return Outcome(None, [] if group is None else self._end_join(group))
+        return WriteOutcome(None, [] if group is None else self._end_join(group))
 
     def _end_join(self, group: ClassicGroup) -> Records:
         self._context.cancel(_join_timer(group.group_id))
@@ -115,7 +116,7 @@ class ClassicRebalance:
             self._limit_join(group, _NOBODY_JOINED_MS)
             return []
         group.next_generation()
-        if group.state is State.EMPTY:
+        if group.state is ClassicState.EMPTY:
             _logger.info("group %s: empty since generation %d", group.group_id, group.generation)
             return [group.record()]
         self._answer_joins(group)
@@ -143,22 +144,22 @@ class ClassicRebalance:
 
     def not_assigned(self, group: ClassicGroup, error: CoordinatorError) -> None:
         """The leader's assignment could not be written: those who wait for it are told, and everybody joins again."""
-        if self._shard.groups.get(group.group_id) is not group or group.state is not State.COMPLETING:
+        if self._shard.groups.get(group.group_id) is not group or group.state is not ClassicState.COMPLETING:
             return  # The shard is loaded again, and has told everybody.
         for member in group.members.values():
             if group.answer_sync(member, SyncGroupResponse(error_code=error.code)):
                 self.keep_alive(group, member)
         reason = f"the assignment could not be written ({error.code.name})"
-        self._context.write(lambda: Outcome(None, self.begin_or_go_on(group, reason)))
+        self._context.write(lambda: WriteOutcome(None, self.begin_or_go_on(group, reason)))
 
-    def _sync_timed_out(self, group_id: str) -> Outcome[None]:
+    def _sync_timed_out(self, group_id: str) -> WriteOutcome[None]:
         group = self._group(group_id)
         if group is None or not group.pending_syncs:
-            return Outcome(None)
+            return WriteOutcome(None)
         absent = list(group.pending_syncs)
         for member_id in absent:
             self.forget(group, member_id)
-        return Outcome(None, self.begin(group, f"{len(absent)} members did not ask for their assignment in time"))
+        return WriteOutcome(None, self.begin(group, f"{len(absent)} members did not ask for their assignment in time"))
 
     # --- sessions ---------------------------------------------------------------------------------------------------
 
@@ -184,23 +185,23 @@ class ClassicRebalance:
             session_timer(group_id, member_id), timeout_ms / 1000, lambda: self._session_due(group_id, member_id)
         )
 
-    def _session_due(self, group_id: str, member_id: str) -> Outcome[None]:
+    def _session_due(self, group_id: str, member_id: str) -> WriteOutcome[None]:
         group = self._group(group_id)
         if group is None:
-            return Outcome(None)
+            return WriteOutcome(None)
         member = group.members.get(member_id)
         if member is None:
             group.pending_joins.discard(member_id)
-            return Outcome(None, self.go_on(group))
+            return WriteOutcome(None, self.go_on(group))
         member.session_checked_s = math.inf
         remaining_s = member.session_ends_s - self._context.clock.monotonic_s()
         if remaining_s > 0:
             self._check_session(group_id, member, remaining_s)
-            return Outcome(None)
+            return WriteOutcome(None)
         if member.is_excused:
-            return Outcome(None)  # Its session begins anew when it is answered.
+            return WriteOutcome(None)  # Its session begins anew when it is answered.
         self.forget(group, member_id)
-        return Outcome(None, self.begin_or_go_on(group, f"the session of member {member_id} has ended"))
+        return WriteOutcome(None, self.begin_or_go_on(group, f"the session of member {member_id} has ended"))
 
     def forget(self, group: ClassicGroup, member_id: str) -> None:
         """The member, or one that was expected, is not in the group any more; whatever it waits for."""

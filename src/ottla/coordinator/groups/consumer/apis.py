@@ -11,8 +11,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.consumer.protocol import ConsumerProtocol
-from ottla.coordinator.runtime import CoordinatorRuntime, Shard
+from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.seams import Caller
+from ottla.coordinator.shards import Shard
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -16,13 +16,13 @@ from ottla.coordinator.groups.consumer import records as records_of
 from ottla.coordinator.groups.consumer.assignors import ASSIGNORS
 from ottla.coordinator.groups.consumer.assignors.members import NO_PARTITIONS, MemberSpec, Partition, Partitions
 from ottla.coordinator.groups.consumer.group import ConsumerGroup, SubscriptionKind
-from ottla.coordinator.groups.consumer.member import JOIN_EPOCH, ConsumerMember, Standing, Subscription
+from ottla.coordinator.groups.consumer.member import JOIN_EPOCH, ConsumerMember, MemberSubscription, Standing
 from ottla.coordinator.groups.consumer.pattern import topic_matcher
 from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
 from ottla.coordinator.groups.consumer.reconciliation import reconcile
 from ottla.coordinator.groups.consumer.records import ResolvedPattern, TopicShape
 from ottla.coordinator.groups.group import TopicImage
-from ottla.coordinator.runtime import KeyValue
+from ottla.coordinator.key_values import KeyValue
 
 _logger = logging.getLogger(__name__)
 
@@ -49,13 +49,13 @@ class GroupChange:
         self._patterns: Mapping[str, ResolvedPattern] = group.patterns
         self._member_id = ""
         self.replaces: str | None = None
-        self._before: Subscription | None = None
-        self._after: Subscription | None = None
+        self._before: MemberSubscription | None = None
+        self._after: MemberSubscription | None = None
 
     # --- the group's epoch ------------------------------------------------------------------------------------------
 
     def come(
-        self, member_id: str, before: Subscription | None, after: Subscription, replaces: str | None = None
+        self, member_id: str, before: MemberSubscription | None, after: MemberSubscription, replaces: str | None = None
     ) -> None:
         """A member subscribes, or says again that it does; before None if it is new. One that `replaces` another takes
         over what that one had. The epoch rises if this is news, or the topics are since the group last looked."""

@@ -18,11 +18,17 @@ from ottla.coordinator.groups.classic.group import CONSUMER
 from ottla.coordinator.groups.classic.member import protocols_of
 from ottla.coordinator.groups.consumer.conversion import assignment_blob, partitions_named, read_subscription
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
-from ottla.coordinator.groups.consumer.member import ClassicFace, ConsumerMember, MemberState, Standing, Subscription
+from ottla.coordinator.groups.consumer.member import (
+    ClassicFace,
+    ConsumerMember,
+    MemberState,
+    MemberSubscription,
+    Standing,
+)
 from ottla.coordinator.groups.consumer.protocol import ConsumerProtocol, static_member
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import Outcome
 from ottla.coordinator.seams import Caller
+from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -51,13 +57,13 @@ class ClassicInConsumerGroups:
 
     # --- JoinGroup --------------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinGroupRequest, caller: Caller) -> Outcome[JoinGroupResponse]:
+    def join(self, request: JoinGroupRequest, caller: Caller) -> WriteOutcome[JoinGroupResponse]:
         try:
             return self._join(self._group(request.group_id), request, caller)
         except CoordinatorError as error:
-            return Outcome(JoinGroupResponse(member_id=request.member_id, error_code=error.code))
+            return WriteOutcome(JoinGroupResponse(member_id=request.member_id, error_code=error.code))
 
-    def _join(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller) -> Outcome[JoinGroupResponse]:
+    def _join(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller) -> WriteOutcome[JoinGroupResponse]:
         settings = self._shard.settings
         if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
             raise CoordinatorError(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -68,7 +74,7 @@ class ClassicInConsumerGroups:
         if request.protocol_type != CONSUMER or not group.supports_classic(protocols):
             raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if not request.member_id and instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_SINCE:
-            return Outcome(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
+            return WriteOutcome(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
         said = _read(next(iter(protocols.values())))
         known, replaced = _place_of(group, request, member_id)
         change = self._protocol.change(group)
@@ -76,7 +82,7 @@ class ClassicInConsumerGroups:
         if replaced is not None:
             standing = change.replace(replaced, member_id)
         before = None if known is None else known.subscription
-        after = Subscription(
+        after = MemberSubscription(
             instance_id=instance_id,
             rack_id=said.rack_id,
             client_id=caller.client_id or "",
@@ -96,18 +102,18 @@ class ClassicInConsumerGroups:
             watch()
             self._timers.expect_sync(group.group_id, member_id, request.rebalance_timeout_ms)
 
-        return Outcome(_joined(member_id, reached.epoch, after), change.records, appended)
+        return WriteOutcome(_joined(member_id, reached.epoch, after), change.records, appended)
 
     def _join_classic_group(
-        self, group: ConsumerGroup, replaced: ConsumerMember, member_id: str, subscription: Subscription
-    ) -> Outcome[JoinGroupResponse]:
+        self, group: ConsumerGroup, replaced: ConsumerMember, member_id: str, subscription: MemberSubscription
+    ) -> WriteOutcome[JoinGroupResponse]:
         """The last member of the consumer protocol has come back by the classic one."""
         generation, records, appended = self._protocol.go_back_by_replacement(group, replaced, member_id, subscription)
-        return Outcome(_joined(member_id, generation, subscription), records, appended)
+        return WriteOutcome(_joined(member_id, generation, subscription), records, appended)
 
     # --- SyncGroup and Heartbeat ------------------------------------------------------------------------------------
 
-    def sync(self, request: SyncGroupRequest, caller: Caller) -> Outcome[SyncGroupResponse]:  # noqa: ARG002
+    def sync(self, request: SyncGroupRequest, caller: Caller) -> WriteOutcome[SyncGroupResponse]:  # noqa: ARG002
         try:
             group = self._group(request.group_id)
             member, face = _classic_member(group, request.member_id, request.group_instance_id)
@@ -120,10 +126,10 @@ class ClassicInConsumerGroups:
                 self._expect_join(group, member)
                 raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
         except CoordinatorError as error:
-            return Outcome(SyncGroupResponse(error_code=error.code))
+            return WriteOutcome(SyncGroupResponse(error_code=error.code))
         self._timers.synced(group.group_id, member.member_id)
         self._timers.keep_alive(group, member.member_id, face.session_timeout_ms)
-        return Outcome(
+        return WriteOutcome(
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,
@@ -131,25 +137,25 @@ class ClassicInConsumerGroups:
             )
         )
 
-    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> Outcome[HeartbeatResponse]:  # noqa: ARG002
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> WriteOutcome[HeartbeatResponse]:  # noqa: ARG002
         try:
             group = self._group(request.group_id)
             member, face = _classic_member(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
         except CoordinatorError as error:
-            return Outcome(HeartbeatResponse(error_code=error.code))
+            return WriteOutcome(HeartbeatResponse(error_code=error.code))
         self._timers.keep_alive(group, member.member_id, face.session_timeout_ms)
         if not _must_join(group, member):
-            return Outcome(HeartbeatResponse())
+            return WriteOutcome(HeartbeatResponse())
         self._expect_join(group, member)
-        return Outcome(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        return WriteOutcome(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
     def _expect_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         self._timers.expect_join(group.group_id, member.member_id, member.subscription.rebalance_timeout_ms)
 
     # --- LeaveGroup -------------------------------------------------------------------------------------------------
 
-    def leave(self, request: LeaveGroupRequest, caller: Caller) -> Outcome[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, caller: Caller) -> WriteOutcome[LeaveGroupResponse]:
         """Of members of either protocol: tools remove them so."""
         group = self._group(request.group_id)
         several = caller.version >= _SEVERAL_LEAVE_SINCE
@@ -169,8 +175,8 @@ class ClassicInConsumerGroups:
         if not several:
             response = LeaveGroupResponse(error_code=answers[0].error_code)
         if not found:
-            return Outcome(response)
-        return Outcome(response, *self._protocol.removal(group, list(found.values())))
+            return WriteOutcome(response)
+        return WriteOutcome(response, *self._protocol.removal(group, list(found.values())))
 
     def _group(self, group_id: str) -> ConsumerGroup:
         group = self._shard.groups.get(group_id)
@@ -226,7 +232,7 @@ def _read(blob: bytes) -> ConsumerProtocolSubscription:
         raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, str(error)) from None
 
 
-def _joined(member_id: str, generation: int, subscription: Subscription) -> JoinGroupResponse:
+def _joined(member_id: str, generation: int, subscription: MemberSubscription) -> JoinGroupResponse:
     """There is no leader: the coordinator assigns."""
     name = None if subscription.classic is None else subscription.classic.protocol_name
     return JoinGroupResponse(member_id=member_id, generation_id=generation, protocol_type=CONSUMER, protocol_name=name)

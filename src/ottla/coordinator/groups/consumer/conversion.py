@@ -21,11 +21,18 @@ from ottla.coordinator.groups.classic.rebalance import ClassicRebalance
 from ottla.coordinator.groups.consumer import records as records_of
 from ottla.coordinator.groups.consumer.assignors.members import Partition, Partitions
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
-from ottla.coordinator.groups.consumer.member import ClassicFace, ConsumerMember, MemberState, Standing, Subscription
+from ottla.coordinator.groups.consumer.member import (
+    ClassicFace,
+    ConsumerMember,
+    MemberState,
+    MemberSubscription,
+    Standing,
+)
 from ottla.coordinator.groups.consumer.replay import ConsumerReplay
 from ottla.coordinator.groups.group import Group, TopicImage
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import KeyValue, Outcome
+from ottla.coordinator.key_values import KeyValue
+from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.codec import decode_from, encode_versioned
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.consumer_protocol import (
@@ -81,9 +88,9 @@ class Conversion:
         _logger.info("group %s: goes over to the consumer protocol", group_id)
         return draft, [*group.deletion_records(), *made]
 
-    def _upgraded(self, member: ClassicMember, generation: int) -> tuple[Subscription, Standing]:
+    def _upgraded(self, member: ClassicMember, generation: int) -> tuple[MemberSubscription, Standing]:
         said = read_subscription(next(iter(member.protocols.values())))
-        subscription = Subscription(
+        subscription = MemberSubscription(
             instance_id=member.instance_id,
             rack_id=said.rack_id,
             client_id=member.client_id,
@@ -103,7 +110,7 @@ class Conversion:
     # --- back to the classic one ------------------------------------------------------------------------------------
 
     def goes_back_without(
-        self, group: ConsumerGroup, going: Sequence[ConsumerMember], coming: Subscription | None = None
+        self, group: ConsumerGroup, going: Sequence[ConsumerMember], coming: MemberSubscription | None = None
     ) -> bool:
         """Whether these members were the last of the consumer protocol, others stay, and the group may go back."""
         settings = self._shard.settings
@@ -134,7 +141,7 @@ class Conversion:
             forget()
             made = self._taken_up(group_id, staying)
             reason = "the last member of the consumer protocol has gone"
-            self._shard.context.write(lambda: Outcome(None, self._rebalance.begin(made, reason)))
+            self._shard.context.write(lambda: WriteOutcome(None, self._rebalance.begin(made, reason)))
 
         _logger.info("group %s: goes back to the classic protocol", group_id)
         return [*group.deletion_records(), draft.record()], appended
@@ -144,7 +151,7 @@ class Conversion:
         group: ConsumerGroup,
         old: ConsumerMember,
         member_id: str,
-        subscription: Subscription,
+        subscription: MemberSubscription,
         forget: Callable[[], None],
     ) -> tuple[int, list[KeyValue], Callable[[], None]]:
         """The same where the last member of the consumer protocol, a static one, comes back by the classic one: it has
@@ -186,7 +193,7 @@ class Conversion:
 
 
 def _downgraded(
-    member: ConsumerMember, subscription: Subscription, target: Partitions, topics: TopicImage
+    member: ConsumerMember, subscription: MemberSubscription, target: Partitions, topics: TopicImage
 ) -> ClassicMember:
     assert subscription.classic is not None
     return ClassicMember(

@@ -17,10 +17,10 @@ from ottla.base.ids import Uuid
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.consumer import records as records
 from ottla.coordinator.groups.consumer.assignors.members import NO_PARTITIONS, Partition, Partitions
-from ottla.coordinator.groups.consumer.member import ConsumerMember, Standing, Subscription
+from ottla.coordinator.groups.consumer.member import ConsumerMember, MemberSubscription, Standing
 from ottla.coordinator.groups.consumer.records import ResolvedPattern, TopicShape
 from ottla.coordinator.groups.group import Group, PartitionCheck
-from ottla.coordinator.runtime import KeyValue
+from ottla.coordinator.key_values import KeyValue
 
 SubscriptionKind = tuple[frozenset[str], str | None]
 """Names and pattern. Most groups have a single one, whatever the number of their members."""
@@ -176,7 +176,9 @@ class ConsumerGroup(Group):
     def target_of(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NO_PARTITIONS)
 
-    def kinds_with(self, less: Iterable[Subscription], more: Iterable[Subscription]) -> Counter[SubscriptionKind]:
+    def kinds_with(
+        self, less: Iterable[MemberSubscription], more: Iterable[MemberSubscription]
+    ) -> Counter[SubscriptionKind]:
         """How many members subscribe to what, without some and with others."""
         kinds = self.kinds.copy()
         for before in less:
@@ -185,7 +187,7 @@ class ConsumerGroup(Group):
             _count(kinds, None, after)
         return kinds
 
-    def favourite_assignor(self, before: Subscription | None, after: Subscription | None) -> str | None:
+    def favourite_assignor(self, before: MemberSubscription | None, after: MemberSubscription | None) -> str | None:
         """The one that most members ask for, once one of them has changed; None if none asks."""
         votes = self.assignor_votes.copy()
         if before is not None and before.server_assignor is not None:
@@ -212,7 +214,7 @@ class ConsumerGroup(Group):
 
     # --- replay -----------------------------------------------------------------------------------------------------
 
-    def set_subscription(self, member_id: str, subscription: Subscription) -> None:
+    def set_subscription(self, member_id: str, subscription: MemberSubscription) -> None:
         member = self.members.get(member_id)
         if member is None:
             self.members[member_id] = ConsumerMember(member_id, subscription, Standing())
@@ -225,7 +227,7 @@ class ConsumerGroup(Group):
         member = self.members.get(member_id)
         if member is None:
             # Its subscription follows: Kafka writes them in this order when it converts a group.
-            self.set_subscription(member_id, Subscription())
+            self.set_subscription(member_id, MemberSubscription())
             member = self.members[member_id]
         before, member.standing = member.standing, standing
         owned, owned_before = standing.assigned | standing.revoking, before.assigned | before.revoking
@@ -239,7 +241,7 @@ class ConsumerGroup(Group):
             self.set_standing(member_id, Standing())
             self._follow(member_id, self.members.pop(member_id).subscription, None)
 
-    def _follow(self, member_id: str, before: Subscription | None, after: Subscription | None) -> None:
+    def _follow(self, member_id: str, before: MemberSubscription | None, after: MemberSubscription | None) -> None:
         """Keeps what follows from the members' subscriptions."""
         _count(self.kinds, before, after)
         if before is not None:
@@ -260,7 +262,9 @@ class ConsumerGroup(Group):
                 self.classic_protocols.update(name for name, _ in after.classic.protocols)
 
 
-def _count(kinds: Counter[SubscriptionKind], before: Subscription | None, after: Subscription | None) -> None:
+def _count(
+    kinds: Counter[SubscriptionKind], before: MemberSubscription | None, after: MemberSubscription | None
+) -> None:
     if before is not None:
         kind = before.topics, before.pattern
         kinds[kind] -= 1

@@ -44,7 +44,7 @@ class ClassicFace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class MemberSubscription:
     """What a member asked for, and who it is."""
 
     instance_id: str | None = None
@@ -76,7 +76,7 @@ class Standing:
 class ConsumerMember:
     __slots__ = ("member_id", "standing", "subscription")
 
-    def __init__(self, member_id: str, subscription: Subscription, standing: Standing) -> None:
+    def __init__(self, member_id: str, subscription: MemberSubscription, standing: Standing) -> None:
         self.member_id = member_id
         self.subscription = subscription
         self.standing = standing

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.coordinator.groups.consumer.pattern_syntax import WORD, Check, PatternError, PatternReader
+from ottla.coordinator.groups.consumer.pattern_syntax import WORD, PatternCheck, PatternError, PatternReader
 
 _LENGTH_MAX: Final = 1_000
 _REMEMBERED_MAX: Final = 10_000
 
 
-class TopicPattern:
+class SubscriptionPattern:
     """A compiled pattern; raises `PatternError` if it is none."""
 
     def __init__(self, text: str) -> None:
@@ -63,14 +63,14 @@ class TopicPattern:
         return found
 
 
-def _holds(check: Check, before: str, following: str) -> bool:
-    if check is Check.START:
+def _holds(check: PatternCheck, before: str, following: str) -> bool:
+    if check is PatternCheck.START:
         return not before
-    if check is Check.END:
+    if check is PatternCheck.END:
         return not following
-    return ((before in WORD) != (following in WORD)) == (check is Check.BOUNDARY)
+    return ((before in WORD) != (following in WORD)) == (check is PatternCheck.BOUNDARY)
 
 
 def topic_matcher(text: str) -> Callable[[str], bool]:
     """Whether a topic's whole name matches the pattern. Raises `PatternError`."""
-    return TopicPattern(text).matches
+    return SubscriptionPattern(text).matches

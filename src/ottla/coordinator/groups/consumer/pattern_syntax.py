@@ -58,7 +58,7 @@ class PatternError(ValueError):
     """Not a regular expression, or one that is too large."""
 
 
-class Check(Enum):
+class PatternCheck(Enum):
     """What holds between two characters."""
 
     START = "start"
@@ -68,11 +68,11 @@ class Check(Enum):
 
 
 @dataclass(slots=True)
-class State:
+class PatternState:
     """Takes a character of `takes` and goes on to `then`; or takes nothing, and goes on everywhere if `check` holds."""
 
     takes: frozenset[str] | None = None
-    check: Check | None = None
+    check: PatternCheck | None = None
     then: list[int] = field(default_factory=list)
 
 
@@ -84,7 +84,7 @@ class PatternReader:
     """Reads a pattern, and makes states of it on the way."""
 
     def __init__(self, text: str) -> None:
-        self.states: list[State] = []
+        self.states: list[PatternState] = []
         self._text = text
         self._at = 0
         self._depth = 0
@@ -99,10 +99,12 @@ class PatternReader:
 
     # --- states ---
 
-    def _state(self, takes: frozenset[str] | None = None, check: Check | None = None, then: int | None = None) -> int:
+    def _state(
+        self, takes: frozenset[str] | None = None, check: PatternCheck | None = None, then: int | None = None
+    ) -> int:
         if len(self.states) >= _STATES_MAX:
             raise PatternError("it is too large once its repetitions are written out")
-        self.states.append(State(takes, check, [] if then is None else [then]))
+        self.states.append(PatternState(takes, check, [] if then is None else [then]))
         return len(self.states) - 1
 
     def _take(self, characters: frozenset[str]) -> Piece:
@@ -114,7 +116,7 @@ class PatternReader:
             return frozenset((character.lower(), character.upper())) & _NAME_CHARACTERS
         return frozenset(character) & _NAME_CHARACTERS
 
-    def _check(self, check: Check) -> Piece:
+    def _check(self, check: PatternCheck) -> Piece:
         end = self._state()
         return self._state(check=check, then=end), end
 
@@ -241,9 +243,9 @@ class PatternReader:
         if character == ".":
             return self._take(_NAME_CHARACTERS)
         if character == "^":
-            return self._check(Check.START)
+            return self._check(PatternCheck.START)
         if character == "$":
-            return self._check(Check.END)
+            return self._check(PatternCheck.END)
         return self._take(self._literal(character))
 
     def _group(self) -> Piece:
@@ -272,7 +274,12 @@ class PatternReader:
 
     def _escaped(self) -> Piece:
         character = self._text[self._at + 1 : self._at + 2]
-        checks = {"A": Check.START, "z": Check.END, "b": Check.BOUNDARY, "B": Check.NO_BOUNDARY}
+        checks = {
+            "A": PatternCheck.START,
+            "z": PatternCheck.END,
+            "b": PatternCheck.BOUNDARY,
+            "B": PatternCheck.NO_BOUNDARY,
+        }
         if character and character in checks:
             self._at += 2
             return self._check(checks[character])

@@ -30,16 +30,17 @@ from ottla.coordinator.groups.consumer.member import (
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
     MemberState,
+    MemberSubscription,
     Standing,
-    Subscription,
 )
 from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
 from ottla.coordinator.groups.consumer.records import by_topic
 from ottla.coordinator.groups.consumer.replay import ConsumerReplay
 from ottla.coordinator.groups.consumer.timers import ConsumerTimers
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import KeyValue, Outcome
+from ottla.coordinator.key_values import KeyValue
 from ottla.coordinator.seams import Caller
+from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.messages.consumer_group_describe import DescribedConsumerGroup
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -79,7 +80,12 @@ class ConsumerProtocol:
             self._watch(group, member_id, member.subscription, Standing(), member.standing)
 
     def _watch(
-        self, group: ConsumerGroup, member_id: str, subscription: Subscription, before: Standing, standing: Standing
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        subscription: MemberSubscription,
+        before: Standing,
+        standing: Standing,
     ) -> None:
         """The member was heard of, and stands like that now."""
         if subscription.classic is None:
@@ -97,7 +103,7 @@ class ConsumerProtocol:
 
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
-    ) -> Outcome[ConsumerGroupHeartbeatResponse]:
+    ) -> WriteOutcome[ConsumerGroupHeartbeatResponse]:
         self._check(request, caller.version)
         if request.member_epoch < JOIN_EPOCH:
             return self._leave(request)
@@ -131,7 +137,9 @@ class ConsumerProtocol:
             reason = f"ServerAssignor {request.server_assignor} is not supported. Supported: {self.assignors}."
             raise CoordinatorError(ErrorCode.UNSUPPORTED_ASSIGNOR, reason)
 
-    def _stay(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Outcome[ConsumerGroupHeartbeatResponse]:
+    def _stay(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> WriteOutcome[ConsumerGroupHeartbeatResponse]:
         group, member_id = self._group(request.group_id), request.member_id
         if request.instance_id is None:
             member = group.member(member_id)
@@ -147,12 +155,14 @@ class ConsumerProtocol:
             and member.is_reconciled_to(group.target_epoch)
         ):
             self._keep_alive(group, member_id)
-            return Outcome(self._response(request, member_id, standing, standing))
+            return WriteOutcome(self._response(request, member_id, standing, standing))
         change = self.change(group)
         change.come(member_id, before, after)
         return self._advance(change, request, member_id, after, standing)
 
-    def _join(self, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Outcome[ConsumerGroupHeartbeatResponse]:
+    def _join(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller
+    ) -> WriteOutcome[ConsumerGroupHeartbeatResponse]:
         """By a member that is new, or begins anew: it owns nothing, but what was its own waits for it."""
         group, conversion = self._group_to_join(request.group_id)
         member_id = request.member_id or format_uuid(random_uuid())
@@ -170,7 +180,7 @@ class ConsumerProtocol:
                 raise CoordinatorError(ErrorCode.UNRELEASED_INSTANCE_ID, reason)
             known, standing = static, change.replace(static, member_id)
         before = None if known is None else known.subscription
-        after = _subscription_after(before or Subscription(), request, caller)
+        after = _subscription_after(before or MemberSubscription(), request, caller)
         change.come(member_id, before, after, None if static is None else static.member_id)
         _logger.info("group %s: member %s joins by the consumer protocol", group.group_id, member_id)
         return self._advance(change, request, member_id, after, standing)
@@ -180,16 +190,21 @@ class ConsumerProtocol:
         change: GroupChange,
         request: ConsumerGroupHeartbeatRequest,
         member_id: str,
-        subscription: Subscription,
+        subscription: MemberSubscription,
         before: Standing,
-    ) -> Outcome[ConsumerGroupHeartbeatResponse]:
+    ) -> WriteOutcome[ConsumerGroupHeartbeatResponse]:
         owned = _partitions(request.topic_partitions)
         standing = change.step(before, change.target(self.assignors[0]), owned)
         appended = self.when_appended(change, member_id, subscription, before, standing)
-        return Outcome(self._response(request, member_id, before, standing), change.records, appended)
+        return WriteOutcome(self._response(request, member_id, before, standing), change.records, appended)
 
     def when_appended(
-        self, change: GroupChange, member_id: str, subscription: Subscription, before: Standing, standing: Standing
+        self,
+        change: GroupChange,
+        member_id: str,
+        subscription: MemberSubscription,
+        before: Standing,
+        standing: Standing,
     ) -> Callable[[], None]:
         """The soft state that goes with a change by which a member came or stayed."""
 
@@ -236,7 +251,7 @@ class ConsumerProtocol:
 
     # --- leaving ----------------------------------------------------------------------------------------------------
 
-    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> Outcome[ConsumerGroupHeartbeatResponse]:
+    def _leave(self, request: ConsumerGroupHeartbeatRequest) -> WriteOutcome[ConsumerGroupHeartbeatResponse]:
         group, member_id = self._group(request.group_id), request.member_id
         response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=request.member_epoch)
         if request.instance_id is None:
@@ -246,14 +261,14 @@ class ConsumerProtocol:
             if request.member_epoch == STATIC_LEAVE_EPOCH:
                 _logger.info("group %s: static member %s leaves for a while", group.group_id, member_id)
                 away = records_of.standing_record(group.group_id, member_id, _away(member.standing))
-                return Outcome(response, [away])
+                return WriteOutcome(response, [away])
         _logger.info("group %s: member %s leaves", group.group_id, member_id)
         records, appended = self.removal(group, [member])
-        return Outcome(response, records, appended)
+        return WriteOutcome(response, records, appended)
 
-    def fence(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> Outcome[None]:
+    def fence(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> WriteOutcome[None]:
         _logger.info("group %s: member %s is given up: %s", group.group_id, member.member_id, reason)
-        return Outcome(None, *self.removal(group, [member]))
+        return WriteOutcome(None, *self.removal(group, [member]))
 
     def removal(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember]
@@ -267,7 +282,7 @@ class ConsumerProtocol:
         return change.records, self._forgetting(group, [member.member_id for member in members])
 
     def go_back_by_replacement(
-        self, group: ConsumerGroup, old: ConsumerMember, member_id: str, subscription: Subscription
+        self, group: ConsumerGroup, old: ConsumerMember, member_id: str, subscription: MemberSubscription
     ) -> tuple[int, list[KeyValue], Callable[[], None]]:
         """The last member of the consumer protocol, a static one, comes back by the classic one: so does the group.
         Gives its generation, records, and what to do then."""
@@ -353,7 +368,9 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
     )
 
 
-def _subscription_after(before: Subscription, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> Subscription:
+def _subscription_after(
+    before: MemberSubscription, request: ConsumerGroupHeartbeatRequest, caller: Caller
+) -> MemberSubscription:
     """With what the request says, which is only what has changed; the same object if nothing has."""
     changes: dict[str, object] = {}
     client_id, client_host = caller.client_id or "", f"/{caller.client_host}"

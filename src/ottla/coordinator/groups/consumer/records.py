@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from ottla.base.ids import Uuid
 from ottla.coordinator.groups.consumer.assignors.members import Partition, Partitions
-from ottla.coordinator.groups.consumer.member import ClassicFace, MemberState, Standing, Subscription
+from ottla.coordinator.groups.consumer.member import ClassicFace, MemberState, MemberSubscription, Standing
 from ottla.coordinator.groups.records import record_of
-from ottla.coordinator.runtime import KeyValue
+from ottla.coordinator.key_values import KeyValue
 from ottla.wire.messages.group_records import (
     ClassicMemberMetadata,
     ClassicMemberProtocol,
@@ -110,7 +110,7 @@ def pattern_record(group_id: str, pattern: str, resolved: ResolvedPattern | None
 # --- its members ----------------------------------------------------------------------------------------------------
 
 
-def member_record(group_id: str, member_id: str, subscription: Subscription | None) -> KeyValue:
+def member_record(group_id: str, member_id: str, subscription: MemberSubscription | None) -> KeyValue:
     value = None
     if subscription is not None:
         classic = subscription.classic
@@ -135,9 +135,9 @@ def member_record(group_id: str, member_id: str, subscription: Subscription | No
     return record_of(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), value)
 
 
-def subscription_of(value: ConsumerGroupMemberMetadataValue) -> Subscription:
+def subscription_of(value: ConsumerGroupMemberMetadataValue) -> MemberSubscription:
     classic = value.classic_member_metadata
-    return Subscription(
+    return MemberSubscription(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
         client_id=value.client_id,

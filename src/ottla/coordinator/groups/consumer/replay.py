@@ -20,7 +20,7 @@ from ottla.coordinator.groups.consumer.records import (
 from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.records import key_of, value_of
 from ottla.coordinator.groups.shard import Replayer
-from ottla.coordinator.runtime import KeyValue
+from ottla.coordinator.key_values import KeyValue
 from ottla.wire.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -68,7 +68,7 @@ class ConsumerReplay:
     def replay(self, record: KeyValue) -> None:
         """Of a draft."""
         kind = int.from_bytes(record.key[:2], "big", signed=True)
-        self.replayers[kind](record.key, record.value, -1, -1, -1)
+        self.replayers[kind](record.key, record.value, -1, -1)
 
     def _made(self, group_id: str) -> ConsumerGroup:
         group = self._groups.get(group_id)
@@ -138,7 +138,7 @@ class ConsumerReplay:
 
 
 def _reading(key_type: type[K], value_type: type[V], change: Callable[[K, V | None], None]) -> Replayer:
-    def replay(key: bytes, value: bytes | None, _offset: int, _producer_id: int, _timestamp_ms: int) -> None:
+    def replay(key: bytes, value: bytes | None, _offset: int, _producer_id: int) -> None:
         change(key_of(key_type, key), None if value is None else value_of(value_type, value))
 
     return replay

@@ -15,9 +15,9 @@ from typing import Final
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.consumer.member import ConsumerMember, MemberState, Standing
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import Outcome
+from ottla.coordinator.shards import WriteOutcome
 
-Fence = Callable[[ConsumerGroup, ConsumerMember, str], Outcome[None]]
+Fence = Callable[[ConsumerGroup, ConsumerMember, str], WriteOutcome[None]]
 """Takes a member out of its group, for a reason that is logged."""
 _RETRY_S: Final = 1.0
 """How long after a fence that could not be written it is tried again: a member must not live for ever."""
@@ -44,14 +44,14 @@ class ConsumerTimers:
         name = _name("session", group_id, member_id)
         self._context.schedule(name, delay_s, lambda: self._session_due(group_id, member_id))
 
-    def _session_due(self, group_id: str, member_id: str) -> Outcome[None]:
+    def _session_due(self, group_id: str, member_id: str) -> WriteOutcome[None]:
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.session_ends_s:
-            return Outcome(None)
+            return WriteOutcome(None)
         remaining_s = group.session_ends_s[member_id] - self._context.clock.monotonic_s()
         if remaining_s > 0:
             self._watch_session(group_id, member_id, remaining_s)
-            return Outcome(None)
+            return WriteOutcome(None)
         self._watch_session(group_id, member_id, _RETRY_S)
         return self._give_up(group_id, member_id, "its session has ended")
 
@@ -65,11 +65,11 @@ class ConsumerTimers:
             return
         epoch = standing.epoch
 
-        def due() -> Outcome[None]:
+        def due() -> WriteOutcome[None]:
             group = self._groups.get(group_id)
             member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
             if member is None or member.standing.epoch != epoch:
-                return Outcome(None)
+                return WriteOutcome(None)
             self._context.schedule(name, _RETRY_S, due)
             return self._give_up(group_id, member_id, f"it did not give up partitions within {timeout_ms} ms")
 
@@ -106,7 +106,7 @@ class ConsumerTimers:
             group.session_ends_s.pop(member_id, None)
 
     def _give_up_after(self, name: str, group_id: str, member_id: str, timeout_ms: int, reason: str) -> None:
-        def due() -> Outcome[None]:
+        def due() -> WriteOutcome[None]:
             group = self._groups.get(group_id)
             if isinstance(group, ConsumerGroup) and member_id in group.members:
                 self._context.schedule(name, _RETRY_S, due)
@@ -114,11 +114,11 @@ class ConsumerTimers:
 
         self._context.schedule(name, timeout_ms / 1000, due)
 
-    def _give_up(self, group_id: str, member_id: str, reason: str) -> Outcome[None]:
+    def _give_up(self, group_id: str, member_id: str, reason: str) -> WriteOutcome[None]:
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup) and member_id in group.members:
             return self._fence(group, group.members[member_id], reason)
-        return Outcome(None)
+        return WriteOutcome(None)
 
 
 def _name(kind: str, group_id: str, member_id: str) -> str:

@@ -1,12 +1,12 @@
-"""What the plain commits of a consumer have in common, from one to the next: all but the offsets.
+"""What the bare commits of a consumer have in common: everything but the offsets.
 
-A commit is *plain* if it is of a version with compact fields, every offset comes without metadata and without tags, and
-names are short. Each partition then takes equally many bytes in the request, in the log and in the answer:
+A commit is *bare* if its version has compact fields, no offset has metadata or tags, and names are short. Every
+partition then takes the same number of bytes in the request, in the log and in the response:
 
     request   index | offset | leader epoch | no metadata | no tags              a *row*
     log       … | key, which ends with the index | 3 | offset | leader epoch | no metadata | time | no headers
 
-So the offsets of many partitions go from one to the other as columns of bytes, and none of them becomes a number.
+So the offsets of many partitions are copied as columns of bytes, and are never decoded.
 """
 
 from __future__ import annotations
@@ -17,18 +17,12 @@ from struct import Struct
 from typing import Final
 
 from ottla.base.ids import ZERO_UUID, Uuid
+from ottla.coordinator.groups.fast.bare_values import BARE_VALUE_SIZE, OFFSET_AT, TIME_AT, bare_value
 from ottla.coordinator.groups.group import TopicImage
-from ottla.coordinator.groups.offsets.records import (
-    PLAIN_VALUE_SIZE,
-    VALUE_ROW_AT,
-    VALUE_TIME_AT,
-    head_of,
-    key_of,
-    plain_value,
-)
+from ottla.coordinator.groups.offsets.commit import TOPIC_IDS_SINCE
+from ottla.coordinator.groups.offsets.records import head_of, key_of
 from ottla.coordinator.key_values import NO_HEADERS, record_heads
 
-TOPIC_IDS_SINCE: Final = 10
 ROW = Struct(">iqiBB")
 """Of a request: index, offset, leader epoch; the size of the metadata, which is empty; no tags."""
 _ROW_OFFSET_AT: Final = 4
@@ -42,9 +36,9 @@ _NO_THROTTLING: Final = b"\x00\x00\x00\x00"
 _NO_TAGS: Final = b"\x00"
 _NULL_OR_EMPTY: Final = b"\x00\x01"
 """How compact strings begin."""
-_PLAIN_ENDS: Final = (b"\x00\x00", b"\x01\x00")
+_BARE_ENDS: Final = (b"\x00\x00", b"\x01\x00")
 """Of a row: null or empty, and no tags."""
-_VALUE_SIZE: Final = bytes([PLAIN_VALUE_SIZE << 1])
+_VALUE_SIZE: Final = bytes([BARE_VALUE_SIZE << 1])
 _TIME_SIZE: Final = 8
 FORM_BYTES: Final = 1_500
 FORM_PARTITION_BYTES: Final = 250
@@ -68,10 +62,10 @@ class TopicForm:
         self._log: LoggedTopic | None = None
 
     def takes(self, rows: bytes) -> bool:
-        """Whether they are of these partitions, and plain."""
+        """Whether the rows are bare and name these partitions."""
         if self.only is not None:
-            return rows[:_ROW_OFFSET_AT] == self.only and rows[_ROW_METADATA_AT:] in _PLAIN_ENDS
-        return _index_columns(rows) == self._index_columns and are_plain(rows)
+            return rows[:_ROW_OFFSET_AT] == self.only and rows[_ROW_METADATA_AT:] in _BARE_ENDS
+        return _index_columns(rows) == self._index_columns and are_bare(rows)
 
     def in_log(self, group_id: str, name: str) -> LoggedTopic:
         """How offsets of the group for the topic of that name are written."""
@@ -92,7 +86,7 @@ class LoggedTopic:
         self._keys = [key_of(head, index) + _VALUE_SIZE for index in indexes]
         """With what follows them."""
         self._key_size = len(self._keys[0]) - len(_VALUE_SIZE)
-        (first,) = record_heads(self._key_size, PLAIN_VALUE_SIZE, 0, 1)
+        (first,) = record_heads(self._key_size, BARE_VALUE_SIZE, 0, 1)
         self._start = first + self._keys[0]
         """How a batch begins that begins with them."""
         self._pieces: list[_Piece] | None = None
@@ -101,12 +95,12 @@ class LoggedTopic:
         """The record of the only partition, in a batch where so many are before it."""
         if not first:
             return self._start + value + NO_HEADERS
-        (head,) = record_heads(self._key_size, PLAIN_VALUE_SIZE, first, 1)
+        (head,) = record_heads(self._key_size, BARE_VALUE_SIZE, first, 1)
         return b"".join((head, self._keys[0], value, NO_HEADERS))
 
     def of_many(self, values: Sequence[bytes], first: int) -> bytes:
         """The same for all partitions."""
-        heads = record_heads(self._key_size, PLAIN_VALUE_SIZE, first, len(values))
+        heads = record_heads(self._key_size, BARE_VALUE_SIZE, first, len(values))
         rows = zip(heads, self._keys, values, repeat(NO_HEADERS), strict=False)
         return b"".join([part for row in rows for part in row])
 
@@ -126,7 +120,7 @@ class LoggedTopic:
 
     def _made_pieces(self) -> list[_Piece]:
         """Records are equally long but for the number that each has in its batch."""
-        heads = record_heads(self._key_size, PLAIN_VALUE_SIZE, 0, len(self._keys))
+        heads = record_heads(self._key_size, BARE_VALUE_SIZE, 0, len(self._keys))
         made: list[_Piece] = []
         start = 0
         for end in range(1, len(heads) + 1):
@@ -143,25 +137,25 @@ class _Piece:
 
     def __init__(self, heads: Sequence[bytes], keys: Sequence[bytes]) -> None:
         self.count = len(keys)
-        value = plain_value(bytes(_ROW_METADATA_AT - _ROW_OFFSET_AT), 0)
+        value = bare_value(bytes(_ROW_METADATA_AT - _ROW_OFFSET_AT), 0)
         self.records = bytearray().join(
             part for row in zip(heads, keys, repeat(value), repeat(NO_HEADERS), strict=False) for part in row
         )
         self._value_at = len(heads[0]) + len(keys[0])
         self._record_size = len(self.records) // self.count
-        behind = self._record_size - self._value_at - PLAIN_VALUE_SIZE
-        self._read_values = Struct(f"{self._value_at}x{PLAIN_VALUE_SIZE}s{behind}x" * self.count).unpack
+        behind = self._record_size - self._value_at - BARE_VALUE_SIZE
+        self._read_values = Struct(f"{self._value_at}x{BARE_VALUE_SIZE}s{behind}x" * self.count).unpack
         self._time = bytes(_TIME_SIZE)
 
     def fill(self, rows: bytes, time: bytes) -> tuple[bytes, ...]:
         """The values, which the records have from now on."""
         records, record_size, row_size = self.records, self._record_size, ROW.size
-        to = self._value_at + VALUE_ROW_AT
+        to = self._value_at + OFFSET_AT
         for at in range(_ROW_OFFSET_AT, _ROW_METADATA_AT):
             records[to::record_size] = rows[at::row_size]
             to += 1
         if time != self._time:
-            to = self._value_at + VALUE_TIME_AT
+            to = self._value_at + TIME_AT
             for at in range(_TIME_SIZE):
                 if time[at] != self._time[at]:
                     records[to + at :: record_size] = time[at : at + 1] * self.count
@@ -235,13 +229,13 @@ class CommitForm:
 
 
 def topic_form(raw: bytes, rows: bytes, *, by_id: bool) -> TopicForm:
-    """Of a topic's name (with its size before it) or id, and its rows, which are plain."""
+    """Of a topic's name (with its size before it) or id, and its rows, which are bare."""
     if by_id:
         return TopicForm(raw, "", Uuid(raw[: len(ZERO_UUID)]), rows)
     return TopicForm(raw, raw[1 : raw[0]].decode(), ZERO_UUID, rows)
 
 
-def are_plain(rows: bytes) -> bool:
+def are_bare(rows: bytes) -> bool:
     """Whether rows have neither metadata nor tags."""
     metadata, tags = rows[_ROW_METADATA_AT :: ROW.size], rows[_ROW_TAGS_AT :: ROW.size]
     return not metadata.strip(_NULL_OR_EMPTY) and not tags.strip(_NO_TAGS)

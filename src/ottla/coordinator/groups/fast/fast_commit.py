@@ -1,8 +1,8 @@
-"""Commits as consumers send them all the time, taken as bytes: no object for each partition, on the way in or out.
+"""Offset commits as consumers send them all the time, handled as bytes, without an object for each partition.
 
-What makes a commit plain, and what those of a consumer have in common, is in `commit_form`. What is not plain, and
-plain commits that are refused for some partition, take the long way through `offsets.commit`, which decides what is
-right: what is done here is the same, only quicker.
+`commit_form` says which commits are bare, and what those of a consumer have in common. Commits that are not bare, or of
+which some partition is to be refused, are left to `offsets.commit` before anything is done; this path must write the
+same records and give the same answers.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Final
 
 from ottla.base.ids import ZERO_UUID
 from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.groups.fast.bare_values import bare_value
 from ottla.coordinator.groups.fast.commit_form import (
     FORM_BYTES,
     FORM_PARTITION_BYTES,
     ROW,
     ROW_OFFSET,
-    TOPIC_IDS_SINCE,
     CommitForm,
     TopicForm,
-    are_plain,
+    are_bare,
     topic_form,
 )
-from ottla.coordinator.groups.offsets.commit import check_commit, refused_commit
-from ottla.coordinator.groups.offsets.records import plain_value
-from ottla.coordinator.groups.offsets.store import OffsetStore
+from ottla.coordinator.groups.offsets.commit import TOPIC_IDS_SINCE, check_commit, refused_commit
+from ottla.coordinator.groups.offsets.records import OffsetColumn
+from ottla.coordinator.groups.service import GroupCoordinatorService
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.wire.codec import reader_of
 from ottla.wire.messages.offset_commit import (
@@ -37,7 +37,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitTopic,
 )
 
-PLAIN_SINCE: Final = 8
+COMPACT_SINCE: Final = 8
 """The first version with compact fields."""
 
 _GENERATION = Struct(">i")
@@ -51,55 +51,56 @@ _ONE_TOPIC: Final = 2
 _FORMS_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
-class OffsetShard(GroupShard):
-    """A shard that keeps offsets."""
+def commit_fast(groups: GroupCoordinatorService, commit: FastCommit) -> bool:
+    """Takes a commit, whose `answer` is called soon. False, and nothing is done, if
+    `GroupCoordinatorService.commit_offsets` has to answer: something is to be refused, or looked at more closely."""
+    try:
+        return groups.runtime.write_gathered(commit.form.group_id, commit)
+    except CoordinatorError:
+        return False
 
-    offsets: OffsetStore
 
+class FastCommit:
+    """An OffsetCommit request: its form, and the rows of each of its topics. A `GatheredWrite`."""
 
-class PlainCommit:
-    """An OffsetCommit request: its form, and the rows of each of its topics. Written with others of the same moment."""
-
-    __slots__ = ("_offsets", "_records", "_values", "answer", "count", "form", "rows")
+    __slots__ = ("_encoded", "_values", "answer", "count", "form", "rows")
 
     def __init__(self, form: CommitForm, rows: Sequence[bytes]) -> None:
         self.form = form
         self.rows = rows
         self.count = form.count
         self.answer: Callable[[bytes | OffsetCommitResponse], None]
-        """Told the response, once: as the bytes of its body, unless the commit is refused."""
-        self._offsets: OffsetStore
+        """Called once with the response: the bytes of its body, unless the commit is refused."""
         self._values: Sequence[Sequence[bytes]]
-        self._records = b""
-        """In a batch that begins with them, where they were made already."""
+        self._encoded = b""
+        """The records as the first of a batch, if `decide` made them already."""
 
-    def decide(self, shard: OffsetShard) -> bool:
-        """Whether all of it is to be committed. Raises `CoordinatorError` if the group may not commit so."""
+    def decide(self, shard: GroupShard) -> bool:
+        """Whether every partition can be committed. Raises `CoordinatorError` if the member may not commit."""
         form = self.form
         if not form.is_known(shard.topics):
             return False
-        # That partitions are to be looked at one by one is rare, and not for here.
+        # A check for each partition is rare, and left to the general path.
         check = check_commit(shard, form.group_id, form.member_id, form.instance_id, form.generation, form.version)
         if check is not None:
             return False
-        self._offsets = shard.offsets
         now_ms = shard.context.clock.now_ms()
         rows = self.rows
         if self.count == 1:
-            self._values = ((plain_value(rows[0][ROW_OFFSET], now_ms),),)
+            self._values = ((bare_value(rows[0][ROW_OFFSET], now_ms),),)
         elif len(rows) == 1:
-            values, self._records = form.logged[0].encoded(rows[0], now_ms)
+            values, self._encoded = form.logged[0].encoded(rows[0], now_ms)
             self._values = (values,)
         else:
             self._values = [
-                [plain_value(each[at : at + ROW.size][ROW_OFFSET], now_ms) for at in range(0, len(each), ROW.size)]
+                [bare_value(each[at : at + ROW.size][ROW_OFFSET], now_ms) for at in range(0, len(each), ROW.size)]
                 for each in rows
             ]
         return True
 
-    def records(self, first: int) -> bytes:
-        if not first and self._records:
-            return self._records
+    def encoded(self, first: int) -> bytes:
+        if not first and self._encoded:
+            return self._encoded
         logged, values = self.form.logged, self._values
         if self.count == 1:
             return logged[0].of_one(values[0][0], first)
@@ -109,14 +110,14 @@ class PlainCommit:
             first += len(some)
         return b"".join(parts)
 
-    def replay(self, first_offset: int) -> None:
-        form, replay = self.form, self._offsets.replay_committed
+    def records(self) -> Sequence[OffsetColumn]:
+        form, values = self.form, self._values
         if self.count == 1:
-            replay(form.logged[0].head, form.topics[0].indexes, self._values[0], first_offset)
-            return
-        for topic, logged, values in zip(form.topics, form.logged, self._values, strict=True):
-            replay(logged.head, topic.indexes, values, first_offset)
-            first_offset += len(values)
+            return (OffsetColumn(form.logged[0].head, form.topics[0].indexes, values[0]),)
+        return [
+            OffsetColumn(logged.head, topic.indexes, some)
+            for topic, logged, some in zip(form.topics, form.logged, values, strict=True)
+        ]
 
     def tell(self, error: CoordinatorError | None) -> None:
         self.answer(self.form.accepted if error is None else refused_commit(self.as_request(), error.code))
@@ -148,20 +149,20 @@ class PlainCommit:
         )
 
 
-def commit_reader(version: int) -> Callable[[memoryview], PlainCommit | OffsetCommitRequest]:
+def commit_reader(version: int) -> Callable[[memoryview], FastCommit | OffsetCommitRequest]:
     """Reads requests of that version."""
     read: Callable[[memoryview], OffsetCommitRequest] = reader_of(OffsetCommitRequest, version)
-    if version < PLAIN_SINCE:
+    if version < COMPACT_SINCE:
         return read
-    read_plain = _PlainReader(version).read
+    read_fast = _FastReader(version).read
 
-    def read_any(frame: memoryview) -> PlainCommit | OffsetCommitRequest:
-        return read_plain(bytes(frame)) or read(frame)
+    def read_any(frame: memoryview) -> FastCommit | OffsetCommitRequest:
+        return read_fast(bytes(frame)) or read(frame)
 
     return read_any
 
 
-class _PlainReader:
+class _FastReader:
     """Knows the forms of commits that came lately: who commits does it again and again."""
 
     def __init__(self, version: int) -> None:
@@ -171,8 +172,8 @@ class _PlainReader:
         """Of commits for one topic, by all that comes before the first partition."""
         self._bytes_kept = 0
 
-    def read(self, data: bytes) -> PlainCommit | None:
-        """None for what is not plain, or broken: the long way tells."""
+    def read(self, data: bytes) -> FastCommit | None:
+        """None for a request that is not bare, or broken: the general path answers it."""
         try:
             at = data[0]
             member_at = at + _GENERATION.size
@@ -191,14 +192,14 @@ class _PlainReader:
                 behind = first_at + form.count * ROW.size
                 rows = data[first_at:behind]
                 if data[behind : behind + 2] == _NO_TAGS and form.topics[0].takes(rows):
-                    return PlainCommit(form, (rows,))
+                    return FastCommit(form, (rows,))
             return self._read_long(data, at, member_at, instance_at, topics_at, first_at)
         except (IndexError, UnicodeDecodeError, struct_error):
             return None
 
     def _read_long(
         self, data: bytes, at: int, member_at: int, instance_at: int, topics_at: int, first_at: int | None = None
-    ) -> PlainCommit | None:
+    ) -> FastCommit | None:
         instance_id = data[instance_at + 1 : instance_at + data[instance_at]].decode() if data[instance_at] else None
         (generation,) = _GENERATION.unpack_from(data, at)
         member_id = data[member_at + 1 : instance_at].decode()
@@ -209,7 +210,7 @@ class _PlainReader:
         form = CommitForm(self._version, data[1:at].decode(), generation, member_id, instance_id, topics)
         if first_at is not None:
             self._keep(data[:first_at], form)
-        return PlainCommit(form, rows)
+        return FastCommit(form, rows)
 
     def _keep(self, start: bytes, form: CommitForm) -> None:
         self._bytes_kept += FORM_BYTES + FORM_PARTITION_BYTES * form.count
@@ -241,7 +242,7 @@ def _read_topics(data: bytes, at: int, by_id: bool) -> tuple[list[TopicForm], li
         if size < 1 or data[behind]:  # tags of the topic
             return None
         rows = data[at:behind]
-        if not are_plain(rows):
+        if not are_bare(rows):
             return None
         topics.append(topic_form(data[start:at], rows, by_id=by_id))
         rows_of_all.append(rows)

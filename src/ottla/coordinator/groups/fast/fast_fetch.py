@@ -1,19 +1,21 @@
-"""Offsets as consumers fetch them when they are given partitions: of one group, for one topic; answered in bytes.
+"""Offsets as consumers fetch them when they are assigned partitions, for one topic of one group, answered in bytes.
 
-Where no metadata was committed, each partition takes equally many bytes, and those of its offset are in the log's value
-as they are in the answer. What is not so simple takes the long way through `offsets.fetch`, which decides what is
-right: what is done here is the same, only quicker.
+Without metadata every partition takes the same number of bytes, and the offset's bytes are the same in the stored value
+and in the response. Any other request, and any error, is left to `offsets.fetch`, whose answers this path must match.
 """
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from functools import lru_cache
 from struct import Struct
 from typing import Final
 
+from ottla.coordinator.errors import CoordinatorError
+from ottla.coordinator.groups.fast.bare_values import OFFSET_AT, OFFSET_END, is_bare
 from ottla.coordinator.groups.offsets.fetch import SEVERAL_GROUPS_SINCE, TOPIC_IDS_SINCE
-from ottla.coordinator.groups.offsets.records import VALUE_ROW_AT, VALUE_ROW_END, is_plain_value
 from ottla.coordinator.groups.offsets.store import OffsetStore
+from ottla.coordinator.groups.service import GroupCoordinatorService, ServedShard
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.wire.codec import encode
 from ottla.wire.messages.offset_fetch import (
@@ -38,18 +40,37 @@ _BEHIND_ROWS: Final = bytes(5)
 _NO_ROWS: Final = bytes([_EMPTY]) + _BEHIND_ROWS
 
 
-def only_group(request: OffsetFetchRequest, version: int) -> OffsetFetchGroup | None:
-    """What is asked, if it is about one topic of one group; else None."""
+def fetch_fast(groups: GroupCoordinatorService, request: OffsetFetchRequest, version: int) -> bytes | None:
+    """The body of the response; None if `GroupCoordinatorService.fetch_offsets` has to answer."""
+    asked = _only_group(request, version)
+    if asked is None:
+        return None
+
+    def fetch(shard: ServedShard) -> bytes | None:
+        return _fetch(shard, shard.offsets, asked, version, require_stable=request.require_stable)
+
+    try:
+        answer = groups.runtime.read_now(asked.group_id, fetch)
+    except CoordinatorError:
+        return None
+    if isinstance(answer, Coroutine):  # it has to wait
+        answer.close()
+        return None
+    return answer
+
+
+def _only_group(request: OffsetFetchRequest, version: int) -> OffsetFetchGroup | None:
+    """The group of the request, if the request is for one topic of one group."""
     if version < SEVERAL_GROUPS_SINCE or len(request.groups) != 1:
         return None
     group = request.groups[0]
     return group if group.topics is not None and len(group.topics) == 1 else None
 
 
-def fetch_plainly(
+def _fetch(
     shard: GroupShard, offsets: OffsetStore, asked: OffsetFetchGroup, version: int, *, require_stable: bool
 ) -> bytes | None:
-    """The body of the response; None if it takes more than this. Raises `CoordinatorError` as the long way does."""
+    """The body of the response, or None. Raises `CoordinatorError` if the member may not fetch."""
     assert asked.topics is not None
     (topic,) = asked.topics
     group = shard.groups.get(asked.group_id)
@@ -68,8 +89,8 @@ def fetch_plainly(
             value = stored.values.get(index)
             if value is None:
                 parts.append(_nothing(index))
-            elif is_plain_value(value):
-                parts += (_INDEX.pack(index), value[VALUE_ROW_AT:VALUE_ROW_END], _ROW_END)
+            elif is_bare(value):
+                parts += (_INDEX.pack(index), value[OFFSET_AT:OFFSET_END], _ROW_END)
             else:
                 return None
         rows = b"".join(parts)

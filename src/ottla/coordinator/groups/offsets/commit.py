@@ -10,13 +10,12 @@ from typing import Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.groups.fast.commit_form import TOPIC_IDS_SINCE
 from ottla.coordinator.groups.group import PartitionCheck, TopicImage
 from ottla.coordinator.groups.offsets import records as offset_records
 from ottla.coordinator.groups.offsets.records import NO_EXPIRY, encode_value, head_of
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.key_values import KeyValue, Producer
-from ottla.coordinator.runtime import Outcome
+from ottla.coordinator.key_values import KeyValue, TransactionProducer
+from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.messages.offset_commit import (
     OffsetCommitPartitionResponse,
     OffsetCommitRequest,
@@ -34,13 +33,14 @@ from ottla.wire.messages.txn_offset_commit import (
 _NONE: Final = ErrorCode.NONE
 _TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+TOPIC_IDS_SINCE: Final = 10
 _NO_GROUP_SINCE: Final = 9
 _NO_TIME: Final = -1
 _DEFAULT_RETENTION: Final = -1
 _MAX_TIME_MS: Final = 2**63 - 1
 
 
-def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int) -> Outcome[OffsetCommitResponse]:
+def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int) -> WriteOutcome[OffsetCommitResponse]:
     topics = shard.topics
     now_ms = shard.context.clock.now_ms()
     retention_ms = request.retention_time_ms
@@ -81,8 +81,8 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int
             if check is not None:
                 _check_each(check, answers, topics)
         except CoordinatorError as error:
-            return Outcome(OffsetCommitResponse(topics=_refused(answers, error.code)))
-    return Outcome(OffsetCommitResponse(topics=answers), records)
+            return WriteOutcome(OffsetCommitResponse(topics=_refused(answers, error.code)))
+    return WriteOutcome(OffsetCommitResponse(topics=answers), records)
 
 
 def _refused(answers: list[OffsetCommitTopicResponse], error: ErrorCode) -> list[OffsetCommitTopicResponse]:
@@ -151,7 +151,7 @@ def _check_each(
 
 def commit_in_transaction(
     shard: GroupShard, request: TxnOffsetCommitRequest, version: int
-) -> Outcome[TxnOffsetCommitResponse]:
+) -> WriteOutcome[TxnOffsetCommitResponse]:
     """The offsets are pending until the transaction ends."""
     now_ms = shard.context.clock.now_ms()
     metadata_max = shard.settings.offset_metadata_max_bytes
@@ -172,8 +172,8 @@ def commit_in_transaction(
             partitions.append(TxnOffsetCommitPartitionResponse(partition_index=index, error_code=error))
         answers.append(TxnOffsetCommitTopicResponse(name=topic.name, partitions=partitions))
     _check_transaction(shard, request, version, answers)
-    producer = Producer(request.producer_id, request.producer_epoch)
-    return Outcome(TxnOffsetCommitResponse(topics=answers), records, producer=producer)
+    producer = TransactionProducer(request.producer_id, request.producer_epoch)
+    return WriteOutcome(TxnOffsetCommitResponse(topics=answers), records, producer=producer)
 
 
 def _check_transaction(

@@ -10,7 +10,7 @@ of a topic's offsets: it is the same for all partitions.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Collection, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -30,14 +30,6 @@ _VALUE_START = Struct(">hqih")
 """Of version 3: version, offset, leader epoch, length of the metadata."""
 _VERSION: Final = 3
 _TIME = Struct(">q")
-_PLAIN_START: Final = _VERSION.to_bytes(2, "big")
-_NO_METADATA: Final = b"\x00\x00"
-PLAIN_VALUE_SIZE: Final = _VALUE_START.size + _TIME.size
-"""Of version 3, with empty metadata."""
-VALUE_ROW_AT: Final = len(_PLAIN_START)
-"""Where such a value has offset and leader epoch."""
-VALUE_ROW_END: Final = _VALUE_START.size - len(_NO_METADATA)
-VALUE_TIME_AT: Final = _VALUE_START.size
 _TIMED_START = Struct(">hqh")
 """Of version 1: version, offset, length of the metadata."""
 _TIMES = Struct(">qq")
@@ -51,6 +43,28 @@ class CommittedOffset(NamedTuple):
     metadata: str
     committed_ms: int
     expires_ms: int = NO_EXPIRY
+
+
+class OffsetColumn(Collection[tuple[bytes, bytes | None]]):
+    """The records of offsets that a group commits for one topic, none of them a tombstone. They are the same records
+    as their keys and values one by one; only, nobody need parse the keys to know where the values belong."""
+
+    __slots__ = ("head", "partitions", "values")
+
+    def __init__(self, head: bytes, partitions: Sequence[int], values: Sequence[bytes]) -> None:
+        self.head = head
+        self.partitions = partitions
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        for partition, value in zip(self.partitions, self.values, strict=True):
+            yield key_of(self.head, partition), value
+
+    def __contains__(self, record: object) -> bool:
+        return any(record == each for each in self)
 
 
 def head_of(group_id: str, topic: str) -> bytes:
@@ -83,21 +97,6 @@ def encode_value(
     if expires_ms != NO_EXPIRY:
         return _TIMED_START.pack(1, offset, len(text)) + text + _TIMES.pack(committed_ms, expires_ms)
     return _VALUE_START.pack(_VERSION, offset, leader_epoch, len(text)) + text + _TIME.pack(committed_ms)
-
-
-def plain_value(offset_and_epoch: bytes, committed_ms: int) -> bytes:
-    """One without metadata, as `encode_value` makes it, of an offset and a leader epoch that are bytes already."""
-    return _PLAIN_START + offset_and_epoch + _plain_end(committed_ms)
-
-
-def is_plain_value(value: bytes) -> bool:
-    """Whether it is of version 3 and without metadata: only those have its size."""
-    return len(value) == PLAIN_VALUE_SIZE and value.startswith(_PLAIN_START)
-
-
-@lru_cache(8)
-def _plain_end(committed_ms: int) -> bytes:
-    return _NO_METADATA + _TIME.pack(committed_ms)
 
 
 def decode_value(value: bytes) -> CommittedOffset:

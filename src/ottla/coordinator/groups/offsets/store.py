@@ -18,7 +18,8 @@ from ottla.coordinator.groups.group import Group
 from ottla.coordinator.groups.offsets import records as offset_records
 from ottla.coordinator.groups.offsets.records import NO_EXPIRY, CommittedOffset, decode_value, head_of
 from ottla.coordinator.groups.shard import GroupShard
-from ottla.coordinator.runtime import KeyValue, Outcome
+from ottla.coordinator.key_values import KeyValue
+from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.messages.offset_delete import (
     OffsetDeletePartitionResponse,
     OffsetDeleteRequest,
@@ -76,6 +77,7 @@ class OffsetStore:
         """Producer ids with pending offsets, by group."""
         for kind in offset_records.KINDS:
             shard.replayers[kind] = self._replay
+        shard.replay_offsets = self._put
         shard.on_end_of_transaction.append(self._end_transaction)
         shard.on_loaded.append(self._schedule_expiry)
 
@@ -99,7 +101,7 @@ class OffsetStore:
 
     # --- deleting ---------------------------------------------------------------------------------------------------
 
-    def delete(self, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
+    def delete(self, request: OffsetDeleteRequest) -> WriteOutcome[OffsetDeleteResponse]:
         group = self._shard.groups.get(request.group_id)
         if group is None:
             raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
@@ -122,7 +124,7 @@ class OffsetStore:
                     records.append(_tombstone(head_of(request.group_id, topic.name), index))
                 partitions.append(OffsetDeletePartitionResponse(partition_index=index, error_code=error))
             answers.append(OffsetDeleteTopicResponse(name=topic.name, partitions=partitions))
-        return Outcome(OffsetDeleteResponse(topics=answers), records)
+        return WriteOutcome(OffsetDeleteResponse(topics=answers), records)
 
     def _is_there(self, committed: dict[str, TopicOffsets], group_id: str, topic: str, partition: int) -> bool:
         values = committed.get(topic)
@@ -165,11 +167,11 @@ class OffsetStore:
         every_s = self._shard.settings.offsets_retention_check_interval_ms / 1000
         self._shard.context.schedule(_EXPIRY_TIMER, every_s, self._expire_all)
 
-    def _expire_all(self) -> Outcome[None]:
+    def _expire_all(self) -> WriteOutcome[None]:
         self._schedule_expiry()
         return self._expire_some(iter(list(self._shard.groups)))
 
-    def _expire_some(self, group_ids: Iterator[str]) -> Outcome[None]:
+    def _expire_some(self, group_ids: Iterator[str]) -> WriteOutcome[None]:
         """Looks through groups, and leaves the loop to others after a while. A group that is empty goes with its last
         offset."""
         records: list[KeyValue] = []
@@ -188,7 +190,7 @@ class OffsetStore:
                 self._shard.context.schedule(_EXPIRY_GOES_ON, 0, lambda: self._expire_some(group_ids))
                 break
         self._write_in_pieces(records)
-        return Outcome(None)
+        return WriteOutcome(None)
 
     def expired(self, group: Group) -> list[tuple[TopicOffsets, int]]:
         """Offsets that were committed, or left alone, too long ago."""
@@ -211,33 +213,33 @@ class OffsetStore:
     def _write_in_pieces(self, records: list[KeyValue]) -> None:
         for at in range(0, len(records), _RECORDS_AT_A_TIME):
             piece = records[at : at + _RECORDS_AT_A_TIME]
-            self._shard.context.write(lambda piece=piece: Outcome(None, piece))  # type: ignore[misc]
+            self._shard.context.write(lambda piece=piece: WriteOutcome(None, piece))  # type: ignore[misc]
 
     # --- replay -----------------------------------------------------------------------------------------------------
 
-    def _replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, _timestamp_ms: int) -> None:
+    def _replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
         head, partition = offset_records.split_key(key)
         if value is None:
             self._forget(self._by_head.get(head), head, partition)
-            return
+        else:
+            self._put(head, (partition,), (value,), (offset,), producer_id)
+
+    def _put(
+        self,
+        head: bytes,
+        partitions: Sequence[int],
+        values: Sequence[bytes],
+        offsets: Sequence[int],
+        producer_id: int,
+    ) -> None:
+        """Stores the values of one topic's records; `offsets` are those of the records in the log."""
         topic = self._topic_with(head)
-        group_id = topic.group_id
         if producer_id >= 0:
             places = self._pending.setdefault(producer_id, {})
-            places[group_id, topic.topic, partition] = _Pending(value, offset)
-            self._transactions.setdefault(group_id, set()).add(producer_id)
+            for partition, value, offset in zip(partitions, values, offsets, strict=True):
+                places[topic.group_id, topic.topic, partition] = _Pending(value, offset)
+            self._transactions.setdefault(topic.group_id, set()).add(producer_id)
             return
-        if not topic.values:
-            self._keep(topic)
-        topic.values[partition] = value
-        if self._transactions:
-            self._overtake((group_id, topic.topic, partition), offset)
-
-    def replay_committed(
-        self, head: bytes, partitions: Sequence[int], values: Sequence[bytes], first_offset: int
-    ) -> None:
-        """The same for a topic's offsets that were committed together, outside of any transaction."""
-        topic = self._topic_with(head)
         if not topic.values:
             self._keep(topic)
         if len(partitions) == 1:
@@ -245,7 +247,7 @@ class OffsetStore:
         else:
             topic.values.update(zip(partitions, values, strict=True))
         if self._transactions:
-            for offset, partition in enumerate(partitions, first_offset):
+            for partition, offset in zip(partitions, offsets, strict=True):
                 self._overtake((topic.group_id, topic.topic, partition), offset)
 
     def _topic_with(self, head: bytes) -> TopicOffsets:
@@ -307,7 +309,7 @@ class OffsetStore:
             for (group_id, name, partition), pending in places.items():
                 if not pending.is_overtaken:
                     key = offset_records.key_of(head_of(group_id, name), partition)
-                    self._replay(key, pending.value, pending.record_offset, -1, 0)
+                    self._replay(key, pending.value, pending.record_offset, -1)
         for group_id in ended:
             self._drop_simple_group(group_id)
 

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.groups.classic.group import ClassicGroup, State
+from ottla.coordinator.groups.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.groups.records import key_of, record_of, value_of
 from ottla.records import iter_records
 from ottla.testing.manual_clock import ManualClock
@@ -122,11 +122,11 @@ async def test_a_record_of_an_old_kafka_is_read() -> None:
     )
     key = encode_versioned(GroupMetadataKey(group="g"), 2)
     shard = group.coordinator.runtime.active_shards()[0]
-    shard.replay(key, encode_versioned(value, 0), 0, -1, 0)
+    shard.replay([(key, encode_versioned(value, 0))], [0], -1)
     loaded = group.group()
-    assert (loaded.generation, loaded.state_since_ms, loaded.state) == (4, None, State.STABLE)
+    assert (loaded.generation, loaded.state_since_ms, loaded.state) == (4, None, ClassicState.STABLE)
     assert loaded.members["m"].rebalance_timeout_ms == 8_000
-    shard.replay(key, None, 1, -1, 0)
+    shard.replay([(key, None)], [1], -1)
     assert "g" not in shard.groups
 
 
@@ -144,7 +144,7 @@ async def test_who_may_commit() -> None:
     shard_group = group.group()
     shard_group.check_commit(member_id, None, 1, in_transaction=True, version=3)
     shard_group.check_commit("", None, -1, in_transaction=True, version=0)
-    shard_group.become(State.STABLE)
+    shard_group.become(ClassicState.STABLE)
     assert commit(group, **of_member) == ErrorCode.NONE
     assert commit(group) == ErrorCode.UNKNOWN_MEMBER_ID, "only members may"
     assert commit(group, **of_member | {"generation_id_or_member_epoch": 2}) == ErrorCode.ILLEGAL_GENERATION
@@ -177,6 +177,41 @@ async def test_topics_that_are_read_and_those_that_are_not() -> None:
     assert refused.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
+WAYS: dict[ClassicState, list[ClassicState]] = {
+    ClassicState.EMPTY: [],
+    ClassicState.PREPARING: [ClassicState.PREPARING],
+    ClassicState.COMPLETING: [ClassicState.PREPARING, ClassicState.COMPLETING],
+    ClassicState.STABLE: [ClassicState.PREPARING, ClassicState.COMPLETING, ClassicState.STABLE],
+}
+"""How an empty group gets into each state."""
+LEGAL = {
+    ("Empty", "PreparingRebalance"),
+    ("PreparingRebalance", "CompletingRebalance"),
+    ("PreparingRebalance", "Empty"),
+    ("CompletingRebalance", "PreparingRebalance"),
+    ("CompletingRebalance", "Stable"),
+    ("Stable", "PreparingRebalance"),
+}
+
+
+@pytest.mark.parametrize("after", ClassicState)
+@pytest.mark.parametrize("before", ClassicState)
+def test_a_group_changes_its_state_only_as_the_table_says(before: ClassicState, after: ClassicState) -> None:
+    clock = ManualClock(1_000)
+    group = ClassicGroup("g", clock)
+    for state in WAYS[before]:
+        group.become(state)
+    since_ms = group.state_since_ms
+    clock.advance_ms(5)
+    if (before.value, after.value) in LEGAL:
+        group.become(after)
+        assert (group.state, group.state_since_ms) == (after, clock.now_ms())
+    else:
+        with pytest.raises(RuntimeError, match=f"Group 'g' cannot go from {before.value} to {after.value}"):
+            group.become(after)
+        assert (group.state, group.state_since_ms) == (before, since_ms)
+
+
 def test_from_when_offsets_age() -> None:
     clock = ManualClock(1_000)
     group = ClassicGroup("g", clock)
@@ -191,7 +226,7 @@ def test_from_when_offsets_age() -> None:
     value.members = [GroupMetadataMember(member_id="m", subscription=subscription("t"))]
     group.replay(value)
     assert group.retention_start_ms(5) == 5
-    group.become(State.PREPARING)
+    group.become(ClassicState.PREPARING)
     assert group.retention_start_ms(5) is None
     value.protocol_type = "connect"
     group.replay(value)
@@ -308,7 +343,7 @@ async def test_who_waits_in_a_group_that_goes_is_to_join_again() -> None:
     join = await group.join(leader.member_id)
     (tombstone,) = group.group().deletion_records()
     shard = group.coordinator.runtime.active_shards()[0]
-    shard.replay(tombstone.key, None, 9, -1, 0)
+    shard.replay([tombstone], [9], -1)
     await group.settle()
     assert join.result().error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert await group.heartbeat(follower) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -323,11 +358,11 @@ async def test_a_group_that_has_offsets_before_its_record_keeps_both() -> None:
     shard = group.coordinator.runtime.active_shards()[0]
     value = OffsetCommitValue(offset=7, metadata="", commit_timestamp=1)
     offset = record_of(OffsetCommitKey(group="g", topic="t", partition=0), None)
-    shard.replay(offset.key, encode_versioned(value, 3), 0, -1, 0)
+    shard.replay([(offset.key, encode_versioned(value, 3))], [0], -1)
     simple = group.group()
-    assert (simple.state, simple.protocol_type) == (State.EMPTY, "")
+    assert (simple.state, simple.protocol_type) == (ClassicState.EMPTY, "")
     key = encode_versioned(GroupMetadataKey(group="g"), 2)
     emptied = encode_versioned(GroupMetadataValue(protocol_type="consumer", generation=3), 3)
-    shard.replay(key, emptied, 1, -1, 0)
+    shard.replay([(key, emptied)], [1], -1)
     assert (group.group().generation, group.group().protocol_type) == (3, "consumer")
     assert shard.offsets.topics_of("g")

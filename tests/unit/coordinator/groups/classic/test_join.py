@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.classic.group import State
+from ottla.coordinator.groups.classic.group import ClassicState
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -28,7 +28,7 @@ async def test_a_new_member_gets_an_id_first_and_leads_the_generation_it_is_alon
     member_id = await group.given_id(client_id="reader")
     assert member_id.startswith("reader-")
     join = await group.join(member_id)
-    assert group.group().state is State.PREPARING
+    assert group.group().state is ClassicState.PREPARING
     await group.pass_ms(2_999)
     assert not join.done()
     await group.pass_ms(1)
@@ -167,12 +167,12 @@ async def test_a_member_that_lost_its_answer_gets_it_again_before_the_assignment
     group = ClassicMembers()
     joins = [await group.join(version=3) for _ in range(2)]
     await group.pass_ms(6_000)
-    assert group.group().state is State.COMPLETING
+    assert group.group().state is ClassicState.COMPLETING
     for join in joins:
         assert (await (await group.join(join.result().member_id))).members == join.result().members
     changed = await group.join(joins[1].result().member_id, protocols={"range": b"new"})
     assert not changed.done()
-    assert group.group().state is State.PREPARING
+    assert group.group().state is ClassicState.PREPARING
 
 
 @in_loop
@@ -272,4 +272,4 @@ async def test_an_empty_group_of_the_other_protocol_becomes_a_classic_one() -> N
     await group.given_id()
     assert group.group().type_name == "classic"
     loaded = await group.loaded_again()
-    assert loaded.group().state is State.EMPTY
+    assert loaded.group().state is ClassicState.EMPTY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.classic.group import State
+from ottla.coordinator.groups.classic.group import ClassicState
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.leave_group import LeaveGroupMember, LeaveGroupRequest, LeaveGroupResponse
@@ -35,7 +35,7 @@ async def test_a_shorter_session_counts_from_the_moment_it_is_asked_for() -> Non
     again = (await group.join(leader.member_id, session_timeout_ms=6_000)).result()
     await group.sync(Member(leader.member_id, again.generation_id), {})
     await group.pass_ms(6_000)
-    assert group.group().state is State.EMPTY
+    assert group.group().state is ClassicState.EMPTY
 
 
 @in_loop
@@ -135,10 +135,10 @@ async def test_the_last_to_leave_empties_the_group() -> None:
     assert [(each.member_id, each.error_code) for each in response.members] == [(first.member_id, 0)]
     assert await group.heartbeat(second) is ErrorCode.REBALANCE_IN_PROGRESS
     await group.leave(second)
-    assert (group.group().state, group.group().generation) == (State.EMPTY, 2)
+    assert (group.group().state, group.group().generation) == (ClassicState.EMPTY, 2)
     loaded = (await group.loaded_again()).group()
     assert (loaded.state, loaded.generation, loaded.protocol_type, loaded.protocol) == (
-        State.EMPTY,
+        ClassicState.EMPTY,
         2,
         "consumer",
         None,
@@ -200,7 +200,7 @@ async def test_leaving_in_every_version(version: int) -> None:
         else:
             assert [each.error_code for each in answer.members] == [error]
             assert answer.error_code == ErrorCode.NONE
-    assert group.group().state is State.EMPTY
+    assert group.group().state is ClassicState.EMPTY
 
 
 def _leave_of(member_id: str) -> LeaveGroupRequest:

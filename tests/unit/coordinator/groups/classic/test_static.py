@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.groups.classic.group import State
+from ottla.coordinator.groups.classic.group import ClassicState
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 from support.coordinators import in_loop
 from support.coordinators.classic_members import ClassicMembers, Member, subscription
@@ -135,7 +135,7 @@ async def test_back_before_the_assignment_it_begins_a_rebalance() -> None:
     back = await group.join(group_instance_id="i1")
     assert sync.result().error_code == ErrorCode.FENCED_INSTANCE_ID
     assert not back.done()
-    assert group.group().state is State.PREPARING
+    assert group.group().state is ClassicState.PREPARING
 
 
 @in_loop
@@ -155,10 +155,10 @@ async def test_a_join_phase_in_which_all_static_members_are_away_goes_on_until_t
     leader, follower = await group.stable(2, static=True, rebalance_timeout_ms=7_000)
     await group.leave(leader)
     await group.pass_ms(7_000)
-    assert group.group().state is State.PREPARING
+    assert group.group().state is ClassicState.PREPARING
     assert list(group.group().members) == [follower.member_id]
     await group.pass_ms(7_000)
-    assert (group.group().state, group.group().generation) == (State.EMPTY, 2)
+    assert (group.group().state, group.group().generation) == (ClassicState.EMPTY, 2)
 
 
 @in_loop

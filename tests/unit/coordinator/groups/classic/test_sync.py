@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.classic.group import State
+from ottla.coordinator.groups.classic.group import ClassicState
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from support.coordinators import in_loop
@@ -33,7 +33,7 @@ async def test_everybody_gets_what_the_leader_assigned_and_who_is_left_out_gets_
     assert {(task.result().protocol_type, task.result().protocol_name) for task in (own, early, late)} == {
         ("consumer", "range")
     }
-    assert group.group().state is State.STABLE
+    assert group.group().state is ClassicState.STABLE
 
 
 @in_loop
@@ -67,7 +67,7 @@ async def test_what_is_refused_changes_nothing(changes: dict[str, Any], error: E
     (leader,) = await completing(group, 1)
     refused = (await group.sync(leader, {leader.member_id: b"a"}, **changes)).result()
     assert (refused.error_code, refused.assignment) == (error, b"")
-    assert group.group().state is State.COMPLETING
+    assert group.group().state is ClassicState.COMPLETING
     assert (await group.sync(leader, {leader.member_id: b"a"})).result().assignment == b"a"
 
 
@@ -87,7 +87,7 @@ async def test_who_does_not_ask_for_its_assignment_in_time_is_dropped() -> None:
     leader, follower = await completing(group, 2, session_timeout_ms=100_000)
     await group.sync(leader, {})
     await group.pass_ms(59_999)
-    assert group.group().state is State.STABLE
+    assert group.group().state is ClassicState.STABLE
     await group.pass_ms(1)
     assert await group.heartbeat(follower) is ErrorCode.UNKNOWN_MEMBER_ID
     assert await group.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -109,7 +109,7 @@ async def test_nobody_who_has_asked_is_dropped() -> None:
     group = ClassicMembers()
     members = await group.stable(2, session_timeout_ms=100_000)
     await group.pass_ms(60_001)
-    assert group.group().state is State.STABLE
+    assert group.group().state is ClassicState.STABLE
     assert len(group.group().members) == len(members)
 
 
@@ -139,7 +139,7 @@ async def test_an_assignment_that_cannot_be_written_is_told_to_all_who_then_join
     refused = await group.sync(leader, {follower.member_id: b"1"})
     assert refused.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert waiting.result().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert group.group().state is State.PREPARING
+    assert group.group().state is ClassicState.PREPARING
     assert await group.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
     group.log.refuse_appends = None
     again = [await group.join(member.member_id) for member in (leader, follower)]

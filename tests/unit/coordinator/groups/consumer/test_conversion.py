@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
-from ottla.coordinator.groups.classic.group import ClassicGroup, State
+from ottla.coordinator.groups.classic.group import ClassicGroup, ClassicState
 from ottla.coordinator.groups.consumer.group import ConsumerGroup
 from ottla.coordinator.groups.group import GroupSettings
 from ottla.wire.codec import decode_versioned, encode_versioned
@@ -151,7 +151,11 @@ async def test_the_last_member_of_the_new_protocol_leaves_and_the_group_goes_bac
     assert consumer.leave().error_code == ErrorCode.NONE
     group = _group(members)
     assert isinstance(group, ClassicGroup)
-    assert (group.state, group.generation, list(group.members)) == (State.PREPARING, epoch, [classic.member.member_id])
+    assert (group.state, group.generation, list(group.members)) == (
+        ClassicState.PREPARING,
+        epoch,
+        [classic.member.member_id],
+    )
     assert (await members.loaded_again()).group().generation == epoch
     # It joins again, leads, and is alone.
     assert await members.heartbeat(classic.member) == ErrorCode.REBALANCE_IN_PROGRESS
@@ -333,7 +337,7 @@ async def test_a_static_member_that_comes_back_by_the_classic_protocol_takes_the
     assert joined.error_code == ErrorCode.NONE
     group = _group(members)
     assert isinstance(group, ClassicGroup)
-    assert (group.state, list(group.members)) == (State.STABLE, [joined.member_id])
+    assert (group.state, list(group.members)) == (ClassicState.STABLE, [joined.member_id])
     classic = ClassicConsumer(members, Member(joined.member_id, joined.generation_id, "i"))
     await classic.sync()
     assert classic.owned == [0, 1, 2, 3]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.error_codes import ErrorCode
-from ottla.coordinator.groups.fast.fast_commit import PlainCommit, commit_reader
+from ottla.coordinator.groups.fast.fast_commit import FastCommit, commit_fast, commit_reader
 from ottla.coordinator.key_values import iter_key_values
 from ottla.wire.codec import decode, encode, reader_of
 from ottla.wire.errors import ProtocolError
@@ -58,15 +58,15 @@ def frame_of(request: OffsetCommitRequest, version: int = 9) -> memoryview:
     return memoryview(encode(request, version))
 
 
-def plain(request: OffsetCommitRequest, version: int = 9) -> PlainCommit:
+def plain(request: OffsetCommitRequest, version: int = 9) -> FastCommit:
     commit = commit_reader(version)(frame_of(request, version))
-    assert isinstance(commit, PlainCommit)
+    assert isinstance(commit, FastCommit)
     return commit
 
 
-def started(groups: Committers, commit: PlainCommit, answer: Callable[[Any], None] = lambda _: None) -> bool:
+def started(groups: Committers, commit: FastCommit, answer: Callable[[Any], None] = lambda _: None) -> bool:
     commit.answer = answer
-    return groups.coordinator.commit_plainly(commit)
+    return commit_fast(groups.coordinator, commit)
 
 
 def codes(answers: list[OffsetCommitResponse]) -> list[int]:
@@ -89,7 +89,7 @@ def test_reads_what_the_codec_reads(request: OffsetCommitRequest, version: int) 
     data = encode(request, version)
     expected = decode(OffsetCommitRequest, version, data)
     read = commit_reader(version)(memoryview(data))
-    if isinstance(read, PlainCommit):
+    if isinstance(read, FastCommit):
         for topic in expected.topics:
             for partition in topic.partitions:
                 partition.committed_metadata = ""  # for which null stands as well
@@ -129,7 +129,7 @@ def read_or_error(read: Callable[[memoryview], Any], frame: bytes) -> Any:
         request = read(memoryview(frame))
     except (ProtocolError, IndexError) as error:
         return type(error), str(error)
-    request = request.as_request() if isinstance(request, PlainCommit) else request
+    request = request.as_request() if isinstance(request, FastCommit) else request
     for topic in request.topics:
         for partition in topic.partitions:
             partition.committed_metadata = partition.committed_metadata or ""
@@ -190,7 +190,7 @@ async def test_commits_of_many_partitions_write_what_the_long_way_does(
         for count, first_offset in turn:
             request = simple(count, "w", first_offset, group_id=f"of {count}")
             commit = read(frame_of(request))
-            assert isinstance(commit, PlainCommit)
+            assert isinstance(commit, FastCommit)
             assert started(short, commit)
             long.coordinator.commit_offsets(request, FakeCaller(9))
         for groups in (short, long):

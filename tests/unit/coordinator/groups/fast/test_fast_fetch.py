@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
+from ottla.coordinator.groups.fast.fast_fetch import fetch_fast
 from ottla.wire.codec import decode
 from ottla.wire.messages.offset_commit import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from ottla.wire.messages.offset_fetch import (
@@ -35,7 +36,7 @@ def asked(groups: Committers, topic: str, indexes: list[int], **fields: Any) -> 
 
 
 def fetched(groups: Committers, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse | None:
-    body = groups.coordinator.fetch_plainly(request, FakeCaller(version))
+    body = fetch_fast(groups.coordinator, request, version)
     return None if body is None else decode(OffsetFetchResponse, version, body)
 
 
@@ -88,8 +89,8 @@ async def test_what_is_more_than_a_topic_of_a_group_takes_the_long_way(version: 
         [OffsetFetchGroup(group_id="g", topics=[])],
         [OffsetFetchGroup(group_id="g", topics=one.topics * 2)],
     ):
-        assert groups.coordinator.fetch_plainly(OffsetFetchRequest(groups=several), FakeCaller(version)) is None
-    is_plain = groups.coordinator.fetch_plainly(OffsetFetchRequest(groups=[one]), FakeCaller(version)) is not None
+        assert fetch_fast(groups.coordinator, OffsetFetchRequest(groups=several), version) is None
+    is_plain = fetch_fast(groups.coordinator, OffsetFetchRequest(groups=[one]), version) is not None
     assert is_plain == (version >= 8)
 
 
