@@ -63,7 +63,7 @@ def commit_fast(groups: GroupCoordinatorService, commit: FastCommit) -> bool:
 class FastCommit:
     """An OffsetCommit request: its form, and the rows of each of its topics. A `GatheredWrite`."""
 
-    __slots__ = ("_encoded", "_values", "answer", "count", "form", "rows")
+    __slots__ = ("_columns", "_encoded", "answer", "count", "form", "rows")
 
     def __init__(self, form: CommitForm, rows: Sequence[bytes]) -> None:
         self.form = form
@@ -71,7 +71,7 @@ class FastCommit:
         self.count = form.count
         self.answer: Callable[[bytes | OffsetCommitResponse], None]
         """Called once with the response: the bytes of its body, unless the commit is refused."""
-        self._values: Sequence[Sequence[bytes]]
+        self._columns: Sequence[OffsetColumn]
         self._encoded = b""
         """The records as the first of a batch, if `decide` made them already."""
 
@@ -86,38 +86,35 @@ class FastCommit:
             return False
         now_ms = shard.context.clock.now_ms()
         rows = self.rows
-        if self.count == 1:
-            self._values = ((bare_value(rows[0][ROW_OFFSET], now_ms),),)
-        elif len(rows) == 1:
-            values, self._encoded = form.logged[0].encoded(rows[0], now_ms)
-            self._values = (values,)
-        else:
-            self._values = [
-                [bare_value(each[at : at + ROW.size][ROW_OFFSET], now_ms) for at in range(0, len(each), ROW.size)]
-                for each in rows
+        if len(rows) > 1:
+            self._columns = [
+                OffsetColumn(logged.head, topic.indexes, _values(each, now_ms))
+                for logged, topic, each in zip(form.logged, form.topics, rows, strict=True)
             ]
+            return True
+        logged = form.logged[0]
+        values: Sequence[bytes]
+        if self.count == 1:
+            values = (bare_value(rows[0][ROW_OFFSET], now_ms),)
+        else:
+            values, self._encoded = logged.encoded(rows[0], now_ms)
+        self._columns = (OffsetColumn(logged.head, form.topics[0].indexes, values),)
         return True
 
     def encoded(self, first: int) -> bytes:
         if not first and self._encoded:
             return self._encoded
-        logged, values = self.form.logged, self._values
+        logged, columns = self.form.logged, self._columns
         if self.count == 1:
-            return logged[0].of_one(values[0][0], first)
+            return logged[0].of_one(columns[0].values[0], first)
         parts = []
-        for topic, some in zip(logged, values, strict=True):
-            parts.append(topic.of_many(some, first))
-            first += len(some)
+        for topic, column in zip(logged, columns, strict=True):
+            parts.append(topic.of_many(column.values, first))
+            first += len(column.values)
         return b"".join(parts)
 
     def records(self) -> Sequence[OffsetColumn]:
-        form, values = self.form, self._values
-        if self.count == 1:
-            return (OffsetColumn(form.logged[0].head, form.topics[0].indexes, values[0]),)
-        return [
-            OffsetColumn(logged.head, topic.indexes, some)
-            for topic, logged, some in zip(form.topics, form.logged, values, strict=True)
-        ]
+        return self._columns
 
     def tell(self, error: CoordinatorError | None) -> None:
         self.answer(self.form.accepted if error is None else refused_commit(self.as_request(), error.code))
@@ -147,6 +144,11 @@ class FastCommit:
                 for topic, rows in zip(form.topics, self.rows, strict=True)
             ],
         )
+
+
+def _values(rows: bytes, now_ms: int) -> list[bytes]:
+    size = ROW.size
+    return [bare_value(rows[at : at + size][ROW_OFFSET], now_ms) for at in range(0, len(rows), size)]
 
 
 def commit_reader(version: int) -> Callable[[memoryview], FastCommit | OffsetCommitRequest]:

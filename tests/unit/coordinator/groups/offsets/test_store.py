@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.base.error_codes import ErrorCode
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.groups.group import GroupSettings
+from ottla.coordinator.groups.offsets.records import OffsetColumn, encode_value, head_of
 from ottla.coordinator.key_values import KeyValue, encode_key_values
 from support.coordinators.classic_members import ClassicMembers
 from support.coordinators.committers import Committers, in_loop
@@ -221,3 +224,41 @@ async def test_records_that_are_not_known_are_passed_over() -> None:
     groups.log.append(0, encode_key_values(strange, 1))
     other = await groups.loaded_again()
     assert await other.offsets() == {("t", 0): 5}
+
+
+# --- replay ---------------------------------------------------------------------------------------------------------
+
+COLUMNS = st.lists(
+    st.tuples(
+        st.sampled_from(["t", "u"]),
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**62)), min_size=1, max_size=5),
+        st.sampled_from([-1, -1, 7, 8]),
+        st.sampled_from([None, None, True, False]),
+    ),
+    max_size=6,
+)
+
+
+@given(columns=COLUMNS)
+@in_loop
+async def test_a_column_is_replayed_as_its_records_one_by_one(
+    columns: list[tuple[str, list[tuple[int, int]], int, bool | None]],
+) -> None:
+    """With transactions between them, which end as the last value says."""
+    together, apart = Committers(), Committers()
+    offset = 0
+    for topic, places, producer_id, ends in columns:
+        partitions = [partition for partition, _ in places]
+        values = [encode_value(value, -1, "", 0) for _, value in places]
+        column = OffsetColumn(head_of("g", topic), partitions, values)
+        offsets = range(offset, offset + len(column))
+        offset = offsets.stop
+        together.shard.replay(column, offsets, producer_id)
+        for record, at in zip(column, offsets, strict=True):
+            apart.shard.replay([record], [at], producer_id)
+        for groups in (together, apart) if ends is not None else ():
+            groups.shard.replay_end_of_transaction(7, committed=bool(ends))
+    assert await together.offsets() == await apart.offsets()
+    for topic in ("t", "u"):
+        pending = [together.shard.offsets.is_pending("g", topic, index) for index in range(4)]
+        assert pending == [apart.shard.offsets.is_pending("g", topic, index) for index in range(4)]
