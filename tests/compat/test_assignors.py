@@ -14,7 +14,7 @@ from kafka_artifacts import classpath
 from ottla.base.ids import TopicPartition
 from ottla.client.membership.assignors import ASSIGNORS, Assignment, GroupMember, Topics
 from ottla.client.membership.blobs import assignment_blob, subscription_blob
-from unit.client.membership.assignors.groups import RACKS, TOPICS, check_balanced, check_valid
+from support.groups.assignments import RACKS, TOPICS, check_balanced, check_valid
 
 pytestmark = pytest.mark.compat
 

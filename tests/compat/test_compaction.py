@@ -17,8 +17,8 @@ from ottla.records.layout import DELETE_HORIZON_BIT
 from ottla.testing.manual_clock import ManualClock
 from support.controllers import admin_of
 from support.kafka_process import stop, zookeeper, zookeeper_mode_broker
+from support.logs.written_log import PARTITION, SeenBatch, WrittenLog, take_apart
 from support.waiting import wait_until
-from unit.log.compaction.written_log import PARTITION, SeenBatch, WrittenLog, take_apart
 
 pytestmark = pytest.mark.compat
 

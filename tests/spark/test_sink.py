@@ -16,8 +16,8 @@ from ottla import Consumer, ConsumerRecord, TopicPartition
 from ottla.client.produce.partitioners import partition_of_key
 from ottla.spark import WriteResult, write
 from ottla.spark.sink import read_results
-from spark.topic_data import WAIT_S, TopicData
 from support.clients.peers import Peer
+from support.topic_data import WAIT_S, TopicData
 
 SCHEMA = "key string, value string, headers array<struct<key:string,value:binary>>, partition int, timestamp timestamp"
 T0 = datetime(2024, 5, 6, 7, 8, 9, 123_000, UTC)

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.testing.broker import Broker
-from spark.topic_data import TopicData
 from support.clients.peers import Peer
+from support.topic_data import TopicData
 
 HOUR_MS = 3_600_000
 T0_MS = 1_700_000_000_000

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.spark.offsets import from_json, ids_from_json
 from ottla.testing.broker import Broker
-from spark.topic_data import WAIT_S, TopicData
 from support.clients.peers import Peer
+from support.topic_data import WAIT_S, TopicData
 from support.waiting import wait_until
 
 T0_MS = 1_700_000_000_000

@@ -28,10 +28,10 @@ from ottla.net.client_connection import ClientConnection
 from ottla.wire.schema import Request
 from support.clients.dialect import WAIT_S
 from support.clients.peers import Peer, running_peer
+from support.clients.scripted_broker import KAFKA_2_1
 from support.groups.driven_members import PROTOCOLS, DrivenGroup, DrivenMember, Told, until
 from support.groups.settings import SETTINGS
 from support.groups.speaker import speaking
-from unit.client.scripted_broker import KAFKA_2_1
 
 Scenario = Callable[[Callable[[], Awaitable[None]]], None]
 Settings = dict[str, Any]

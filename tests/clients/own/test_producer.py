@@ -29,8 +29,8 @@ from ottla.client.errors import (
 from ottla.client.produce import Delivery, ProducerRecord, RecordMetadata
 from ottla.client.produce.partitioners import partition_of_key
 from support.clients.dialect import CODECS
+from support.clients.nowhere import closed_port
 from support.clients.peers import Peer
-from unit.client.produce.nowhere import closed_port
 
 WAIT_S = 60.0
 PARTITIONS = 3

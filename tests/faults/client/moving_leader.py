@@ -53,7 +53,7 @@ from ottla.wire.messages.produce import (
     ProduceTopicResponse,
 )
 from ottla.wire.schema import Request
-from unit.client.scripted_broker import TOPIC_ID, Answer, HangUp, ScriptedBroker
+from support.clients.scripted_broker import TOPIC_ID, Answer, HangUp, ScriptedBroker
 
 TOPIC: Final = "events"
 _REMEMBERED: Final = 5

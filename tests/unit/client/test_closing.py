@@ -17,12 +17,12 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import Answer, ScriptedBroker
 from support.waiting import until
 from unit.client.consume.scripted_log import config_for
 from unit.client.consume.test_fetcher import EVENTS
 from unit.client.membership.scripted_group import ScriptedGroup
 from unit.client.produce.scripted_log import Log, settings
-from unit.client.scripted_broker import Answer, ScriptedBroker
 from unit.client.test_cluster import run
 
 

@@ -28,8 +28,8 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreatedTopic, Crea
 from ottla.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, HangUp, ScriptedBroker, Silence
 from support.waiting import until
-from unit.client.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, HangUp, ScriptedBroker, Silence
 
 IMPATIENT = ClusterOptions(retry_backoff_s=0.001, retry_backoff_max_s=0.002, api_timeout_s=0.2)
 

@@ -17,8 +17,8 @@ from ottla.client.connections import Connections, ReconnectOptions
 from ottla.client.errors import BrokerUnreachableError, ClosedError, NoBrokerError
 from ottla.net.client_connection import Address, ClientConnection, ConnectionOptions
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from support.clients.scripted_broker import BROKER_ID, ScriptedBroker, Silence
 from support.waiting import until
-from unit.client.scripted_broker import BROKER_ID, ScriptedBroker, Silence
 
 BOUND_S = 30
 QUICK = ReconnectOptions(backoff_s=0.001, backoff_max_s=0.002)

@@ -21,8 +21,8 @@ from ottla.client import loop_thread
 from ottla.client.errors import ClosedError
 from ottla.client.loop_thread import LoopThread
 from ottla.net.client_connection import Address, ClientConnection
+from support.clients.scripted_broker import ScriptedBroker
 from unit.client.interruptions import Interruption
-from unit.client.scripted_broker import ScriptedBroker
 
 BOUND_S = 30
 

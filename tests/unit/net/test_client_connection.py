@@ -27,7 +27,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResp
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
 from ottla.wire.messages.produce import ProduceRequest, ProduceResponse
 from ottla.wire.schema import Request, Response
-from unit.client.scripted_broker import Answer, HangUp, ScriptedBroker, Silence
+from support.clients.scripted_broker import Answer, HangUp, ScriptedBroker, Silence
 
 
 def metadata_of(name: str) -> MetadataRequest:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ottla.client.administer import AsyncAdmin
-from unit.client.scripted_broker import ScriptedBroker
+from support.clients.scripted_broker import ScriptedBroker
 
 
 def admin_of(broker: ScriptedBroker, timeout_ms: int = 5_000) -> AsyncAdmin:

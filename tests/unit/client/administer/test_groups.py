@@ -28,8 +28,8 @@ from ottla.wire.messages.describe_groups import (
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.wire.messages.leave_group import LeaveGroupMemberResponse, LeaveGroupRequest, LeaveGroupResponse
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import BROKER_ID, Answer, ScriptedBroker
 from unit.client.administer.scripted_admin import admin_of, run
-from unit.client.scripted_broker import BROKER_ID, Answer, ScriptedBroker
 
 
 def coordinators(request: FindCoordinatorRequest, node_id: int = BROKER_ID, code: int = 0) -> FindCoordinatorResponse:

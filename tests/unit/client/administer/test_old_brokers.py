@@ -50,8 +50,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchTopicResponse,
 )
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, ScriptedBroker
 from unit.client.administer.scripted_admin import admin_of, run
-from unit.client.scripted_broker import BROKER_ID, KAFKA_2_1, Answer, ScriptedBroker
 
 PARTITION = TopicPartition("events", 0)
 

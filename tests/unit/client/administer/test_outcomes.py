@@ -47,8 +47,8 @@ from ottla.wire.messages.metadata import (
     MetadataTopicResponse,
 )
 from ottla.wire.schema import Request, Response
+from support.clients.scripted_broker import BROKER_ID, Answer, ScriptedBroker
 from unit.client.administer.scripted_admin import admin_of, run
-from unit.client.scripted_broker import BROKER_ID, Answer, ScriptedBroker
 
 OTHER_ID = 8
 

@@ -11,8 +11,8 @@ from ottla.wire.messages.create_partitions import (
 from ottla.wire.messages.create_topics import CreatedTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import Answer, ScriptedBroker
 from unit.client.administer.scripted_admin import admin_of, run
-from unit.client.scripted_broker import Answer, ScriptedBroker
 
 LOOKS = 4
 

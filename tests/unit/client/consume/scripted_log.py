@@ -34,7 +34,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochTopicResponse,
 )
 from ottla.wire.schema import Request
-from unit.client.scripted_broker import TOPIC_ID, Answer, HangUp, ScriptedBroker
+from support.clients.scripted_broker import TOPIC_ID, Answer, HangUp, ScriptedBroker
 
 TOPIC: Final = "events"
 SESSION_ID: Final = 77

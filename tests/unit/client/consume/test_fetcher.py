@@ -32,10 +32,10 @@ from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.metadata import MetadataBroker, MetadataRequest
 from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import KAFKA_2_1, Answer, HangUp, ScriptedBroker
 from support.waiting import until
 from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch, by_partition, config_for
 from unit.client.membership.scripted_group import ScriptedGroup
-from unit.client.scripted_broker import KAFKA_2_1, Answer, HangUp, ScriptedBroker
 from unit.client.test_cluster import run
 
 EVENTS = TopicPartition(TOPIC, 0)

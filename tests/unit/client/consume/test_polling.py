@@ -20,11 +20,11 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.list_offsets import ListOffsetsRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
+from support.clients.scripted_broker import Answer, Silence
 from support.waiting import until
 from unit.client.consume.scripted_log import TOPIC, Partition, ScriptedLog, batch, by_partition, config_for
 from unit.client.consume.test_fetcher import EVENTS, read
 from unit.client.membership.scripted_group import ScriptedGroup
-from unit.client.scripted_broker import Answer, Silence
 from unit.client.test_cluster import run
 
 OTHER = TopicPartition(TOPIC, 1)

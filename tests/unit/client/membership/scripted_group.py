@@ -32,7 +32,7 @@ from ottla.wire.messages.offset_fetch import (
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.schema import Request
-from unit.client.scripted_broker import BROKER_ID, TOPIC_ID, Answer, HangUp, ScriptedBroker
+from support.clients.scripted_broker import BROKER_ID, TOPIC_ID, Answer, HangUp, ScriptedBroker
 
 
 @dataclass

@@ -29,8 +29,8 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest
+from support.clients.scripted_broker import KAFKA_2_1, TOPIC_ID, HangUp
 from unit.client.membership.scripted_group import ScriptedGroup
-from unit.client.scripted_broker import KAFKA_2_1, TOPIC_ID, HangUp
 
 QUICK = ClusterOptions(retry_backoff_s=0.001, retry_backoff_max_s=0.002, reconnect_backoff_s=0.001)
 FIRST, SECOND = TopicPartition("events", 0), TopicPartition("events", 1)

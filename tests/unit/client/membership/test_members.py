@@ -24,9 +24,9 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import Answer, HangUp, Silence
 from support.groups.driven_members import DrivenMember, Told, until
 from unit.client.membership.scripted_group import ScriptedGroup
-from unit.client.scripted_broker import Answer, HangUp, Silence
 
 EVENTS = [TopicPartition("events", 0)]
 SETTINGS: dict[str, Any] = {"reconnect_backoff_ms": 1, "reconnect_backoff_max_ms": 2, "retry_backoff_ms": 1}

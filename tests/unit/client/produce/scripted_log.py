@@ -18,7 +18,7 @@ from ottla.wire.messages.produce import (
     ProduceTopicResponse,
 )
 from ottla.wire.schema import Request
-from unit.client.scripted_broker import TOPIC_ID, Answer, HangUp, ScriptedBroker, Silence
+from support.clients.scripted_broker import TOPIC_ID, Answer, HangUp, ScriptedBroker, Silence
 
 _BATCHES_REMEMBERED: Final = 5
 

@@ -15,8 +15,8 @@ from ottla import AsyncProducer, Producer
 from ottla.base.error_codes import ErrorCode
 from ottla.client.errors import BufferFullError, ConfigError
 from ottla.client.produce import Delivery, RecordMetadata
+from support.clients.scripted_broker import ScriptedBroker
 from unit.client.produce.scripted_log import Log, settings
-from unit.client.scripted_broker import ScriptedBroker
 from unit.client.test_cluster import run
 
 WAIT_S = 20.0

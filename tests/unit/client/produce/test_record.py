@@ -9,9 +9,9 @@ import pytest
 
 from ottla import AsyncProducer
 from ottla.client.errors import ClientError, SerializationError
+from support.clients.scripted_broker import ScriptedBroker
 from unit.client.produce.scripted_log import Log, settings
 from unit.client.produce.test_partitioners import partitioner
-from unit.client.scripted_broker import ScriptedBroker
 from unit.client.test_cluster import run
 
 LATEST_MS = 2**63 - 1

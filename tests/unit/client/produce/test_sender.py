@@ -21,8 +21,8 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import KAFKA_2_1, Answer, HangUp, ScriptedBroker, Silence
 from unit.client.produce.scripted_log import AppendSilently, AppendThenHangUp, Fault, Log, settings
-from unit.client.scripted_broker import KAFKA_2_1, Answer, HangUp, ScriptedBroker, Silence
 from unit.client.test_cluster import run
 
 SMALL = 200

@@ -16,8 +16,8 @@ from ottla.client.produce.record import PreparedRecord
 from ottla.client.produce.sender import Sender
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.schema import Request
+from support.clients.scripted_broker import Answer, ScriptedBroker
 from unit.client.produce.scripted_log import Log, settings
-from unit.client.scripted_broker import Answer, ScriptedBroker
 from unit.client.test_cluster import run
 
 PATIENCE_S = 20.0

@@ -26,7 +26,7 @@ from ottla.log.names import CLEANER_OFFSETS
 from ottla.log.partition_log import PartitionLog
 from ottla.records import Compression
 from ottla.testing.manual_clock import ManualClock
-from unit.log.compaction.written_log import ENGINES, PARTITION, RETENTION_MS, WrittenLog, take_apart
+from support.logs.written_log import ENGINES, PARTITION, RETENTION_MS, WrittenLog, take_apart
 
 
 @pytest.fixture(params=ENGINES)

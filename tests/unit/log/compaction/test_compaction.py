@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.log.compaction import CleanerOptions, find_cleanable
 from ottla.records import Compression, TimestampType
-from unit.log.compaction.written_log import (
+from support.logs.written_log import (
     ENGINES,
     RETENTION_MS,
     WrittenLog,

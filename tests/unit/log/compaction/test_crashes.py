@@ -14,7 +14,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.records import Compression
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import CrashedError, SimulatedDisk, Survival
-from unit.log.compaction.written_log import (
+from support.logs.written_log import (
     PARTITION,
     SeenBatch,
     WrittenLog,

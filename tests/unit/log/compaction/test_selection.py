@@ -8,7 +8,7 @@ import pytest
 
 from ottla.log.compaction import find_cleanable
 from ottla.log.compaction.selection import filthiest
-from unit.log.compaction.written_log import WrittenLog
+from support.logs.written_log import WrittenLog
 
 
 def fill(written: WrittenLog, segments: int) -> None:

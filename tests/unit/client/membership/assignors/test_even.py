@@ -6,7 +6,7 @@ from hypothesis import given
 
 from ottla.base.ids import TopicPartition
 from ottla.client.membership.assignors import GroupMember, RangeAssignor, RoundRobinAssignor, Topics
-from unit.client.membership.assignors.groups import check_valid, members, topics
+from support.groups.assignments import check_valid, members, topics
 
 RANGE = RangeAssignor()
 ROUND_ROBIN = RoundRobinAssignor()

@@ -17,7 +17,7 @@ from ottla.client.membership.assignors import (
 )
 from ottla.client.membership.assignors.sticky import StickyUserData, by_topic
 from ottla.wire.codec import encode
-from unit.client.membership.assignors.groups import check_balanced, check_valid, members, moved, topics, with_owned
+from support.groups.assignments import check_balanced, check_valid, members, moved, topics, with_owned
 
 STICKY = StickyAssignor()
 COOPERATIVE = CooperativeStickyAssignor()

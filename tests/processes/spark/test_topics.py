@@ -11,7 +11,7 @@ from ottla.spark.offsets import AtOffsets, AtTime, AtTimes, Earliest, Latest
 from ottla.spark.options import ReadOptions
 from ottla.spark.topics import ClusterView, MissingTopicError, SourceError
 from ottla.testing.broker import Broker
-from spark.topic_data import TopicData
+from support.topic_data import TopicData
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from ottla.spark.stream import OttlaStreamReader, StreamDriver
 from ottla.spark.topics import MissingTopicError
 from ottla.testing.broker import Broker
 from ottla.testing.manual_clock import ManualClock
-from spark.topic_data import TopicData
+from support.topic_data import TopicData
 
 EVERYTHING = ReadAllAvailable()
 COLUMNS = ReadColumns.of(read_schema(include_headers=False))

@@ -18,7 +18,7 @@ from ottla.spark.source import OttlaReader, OttlaSource, plan_batch
 from ottla.spark.topics import ClusterView, SourceError
 from ottla.testing.broker import Broker
 from pyspark_ottla import DefaultSource
-from spark.topic_data import TopicData
+from support.topic_data import TopicData
 
 SCHEMA = read_schema(include_headers=False)
 
