@@ -502,7 +502,3 @@ def limits_of(config: BrokerConfig) -> Limits:
         else -1,
         send_buffer_bytes=config["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in config.given else -1,
     )
-
-
-def _given(config: BrokerConfig, key: str) -> int:
-    return int(config[key]) if key in config.given else -1

@@ -123,26 +123,12 @@ class Dispatcher:
             result = route.handle(self._broker, request, context)
         except Exception as error:
             result = self._failure(route, request, error)
-        if type(result) is EncodedResponse:
-            head = route.answer_head
-            size = head.size + len(result)
-            taken_s = perf_counter() - started_s
-            route.stats.observe(len(frame), size, taken_s)
-            if taken_s > route.slow_s:
-                self.tell_slow(connection, route, taken_s)
-            connection.answer([head.pack(size - SIZE_BYTES, correlation_id) + result])
-        elif isinstance(result, Response):
+        if isinstance(result, (EncodedResponse, Response)):
             try:
-                size, chunks = self._answer(route, correlation_id, result)
+                chunks = self._frame(connection, route, correlation_id, result, len(frame), started_s, route.slow_s)
             except Exception as error:
                 self._hang_up(connection, route, error)
                 return
-            taken_s = perf_counter() - started_s
-            route.stats.observe(len(frame), size, taken_s)
-            if taken_s > route.slow_s:
-                self.tell_slow(connection, route, taken_s)
-            if error_code := getattr(result, "error_code", 0):
-                route.stats.count_error(error_code)
             connection.answer(chunks)
         elif result is None:  # a request that wants no answer
             route.stats.observe(len(frame), 0, perf_counter() - started_s)
@@ -193,7 +179,7 @@ class Dispatcher:
                 context = self._new_context(connection, route, b"\xff\xff")
                 response = route.entry.function(self._broker, ApiVersionsRequest(), context)
                 response.error_code = ErrorCode.UNSUPPORTED_VERSION
-                connection.answer(self._answer(route, correlation_id, response)[1])
+                connection.answer(frame_of(route, correlation_id, response)[1])
                 return
         told = (
             error if isinstance(error, ProtocolError) else InvalidValueError(f"a request that ends too early ({error})")
@@ -201,16 +187,6 @@ class Dispatcher:
         self._refuse(connection, told)
 
     # --- answers ------------------------------------------------------------------------------------------------------
-
-    def _answer(self, route: Route, correlation_id: int, response: Response) -> tuple[int, list[Chunk]]:
-        """The frame's size, and its chunks."""
-        parts = encode_parts(response, route.version)
-        head = route.answer_head
-        size = head.size + sum(map(len, parts))
-        if size - SIZE_BYTES > _FRAME_MAX:
-            raise InvalidValueError(f"an answer of {size} bytes cannot be announced in 32 bits", message=route.api.name)
-        parts.insert(0, head.pack(size - SIZE_BYTES, correlation_id))
-        return size, [b"".join(parts)] if size < JOIN_BELOW_BYTES else join_parts(parts)
 
     def _failure(self, route: Route, request: Request, error: Exception) -> Response | Exception:
         """What to answer when a handler raised: the error's code, where the response has a place for one in that
@@ -226,7 +202,28 @@ class Dispatcher:
             response.error_message = str(error)  # type: ignore[attr-defined]
         return response
 
-    def tell_slow(self, connection: SocketConnection, route: Route, taken_s: float) -> None:
+    def _frame(
+        self,
+        connection: SocketConnection,
+        route: Route,
+        correlation_id: int,
+        response: Response | EncodedResponse | None,
+        request_size: int,
+        started_s: float,
+        slow_s: float,
+    ) -> list[Chunk]:
+        """The answer as it is sent; none for a request that wants no answer. Counts the request, and logs one that took
+        longer than `slow_s`."""
+        size, chunks = (0, list[Chunk]()) if response is None else frame_of(route, correlation_id, response)
+        taken_s = perf_counter() - started_s
+        route.stats.observe(request_size, size, taken_s)
+        if taken_s > slow_s:
+            self._tell_slow(connection, route, taken_s)
+        if error_code := getattr(response, "error_code", 0):
+            route.stats.count_error(error_code)
+        return chunks
+
+    def _tell_slow(self, connection: SocketConnection, route: Route, taken_s: float) -> None:
         """Writes a slow request to the log, at most one of each API in ten seconds."""
         state, name = connection.attachment, f"{route.api.name} v{route.version}"
         known = state.contexts.get(route) if type(state) is ConnectionState else None
@@ -313,26 +310,31 @@ class _Pending(Slot):
     def answer(self, response: Response | EncodedResponse | None) -> None:
         """Never raises: an answer that cannot be encoded closes the connection."""
         route = self.route
-        size, chunks = 0, list[Chunk]()
         try:
-            if type(response) is EncodedResponse:
-                head = route.answer_head
-                size = head.size + len(response)
-                chunks = [head.pack(size - SIZE_BYTES, self.correlation_id) + response]
-            elif isinstance(response, Response):
-                size, chunks = self.dispatcher._answer(route, self.correlation_id, response)
-                if error_code := getattr(response, "error_code", 0):
-                    route.stats.count_error(error_code)
-            taken_s = perf_counter() - self.started_s
-            route.stats.observe(self.size, size, taken_s)
-            if taken_s > route.wait_s:
-                self.dispatcher.tell_slow(self.connection, route, taken_s)
-            self.connection.fill(self, chunks)
+            connection = self.connection
+            chunks = self.dispatcher._frame(
+                connection, route, self.correlation_id, response, self.size, self.started_s, route.wait_s
+            )
+            connection.fill(self, chunks)
         except Exception as error:
             self.hang_up(error)
 
     def hang_up(self, error: BaseException) -> None:
         self.dispatcher._hang_up(self.connection, self.route, error)
+
+
+def frame_of(route: Route, correlation_id: int, response: Response | EncodedResponse) -> tuple[int, list[Chunk]]:
+    """The size of the answer's frame, and its chunks."""
+    head = route.answer_head
+    if isinstance(response, EncodedResponse):
+        size = head.size + len(response)
+        return size, [head.pack(size - SIZE_BYTES, correlation_id) + response]
+    parts = encode_parts(response, route.version)
+    size = head.size + sum(map(len, parts))
+    if size - SIZE_BYTES > _FRAME_MAX:
+        raise InvalidValueError(f"an answer of {size} bytes cannot be announced in 32 bits", message=route.api.name)
+    parts.insert(0, head.pack(size - SIZE_BYTES, correlation_id))
+    return size, [b"".join(parts)] if size < JOIN_BELOW_BYTES else join_parts(parts)
 
 
 def _told(error: BaseException) -> str:
@@ -341,7 +343,7 @@ def _told(error: BaseException) -> str:
 
 
 def _shown(request: object) -> str:
-    """The request, as far as a log should hold it. A plain one may hold views of a frame that is gone."""
+    """The request, as far as a log should hold it. It may hold views of a frame that is gone."""
     try:
         shown = repr(request)
     except Exception as error:

@@ -190,11 +190,6 @@ class Partition:
         """A minimum beyond the number of replicas counts as that number, as in Kafka."""
         return self.log is not None and len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas))
 
-    @property
-    def waits_for_disk(self) -> bool:
-        """Whether records count only when they are on disk."""
-        return self.log is not None and self.log.config.flush_messages == 1
-
     # --- records ----------------------------------------------------------------------------------------------------
 
     def append(
@@ -207,37 +202,47 @@ class Partition:
     ) -> AppendInfo:
         """Appends as the leader. The buffer is patched in place. With `all_replicas` there must be enough in sync; that
         they have the records is told by the high watermark. `bounded`: see `PartitionLog.append_as_leader`."""
+        log = self._writable(all_replicas=all_replicas)
+        try:
+            info = log.append_as_leader(records, self.leader_epoch, origin=origin, bounded=bounded)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        self._appended(log)
+        return info
+
+    def append_own(self, batch: NewBatch) -> int:
+        """The same for a batch that this broker has just made itself, for all replicas; the offset behind it."""
+        log = self._writable(all_replicas=True)
+        try:
+            end = log.append_own(batch, self.leader_epoch)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        self._appended(log)
+        return end
+
+    def _writable(self, *, all_replicas: bool) -> PartitionLog:
+        """The log, if records may be appended to it now."""
         log = self.log
         if log is None:
             raise self._offline()
         if all_replicas and log.config.min_insync_replicas > 1 and self.is_under_min_isr:
             raise self._too_few_in_sync()
-        try:
-            info = log.append_as_leader(records, self.leader_epoch, origin=origin, bounded=bounded)
-        except OSError as error:
-            raise self._failed(log, error) from error
+        return log
+
+    def _appended(self, log: PartitionLog) -> None:
+        """The log has new records: they count at once, or when they are on disk."""
         if log.config.flush_messages == 1:
             self._wait_for_disk(log, log.next_offset, self._synced)
         elif self.advance_high_watermark():
             self._fetches.changed(self)
-        return info
 
-    def append_own(self, batch: NewBatch) -> int:
-        """The same for a batch that this broker has just made itself, for all replicas; the offset behind it."""
+    def is_acknowledged(self, end: int, *, all_replicas: bool) -> bool:
+        """Whether a producer whose records end there can be answered now: if the leader's copy is enough and need not
+        be on disk, or if the high watermark has passed them."""
         log = self.log
-        if log is None:
-            raise self._offline()
-        if log.config.min_insync_replicas > 1 and self.is_under_min_isr:
-            raise self._too_few_in_sync()
-        try:
-            end = log.append_own(batch, self.leader_epoch)
-        except OSError as error:
-            raise self._failed(log, error) from error
-        if log.config.flush_messages == 1:
-            self._wait_for_disk(log, end, self._synced)
-        elif self.advance_high_watermark():
-            self._fetches.changed(self)
-        return end
+        if not all_replicas and (log is None or log.config.flush_messages != 1):
+            return True
+        return log is not None and log.high_watermark >= end
 
     def _synced(self, log: PartitionLog, error: BaseException | None) -> None:
         """`log` is the one that was synced; the partition may have another by now."""

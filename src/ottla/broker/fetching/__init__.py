@@ -1,1 +1,1 @@
-"""Fetch requests: sessions."""
+"""Fetch requests: sessions, reading, and waiting for records."""

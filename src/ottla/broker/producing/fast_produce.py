@@ -1,8 +1,9 @@
-"""Produce requests as most producers send them, read without an object for each of their parts.
+"""The fast path for produce requests: those that most producers send, read without an object for each of their parts.
 
-A request is *plain* if it is of a version with compact fields and has one batch for one partition, outside of any
-transaction. All that stands before the batch is then the same in every request of a producer to that partition: it is
-read once, by the codec, and recognised from then on. What is not plain is read as it is declared.
+A request takes it if its version has compact fields and it carries one batch for one partition, outside of any
+transaction. All bytes before the batch are then the same in every request of a producer to that partition: the codec
+reads them once, and they are recognised from then on. All other requests are read as declared and served by
+`general_produce`; so is one that turns out to need more than an append (`produce_fast`), before anything is appended.
 """
 
 from __future__ import annotations
@@ -10,11 +11,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.base.ids import Uuid
-from ottla.broker.requests.api import EncodedResponse
+from ottla.broker.producing.general_produce import (
+    ALL_REPLICAS,
+    TOPIC_IDS_SINCE,
+    Waiting,
+    answered,
+    appended,
+    failed,
+    is_transactional,
+)
+from ottla.broker.requests.api import Deferred, EncodedResponse
+from ottla.controller.topic_names import is_internal
+from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
+from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
 from ottla.wire.codec import encode, reader_of
 from ottla.wire.errors import ProtocolError
@@ -27,9 +40,11 @@ from ottla.wire.messages.produce import (
     ProduceTopicResponse,
 )
 
-PLAIN_SINCE: Final = 9
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+FAST_SINCE: Final = 9
 """The first version with compact fields."""
-TOPIC_IDS_SINCE: Final = 13
 
 _NAME_AT: Final = 8
 """Behind the transactional id, acks, timeout and the number of topics."""
@@ -57,7 +72,7 @@ class AnswerTemplate:
 
     @classmethod
     def of(cls, target: ProduceTarget) -> AnswerTemplate:
-        """All plain versions have the three numbers."""
+        """All versions of the fast path have the three numbers."""
         numbers = (0x5A00_0000_0000_0001, 0x5A00_0000_0000_0002, 0x5A00_0000_0000_0003)
         answer = ProducePartitionResponse(
             index=target.index, base_offset=numbers[0], log_append_time_ms=numbers[1], log_start_offset=numbers[2]
@@ -89,7 +104,7 @@ class ProduceTarget:
     template: AnswerTemplate | None = None
 
 
-class PlainProduce(NamedTuple):
+class FastProduce(NamedTuple):
     """A request; its batch is a view of the frame it came in."""
 
     target: ProduceTarget
@@ -103,10 +118,10 @@ class PlainProduce(NamedTuple):
         return ProduceRequest(acks=target.acks, timeout_ms=target.timeout_ms, topic_data=[topic])
 
 
-def produce_reader(version: int) -> Callable[[memoryview], PlainProduce | ProduceRequest]:
+def produce_reader(version: int) -> Callable[[memoryview], FastProduce | ProduceRequest]:
     """Reads requests of that version."""
     read: Callable[[memoryview], ProduceRequest] = reader_of(ProduceRequest, version)
-    if version < PLAIN_SINCE:
+    if version < FAST_SINCE:
         return read
     by_id = version >= TOPIC_IDS_SINCE
     targets: dict[bytes, ProduceTarget | None] = {}
@@ -119,7 +134,7 @@ def produce_reader(version: int) -> Callable[[memoryview], PlainProduce | Produc
         targets[start] = target = _target_of(start, read, version)
         return target
 
-    def read_any(frame: memoryview) -> PlainProduce | ProduceRequest:
+    def read_any(frame: memoryview) -> FastProduce | ProduceRequest:
         size = len(frame)
         if size <= behind_id:  # no topic's name is shorter with a batch behind it
             return read(frame)
@@ -144,13 +159,13 @@ def produce_reader(version: int) -> Callable[[memoryview], PlainProduce | Produc
         behind = at + length - 1
         if behind <= at or behind + 3 != size or bytes(frame[behind:]) != _NO_TAGS:
             return read(frame)
-        return new(PlainProduce, (target, frame[at:behind]))
+        return new(FastProduce, (target, frame[at:behind]))
 
     return read_any
 
 
 def _target_of(start: bytes, read: Callable[[memoryview], ProduceRequest], version: int) -> ProduceTarget | None:
-    """None for what is not plain, or no beginning of a request."""
+    """None if the request does not qualify, or if the bytes do not begin one."""
     try:
         request = read(memoryview(start + _EMPTY_BATCH + _NO_TAGS))
     except (ProtocolError, IndexError):
@@ -162,3 +177,44 @@ def _target_of(start: bytes, read: Callable[[memoryview], ProduceRequest], versi
         return None
     index = topic.partition_data[0].index
     return ProduceTarget(version, request.acks, request.timeout_ms, topic.name, topic.topic_id, index)
+
+
+def produce_fast(broker: Broker, request: FastProduce) -> ProduceResponse | EncodedResponse | Deferred | None:
+    """Appends the batch and answers. Returns None, with nothing done, if the request needs the general path; raises
+    `LargeBatchError`, also with nothing done, if the batch is to be validated in a thread."""
+    target, records = request
+    partition = target.partition
+    if partition is None or not partition.is_leader:
+        partition = target.partition = _found(broker, target)
+        if partition is None or not partition.is_leader:
+            return None
+    if partition.log is None or partition in broker.held_produces.queues or is_transactional(records):
+        return None
+    all_replicas = target.acks == ALL_REPLICAS
+    waiting: Waiting = {}
+    try:
+        info = partition.append(records, all_replicas=all_replicas, bounded=True)
+    except LargeBatchError:
+        raise
+    except (LogError, ReplicationError) as failure:
+        answer = failed(partition, target.index, failure)
+        broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
+    else:
+        end = info.last_offset + 1
+        if partition.is_acknowledged(end, all_replicas=all_replicas):
+            template = target.template
+            if template is None:
+                template = target.template = AnswerTemplate.of(target)
+            return template.fill(info)
+        answer = appended(target.index, info)
+        waiting[partition] = (end, answer)
+    topic = ProduceTopicResponse(name=target.name, topic_id=target.topic_id, partition_responses=[answer])
+    return answered(broker, ProduceResponse(responses=[topic]), waiting, target.timeout_ms)
+
+
+def _found(broker: Broker, target: ProduceTarget) -> Partition | None:
+    """The partition; None for internal topics, for acks=0 and for invalid acks."""
+    name = target.name if target.version < TOPIC_IDS_SINCE else broker.metadata.name_of(target.topic_id) or ""
+    if target.acks not in (1, ALL_REPLICAS) or is_internal(name):
+        return None
+    return broker.replicas.get(name, target.index)

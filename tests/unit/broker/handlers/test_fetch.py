@@ -12,7 +12,7 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.file_slice import FileSlice
 from ottla.base.ids import random_uuid
-from ottla.broker.handlers.fetch import Reading
+from ottla.broker.fetching.reading import FetchReading
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.errors import CorruptRecordsError
 from ottla.log.partition_log import LogRead, PartitionLog
@@ -439,7 +439,7 @@ def test_a_fetch_that_fails_while_it_waits_is_answered_with_an_error(
         await client.create_topic("orders", partitions=2)
         client.send(request(client, asked(index=0), asked(index=1), max_wait_ms=20_000), version)
         with monkeypatch.context() as patch:
-            patch.setattr(Reading, "response", broken)
+            patch.setattr(FetchReading, "response", broken)
             append(client, b"a")
             client.broker.replicas.fetches.look_now()
         response = await client.answer(FetchResponse, version)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.ids import ZERO_UUID, Uuid
-from ottla.broker.producing.fast_produce import PlainProduce, ProduceTarget, produce_reader
+from ottla.broker.producing.fast_produce import FastProduce, ProduceTarget, produce_reader
 from ottla.wire.codec import encode, reader_of
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.produce import ProducePartition, ProduceRequest, ProduceTopic
@@ -39,9 +39,9 @@ def one_batch(records: bytes, transactional_id: str | None = None) -> ProduceReq
     return ProduceRequest(transactional_id=transactional_id, acks=1, timeout_ms=30_000, topic_data=[topic])
 
 
-def as_declared(request: ProduceRequest | PlainProduce) -> ProduceRequest:
+def as_declared(request: ProduceRequest | FastProduce) -> ProduceRequest:
     """With bytes that can be compared."""
-    declared = request.as_request() if isinstance(request, PlainProduce) else request
+    declared = request.as_request() if isinstance(request, FastProduce) else request
     for topic in declared.topic_data:
         for partition in topic.partition_data:
             if partition.records is not None:
@@ -80,7 +80,7 @@ def test_one_batch_is_plain_however_large(version: int, size: int) -> None:
     records = bytes(range(256)) * (size // 256) + bytes(size % 256)
     frame = memoryview(bytearray(encode(one_batch(records), version)))
     read = produce_reader(version)(frame)
-    assert isinstance(read, PlainProduce)
+    assert isinstance(read, FastProduce)
     assert read.target == ProduceTarget(version, 1, 30_000, "" if version > 12 else "t", ZERO_UUID, 3)
     assert bytes(read.records) == records
     read.records[0] = 7  # a view of the frame, to be patched there
@@ -91,4 +91,4 @@ def test_a_transaction_and_several_partitions_are_not_plain() -> None:
     two = one_batch(bytes(61))
     two.topic_data[0].partition_data *= 2
     for request in (two, one_batch(bytes(61), transactional_id="t"), one_batch(b"")):
-        assert not isinstance(_READERS[9](memoryview(encode(request, 9))), PlainProduce)
+        assert not isinstance(_READERS[9](memoryview(encode(request, 9))), FastProduce)

@@ -1,0 +1,339 @@
+"""Appends the batches of any produce request, and answers when as many replicas have them as it asked for.
+
+Batches are views of the frame they came in: validated and patched there, written to the log from there. Those that
+take long to validate are copied, and appended later (`held_produce`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.broker.producing.held_produce import Finish, Outcome
+from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
+from ottla.controller.topic_names import is_internal
+from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
+from ottla.log.validation import AppendInfo
+from ottla.records import Compression
+from ottla.records.layout import (
+    ATTRIBUTES_AT,
+    COMPRESSION_MASK,
+    LENGTH_AT,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_AT,
+    MAGIC_V2,
+    TRANSACTIONAL_BIT,
+)
+from ottla.replication.delayed import DelayedOperation
+from ottla.replication.errors import ReplicationError
+from ottla.replication.partition import Partition
+from ottla.wire.messages.produce import (
+    ProduceLeaderIdAndEpoch,
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRecordError,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+    ProduceTopicResponse,
+)
+from ottla.wire.schema import Bytes
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_NONE: Final = ErrorCode.NONE
+ALL_REPLICAS: Final = -1
+"""acks=all."""
+TOPIC_IDS_SINCE: Final = 13
+_ZSTD_SINCE: Final = 7
+_NEW_LEADER_SINCE: Final = 10
+_ADMIN_CLIENT: Final = "__admin_client"
+"""Who calls itself so may write to the topics of coordinators, as in Kafka: for repairs."""
+_HIDDEN: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
+
+_LENGTH: Final = Struct(">i")
+_ENDLESS: Final = 2**31
+_ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
+"""The byte of a batch with all attributes that are in use."""
+
+Waiting = dict[Partition, tuple[int, ProducePartitionResponse]]
+"""Where the high watermark must be for a partition's answer."""
+AtOnce = ProduceResponse | EncodedResponse | Deferred | ConnectionAbortedError | None
+Answer = AtOnce | Coroutine[Any, Any, ProduceResponse | Deferred | ConnectionAbortedError | None]
+
+
+def answered(
+    broker: Broker, response: ProduceResponse, waiting: Waiting, timeout_ms: int
+) -> ProduceResponse | Deferred:
+    if not waiting:
+        return response
+    delayed = DelayedProduce(response, waiting)
+    produces = broker.replicas.produces
+    produces.wait(delayed, waiting, max(timeout_ms, 0) / 1000)
+    delayed.deferred.when_cancelled(partial(produces.cancel, delayed))
+    return delayed.deferred
+
+
+def is_transactional(records: Bytes | None) -> bool:
+    """Whether the first batch says that it is part of a transaction; there is no other for a partition."""
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_LOW
+        and bool(records[_ATTRIBUTES_LOW] & TRANSACTIONAL_BIT)
+        and records[MAGIC_AT] == MAGIC_V2
+    )
+
+
+def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *, is_large: bool = False) -> Answer:
+    """`is_large`: the only batch of the request was found to be so."""
+    acks = request.acks
+    by_id = context.version >= TOPIC_IDS_SINCE
+    bad_acks = _NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
+    refusal = _NONE
+    if any(is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data):
+        # Kafka's answer to transactional records without a transactional id. There are no transactions here yet, so
+        # nobody may have an id; clients take it as fatal.
+        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    partitions = broker.replicas.partitions
+    held = broker.held_produces
+    outcomes = _Outcomes(broker, acks)
+    responses = []
+    for topic in _once_each(request.topic_data, by_id=by_id):
+        name = topic.name if not by_id else broker.metadata.name_of(topic.topic_id) or ""
+        is_closed = name[:2] == "__" and is_internal(name) and context.client_id != _ADMIN_CLIENT
+        answers: list[ProducePartitionResponse] = []
+        for asked in topic.partition_data:
+            partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
+            if partition is None:  # perhaps it is so new that its log is still to be made
+                partition = broker.replicas.get(name, asked.index)
+            records = asked.records
+            error = refusal
+            if error:
+                pass
+            elif partition is None:
+                error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                error = _fault(records, context.version) or bad_acks
+                error = error or (ErrorCode.INVALID_TOPIC_EXCEPTION if is_closed else partition.check_leader())
+            if error or partition is None or records is None:
+                answer = _refused(partition, asked.index, error, context.version)
+                outcomes.note_error(answer)
+                answers.append(answer)
+                continue
+            outcome: Outcome | None = None
+            if not is_large and partition not in held.queues:
+                try:
+                    outcome = partition.append(records, all_replicas=acks == ALL_REPLICAS, bounded=True)
+                except LargeBatchError:
+                    pass
+                except (LogError, ReplicationError) as failure:
+                    outcome = failure
+            if outcome is not None:
+                answers.append(outcomes.answer(partition, asked.index, outcome))
+            else:
+                answers.append(ProducePartitionResponse(index=asked.index))
+                finish = outcomes.later(partition, answers)
+                held.hold(partition, records, all_replicas=acks == ALL_REPLICAS, finish=finish)
+        responses.append(ProduceTopicResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
+    response = ProduceResponse(responses=responses)
+    if outcomes.open_count:
+        return _answered_later(broker, response, outcomes, request.timeout_ms, context)
+    if not acks:
+        return _unacknowledged(broker, outcomes, context)
+    return answered(broker, response, outcomes.waiting, request.timeout_ms)
+
+
+class _Outcomes:
+    """What became of the batches of a request, as far as that is known."""
+
+    __slots__ = ("_broker", "_is_complete", "acks", "first_error", "open_count", "waiting")
+
+    def __init__(self, broker: Broker, acks: int) -> None:
+        self._broker = broker
+        self.acks = acks
+        self._is_complete: asyncio.Future[None] | None = None
+        self.waiting: Waiting = {}
+        self.first_error: ProducePartitionResponse | None = None
+        self.open_count = 0
+        """Of batches that are held."""
+
+    def answer(self, partition: Partition, index: int, outcome: Outcome) -> ProducePartitionResponse:
+        if not isinstance(outcome, AppendInfo):
+            answer = failed(partition, index, outcome)
+            self.note_error(answer)
+            return answer
+        answer = appended(index, outcome)
+        end = outcome.last_offset + 1
+        if not partition.is_acknowledged(end, all_replicas=self.acks == ALL_REPLICAS):
+            self.waiting[partition] = (end, answer)
+        return answer
+
+    def note_error(self, answer: ProducePartitionResponse) -> None:
+        self.first_error = self.first_error or answer
+        self._broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
+
+    def later(self, partition: Partition, answers: list[ProducePartitionResponse]) -> Finish:
+        """For a batch that is held: puts its answer where one stands for it, the last of those that there are."""
+        at = len(answers) - 1
+        self.open_count += 1
+
+        def finish(outcome: Outcome) -> None:
+            answers[at] = self.answer(partition, answers[at].index, outcome)
+            self.open_count -= 1
+            if not self.open_count and self._is_complete is not None and not self._is_complete.done():
+                self._is_complete.set_result(None)
+
+        return finish
+
+    async def complete(self) -> None:
+        """Until no batch is held any more."""
+        if self.open_count:
+            self._is_complete = asyncio.get_running_loop().create_future()
+            await self._is_complete
+
+
+async def _answered_later(
+    broker: Broker, response: ProduceResponse, outcomes: _Outcomes, timeout_ms: int, context: RequestContext
+) -> ProduceResponse | Deferred | ConnectionAbortedError | None:
+    await outcomes.complete()
+    if not outcomes.acks:
+        return _unacknowledged(broker, outcomes, context)
+    return answered(broker, response, outcomes.waiting, timeout_ms)
+
+
+def _unacknowledged(broker: Broker, outcomes: _Outcomes, context: RequestContext) -> ConnectionAbortedError | None:
+    """Nobody waits for an answer; a client that lost records can be told only by closing its connection."""
+    failed = outcomes.first_error
+    if failed is None:
+        return None
+    reason = failed.error_message or ErrorCode.of(failed.error_code).description
+    broker.complaints.warning(
+        ("acks=0", context.client_host),
+        "closed the connection of client %r from %s: its produce request with acks=0 failed for partition %d: %s",
+        context.client_id,
+        context.client_host,
+        failed.index,
+        reason,
+    )
+    return ConnectionAbortedError("a produce request with acks=0 failed")
+
+
+def _once_each(topics: list[ProduceTopic], *, by_id: bool) -> list[ProduceTopic]:
+    """The topics as they are, or, if a partition is there more than once, only the last of it, as in Kafka."""
+    names = {topic.topic_id if by_id else topic.name for topic in topics}
+    if len(names) == len(topics) and all(
+        len({asked.index for asked in topic.partition_data}) == len(topic.partition_data)
+        for topic in topics
+        if len(topic.partition_data) > 1
+    ):
+        return topics
+    merged: dict[object, dict[int, ProducePartition]] = {}
+    firsts: dict[object, ProduceTopic] = {}
+    for topic in topics:
+        key = topic.topic_id if by_id else topic.name
+        firsts.setdefault(key, topic)
+        merged.setdefault(key, {}).update((asked.index, asked) for asked in topic.partition_data)
+    return [
+        ProduceTopic(name=topic.name, topic_id=topic.topic_id, partition_data=list(merged[key].values()))
+        for key, topic in firsts.items()
+    ]
+
+
+def _is_alone(records: Bytes) -> bool:
+    """Whether there is one whole batch, as far as lengths tell, and not another whole one."""
+    size = _size_of_batch(records, 0)
+    return size <= len(records) and (size <= 0 or size + _size_of_batch(records, size) > len(records))
+
+
+def _size_of_batch(records: Bytes, position: int) -> int:
+    """How long the batch at the position says that it is; endless where there are too few bytes to say so."""
+    if len(records) - position < LENGTH_PREFIX_SIZE:
+        return _ENDLESS
+    length: int = _LENGTH.unpack_from(records, position + LENGTH_AT)[0]
+    return length + LENGTH_PREFIX_SIZE
+
+
+def _fault(records: Bytes | None, version: int) -> ErrorCode:
+    """What is wrong with records whatever their partition. Older clients than KIP-110 cannot have zstd."""
+    if not records or not _is_alone(records):
+        return ErrorCode.INVALID_RECORD
+    if (
+        version < _ZSTD_SINCE
+        and len(records) > _ATTRIBUTES_LOW
+        and records[_ATTRIBUTES_LOW] & COMPRESSION_MASK == Compression.ZSTD
+        and records[MAGIC_AT] == MAGIC_V2
+    ):
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return _NONE
+
+
+def _refused(partition: Partition | None, index: int, error: ErrorCode, version: int) -> ProducePartitionResponse:
+    answer = ProducePartitionResponse(index=index, error_code=error, base_offset=-1)
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None and version >= _NEW_LEADER_SINCE:
+        answer.current_leader = ProduceLeaderIdAndEpoch(
+            leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
+        )
+    return answer
+
+
+def failed(partition: Partition, index: int, failure: LogError | ReplicationError) -> ProducePartitionResponse:
+    answer = ProducePartitionResponse(index=index, error_code=failure.code, base_offset=-1)
+    if failure.tells_log_start and partition.log is not None:
+        answer.log_start_offset = partition.log.log_start_offset
+    if failure.code not in _HIDDEN:
+        answer.error_message = str(failure)
+    if isinstance(failure, InvalidRecordsError):
+        answer.record_errors = [
+            ProduceRecordError(batch_index=index, batch_index_error_message=reason) for index, reason in failure.faults
+        ]
+    return answer
+
+
+def appended(index: int, info: AppendInfo) -> ProducePartitionResponse:
+    return ProducePartitionResponse(
+        index=index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+    )
+
+
+class DelayedProduce(DelayedOperation[Partition]):
+    """Waits until the high watermark has passed the appended records of every partition."""
+
+    __slots__ = ("_response", "_waiting", "deferred")
+
+    def __init__(self, response: ProduceResponse, waiting: Waiting) -> None:
+        super().__init__()
+        self.deferred = Deferred()
+        self._response = response
+        self._waiting = dict(waiting)
+
+    def is_ready(self, key: Partition) -> bool:
+        end, answer = self._waiting.get(key, (0, None))
+        if answer is not None:
+            error = key.check_leader()
+            if error:
+                self._refuse(answer, error)
+                del self._waiting[key]
+            elif key.high_watermark >= end:
+                del self._waiting[key]
+                if key.is_under_min_isr:
+                    self._refuse(answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return not self._waiting
+
+    def complete(self) -> None:
+        for _, answer in self._waiting.values():
+            self._refuse(answer, ErrorCode.REQUEST_TIMED_OUT)
+        self.deferred.answer(self._response)
+
+    @staticmethod
+    def _refuse(answer: ProducePartitionResponse, error: ErrorCode) -> None:
+        answer.error_code = error
+        answer.base_offset = -1
+        answer.log_append_time_ms = -1
