@@ -13,17 +13,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType
+from ottla.base.config import ConfigKey, ValueType
 from ottla.client.config import ADMIN_CONFIG, COMMON_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from ottla.client.config_keys.elsewhere import HARMLESS_VALUES, OWNERS, WITHOUT_EFFECT
 
 FILE: Final = Path(__file__).parent.parent / "src/ottla/client/config_keywords.py"
 
 _TYPES: Final = {
-    ConfigType.BOOLEAN: "Flag",
-    ConfigType.INT: "Number",
-    ConfigType.LONG: "Number",
-    ConfigType.STRING: "Text",
+    ValueType.BOOLEAN: "Flag",
+    ValueType.INT: "Number",
+    ValueType.LONG: "Number",
+    ValueType.STRING: "Text",
 }
 _OWN_TYPES: Final = {
     "acks": "Number",

@@ -10,7 +10,8 @@ from contextlib import AsyncExitStack
 from typing import Any, Final, TypeVar
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS, Operation
+from ottla.base.operations import Operation
+from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS
 from ottla.net.client_connection import Address, ClientConnection, ConnectionOptions
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

@@ -18,12 +18,12 @@ from ottla.base.coordination import (
     CoordinationError,
     Create,
     Delete,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
     SetData,
+    Znode,
 )
 from ottla.zookeeper.transaction import check_operation, check_path
 
@@ -58,15 +58,15 @@ class KazooTree:
             await asyncio.to_thread(client.stop)
             await asyncio.to_thread(client.close)
 
-    async def get(self, path: str) -> Node | None:
+    async def get(self, path: str) -> Znode | None:
         check_path(path)
         try:
             data, stat = await asyncio.to_thread(self.client.get, path)
         except exceptions.NoNodeError:
             return None
-        return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.mtime)
+        return Znode(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ctime, stat.mtime)
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
         return [await self.get(path) for path in paths]
 
     async def children(self, path: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_artifacts import classpath
-from ottla.base.config import ConfigError, ConfigType
+from ottla.base.config import ConfigError, ValueType
 from ottla.broker.configs.broker_config import BROKER_CONFIG, BrokerConfig
 from ottla.broker.configs.keys.update_modes import INTERNAL, UpdateMode, update_mode
 
@@ -46,7 +46,7 @@ TRIED = [
     f"{key.name}={value}"
     for key in BROKER_CONFIG
     # Kafka looks for classes, which are not here.
-    if key.name not in OURS_ALONE and key.type is not ConfigType.CLASS
+    if key.name not in OURS_ALONE and key.type is not ValueType.CLASS
     for value in VALUES
 ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_artifacts import classpath
-from ottla.base.config import ConfigType
+from ottla.base.config import ValueType
 from ottla.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
 from ottla.client.config_keys.elsewhere import OWNERS
 
@@ -43,7 +43,7 @@ TRIED = [
     for kind, schema in SCHEMAS.items()
     for key in schema
     # Kafka looks for classes, which are not here.
-    if key.name not in OURS_ALONE and key.type is not ConfigType.CLASS and key.type is not ConfigType.LIST
+    if key.name not in OURS_ALONE and key.type is not ValueType.CLASS and key.type is not ValueType.LIST
     for value in (*VALUES, *WORDS, *MORE_WORDS)
 ]
 TIMES = (

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from differential.comparison import ABSENT, Difference
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS, Operation
+from ottla.base.operations import Operation
+from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any, Final
 _INT_BITS: Final = {"short": 15, "int": 31, "long": 63}
 
 
-class ConfigType(Enum):
+class ValueType(Enum):
     """What Kafka's tools call the types, and what Python sees."""
 
     BOOLEAN = "boolean"
@@ -87,7 +87,7 @@ class ConfigKey:
     """A key and what it may hold."""
 
     name: str
-    type: ConfigType
+    type: ValueType
     default: Any
     doc: str
     rule: Rule = any_value
@@ -99,7 +99,7 @@ class ConfigKey:
 
     @property
     def is_sensitive(self) -> bool:
-        return self.type is ConfigType.PASSWORD
+        return self.type is ValueType.PASSWORD
 
     def parse(self, text: str) -> Any:
         """The value behind a text, checked."""
@@ -118,15 +118,15 @@ class ConfigKey:
 
     def _typed(self, text: str) -> Any:
         match self.type:
-            case ConfigType.BOOLEAN:
+            case ValueType.BOOLEAN:
                 if text.lower() not in ("true", "false"):
                     raise ConfigError(self.name, f"{text!r} is neither true nor false")
                 return text.lower() == "true"
-            case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
+            case ValueType.STRING | ValueType.CLASS | ValueType.PASSWORD:
                 return text
-            case ConfigType.LIST:
+            case ValueType.LIST:
                 return tuple(part.strip() for part in text.split(",")) if text else ()
-            case ConfigType.DOUBLE:
+            case ValueType.DOUBLE:
                 try:
                     return float(_without_underscores(text))
                 except ValueError:
@@ -146,11 +146,11 @@ class ConfigKey:
 
     def text(self, value: Any) -> str:
         """A value that is set, as it stands in a properties file."""
-        if self.type is ConfigType.BOOLEAN:
+        if self.type is ValueType.BOOLEAN:
             return "true" if value else "false"
-        if self.type is ConfigType.LIST:
+        if self.type is ValueType.LIST:
             return ",".join(value)
-        return _java_double(value) if self.type is ConfigType.DOUBLE else str(value)
+        return _java_double(value) if self.type is ValueType.DOUBLE else str(value)
 
 
 def _java_double(value: float) -> str:

@@ -42,7 +42,7 @@ class NotEmptyError(CoordinationError):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Znode:
     """A node as it was read. Ids of transactions (`zxid`) order all writes to the tree."""
 
     data: bytes
@@ -93,11 +93,11 @@ Operation = Create | SetData | Delete | Check
 class Coordination(Protocol):
     """The tree. Used from one event loop; whatever was answered survives a crash."""
 
-    async def get(self, path: str) -> Node | None:
+    async def get(self, path: str) -> Znode | None:
         """None if there is no such node."""
         ...
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
         """One answer a path, in order. For starts: a cluster has ten thousands of nodes."""
         ...
 

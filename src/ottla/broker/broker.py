@@ -26,7 +26,7 @@ from ottla.broker.configs.listeners import Listener
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetching.fetch_sessions import FetchSessions
-from ottla.broker.groups.coordinator_log import CoordinatorLog
+from ottla.broker.groups.coordinator_log import ReplicatedCoordinatorLog
 from ottla.broker.groups.group_settings import group_settings
 from ottla.broker.groups.group_topics import GroupTopics
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
@@ -219,7 +219,7 @@ class Broker:
     def _make_group_coordinator(self, loop: asyncio.AbstractEventLoop) -> None:
         self._group_topics = GroupTopics(self.metadata)
         timeout_ms = self.config["offsets.commit.timeout.ms"]
-        log = CoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
+        log = ReplicatedCoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
         settings = group_settings(self.config, self.configs.groups.consumer_times)
         self.groups = GroupCoordinatorService(log, self.clock, loop, settings, self._group_topics)
         self.groups.runtime.together = self._server.together

@@ -46,7 +46,7 @@ _SHOWN_MAX: Final = 10_000
 """Characters of a failed request in the log."""
 
 
-class Route:
+class HandlerRoute:
     """What is known of an API in one version."""
 
     __slots__ = ("answer_head", "api", "entry", "handle", "is_flexible", "read", "slow_s", "stats", "version", "wait_s")
@@ -73,7 +73,7 @@ class ConnectionState:
     __slots__ = ("contexts",)
 
     def __init__(self) -> None:
-        self.contexts: dict[Route, tuple[bytes, RequestContext]] = {}
+        self.contexts: dict[HandlerRoute, tuple[bytes, RequestContext]] = {}
 
 
 class Dispatcher:
@@ -88,7 +88,7 @@ class Dispatcher:
         self._broker = broker
         self._stats = stats
         self._refuse = refuse
-        self._routes: dict[tuple[int, int], Route] = {}
+        self._routes: dict[tuple[int, int], HandlerRoute] = {}
         self._entries = handlers()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -133,7 +133,7 @@ class Dispatcher:
         elif result is None:  # a request that wants no answer
             route.stats.observe(len(frame), 0, perf_counter() - started_s)
         else:
-            pending = _Pending(self, connection, route, correlation_id, len(frame), started_s)
+            pending = _PendingAnswer(self, connection, route, correlation_id, len(frame), started_s)
             connection.reserve(pending)
             if isinstance(result, Deferred):
                 pending.wait_for(result)
@@ -144,19 +144,19 @@ class Dispatcher:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _new_route(self, api_key: int, version: int) -> Route:
+    def _new_route(self, api_key: int, version: int) -> HandlerRoute:
         entry = self._entries.get(api_key)
         if entry is None:
             raise UnknownApiError(f"API {api_key} is not served")
         if version not in entry.served:
             name = entry.request.__name__.removesuffix("Request")
             raise UnsupportedVersionError(f"versions {entry.served} are served", message=f"{name} v{version}")
-        route = self._routes[api_key, version] = Route(
+        route = self._routes[api_key, version] = HandlerRoute(
             api_of(api_key), entry, version, self._stats.api(api_key), self._slow_s
         )
         return route
 
-    def _new_context(self, connection: SocketConnection, route: Route, client: bytes) -> RequestContext:
+    def _new_context(self, connection: SocketConnection, route: HandlerRoute, client: bytes) -> RequestContext:
         state = connection.attachment
         if type(state) is not ConnectionState:
             state = connection.attachment = ConnectionState()
@@ -188,7 +188,7 @@ class Dispatcher:
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _failure(self, route: Route, request: Request, error: Exception) -> Response | Exception:
+    def _failure(self, route: HandlerRoute, request: Request, error: Exception) -> Response | Exception:
         """What to answer when a handler raised: the error's code, where the response has a place for one in that
         version. Without the code it would be taken for a success that found nothing."""
         if not isinstance(error, BrokerError):
@@ -205,7 +205,7 @@ class Dispatcher:
     def _frame(
         self,
         connection: SocketConnection,
-        route: Route,
+        route: HandlerRoute,
         correlation_id: int,
         response: Response | EncodedResponse | None,
         request_size: int,
@@ -223,7 +223,7 @@ class Dispatcher:
             route.stats.count_error(error_code)
         return chunks
 
-    def _tell_slow(self, connection: SocketConnection, route: Route, taken_s: float) -> None:
+    def _tell_slow(self, connection: SocketConnection, route: HandlerRoute, taken_s: float) -> None:
         """Writes a slow request to the log, at most one of each API in ten seconds."""
         state, name = connection.attachment, f"{route.api.name} v{route.version}"
         known = state.contexts.get(route) if type(state) is ConnectionState else None
@@ -231,14 +231,14 @@ class Dispatcher:
         told = name, client, connection.address, connection.port, taken_s
         self._slow_requests.info(route.api.key, "slow request: %s of %s at %s:%s took %.3f s", *told)
 
-    def _hang_up(self, connection: SocketConnection, route: Route, error: BaseException) -> None:
+    def _hang_up(self, connection: SocketConnection, route: HandlerRoute, error: BaseException) -> None:
         if not isinstance(error, ConnectionAbortedError):  # which the handler has told of
             name = route.api.name
             _logger.error("closed the connection of %s: %s could not be answered: %s", connection, name, _told(error))
         connection.close()
 
     def _start(
-        self, pending: _Pending, request: Request, work: Coroutine[Any, Any, Response | Deferred | None]
+        self, pending: _PendingAnswer, request: Request, work: Coroutine[Any, Any, Response | Deferred | None]
     ) -> None:
         async def run() -> None:
             try:
@@ -272,7 +272,7 @@ class Dispatcher:
             await asyncio.wait(self._tasks)
 
 
-class _Pending(Slot):
+class _PendingAnswer(Slot):
     """A request that is answered later."""
 
     __slots__ = ("connection", "correlation_id", "deferred", "dispatcher", "route", "size", "started_s")
@@ -281,7 +281,7 @@ class _Pending(Slot):
         self,
         dispatcher: Dispatcher,
         connection: SocketConnection,
-        route: Route,
+        route: HandlerRoute,
         correlation_id: int,
         size: int,
         started_s: float,
@@ -323,7 +323,7 @@ class _Pending(Slot):
         self.dispatcher._hang_up(self.connection, self.route, error)
 
 
-def frame_of(route: Route, correlation_id: int, response: Response | EncodedResponse) -> tuple[int, list[Chunk]]:
+def frame_of(route: HandlerRoute, correlation_id: int, response: Response | EncodedResponse) -> tuple[int, list[Chunk]]:
     """The size of the answer's frame, and its chunks."""
     head = route.answer_head
     if isinstance(response, EncodedResponse):

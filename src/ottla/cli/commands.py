@@ -26,7 +26,7 @@ class _Command(TyperCommand):
         return _named(super().get_params(ctx))
 
 
-class _Group(TyperGroup):
+class _CommandGroup(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _named(super().get_params(ctx))
 
@@ -49,7 +49,7 @@ class Commands(typer.Typer):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(
-            cls=_Group,
+            cls=_CommandGroup,
             no_args_is_help=True,
             rich_markup_mode="rich",
             pretty_exceptions_enable=False,

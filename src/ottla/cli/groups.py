@@ -42,7 +42,7 @@ _MEMBER_COLUMNS = ("group", "member", "instance", "client", "host", "topics", "p
 _RESET_COLUMNS = ("group", "topic", "partition", "committed", "new")
 
 
-class State(StrEnum):
+class StateFilter(StrEnum):
     """As Kafka's tools spell them, in small letters."""
 
     EMPTY = "empty"
@@ -65,12 +65,12 @@ class Type(StrEnum):
 def list_groups(
     context: typer.Context,
     states: Annotated[
-        list[State] | None,
+        list[StateFilter] | None,
         typer.Option(
             "--state",
             metavar="STATE",
             case_sensitive=False,
-            help=f"Only groups in this state: {', '.join(State)}. Repeatable.",
+            help=f"Only groups in this state: {', '.join(StateFilter)}. Repeatable.",
         ),
     ] = None,
     types: Annotated[

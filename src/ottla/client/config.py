@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from ottla.base import config as base
-from ottla.base.config import ConfigKey, ConfigSchema, ConfigType
+from ottla.base.config import ConfigKey, ConfigSchema, ValueType
 from ottla.client.config_keys.administering import ADMINISTERING
 from ottla.client.config_keys.connection import CONNECTION
 from ottla.client.config_keys.consuming import CONSUMING
@@ -40,10 +40,10 @@ _SHORT_NAMES: Final = {"interceptors": "interceptor.classes", "partitioner": "pa
 """Ours, for keys of Kafka that speak of Java's classes."""
 
 _WORDS: Final = {
-    ConfigType.BOOLEAN: "boolean",
-    ConfigType.INT: "whole number",
-    ConfigType.LONG: "whole number",
-    ConfigType.STRING: "text",
+    ValueType.BOOLEAN: "boolean",
+    ValueType.INT: "whole number",
+    ValueType.LONG: "whole number",
+    ValueType.STRING: "text",
 }
 _JAVA_ASSIGNORS: Final = {
     "org.apache.kafka.clients.consumer.RangeAssignor": "range",
@@ -327,13 +327,13 @@ def _checked(key: ConfigKey, given: object) -> Any:
     if isinstance(given, str):
         return key.parse(given)
     match key.type:
-        case ConfigType.CLASS:
+        case ValueType.CLASS:
             value = given
-        case ConfigType.LIST:
+        case ValueType.LIST:
             value = tuple(given) if isinstance(given, Iterable) else (given,)
-        case ConfigType.BOOLEAN if isinstance(given, bool):
+        case ValueType.BOOLEAN if isinstance(given, bool):
             value = given
-        case ConfigType.INT | ConfigType.LONG | ConfigType.STRING if type(given) is int:
+        case ValueType.INT | ValueType.LONG | ValueType.STRING if type(given) is int:
             return key.parse(str(given))
         case _:
             raise ValueError(f"{given!r} is not a {_WORDS[key.type]}")

@@ -46,7 +46,7 @@ class _Call(NamedTuple):
     answer: asyncio.Future[Any]
 
 
-class _Waiting:
+class _WaitingCall:
     """A thread that waits in `run`, and what it waits for."""
 
     __slots__ = ("is_served", "mailbox", "task", "work")
@@ -66,7 +66,7 @@ class _Waiting:
         self.mailbox.put(None)
 
 
-_waiting: ContextVar[_Waiting | None] = ContextVar("ottla_waiting_thread", default=None)
+_waiting: ContextVar[_WaitingCall | None] = ContextVar("ottla_waiting_thread", default=None)
 
 
 class LoopThread:
@@ -100,7 +100,7 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """What the work gives or raises. After `timeout_s` it is cancelled, and TimeoutError raised."""
-        waiting = _Waiting(work)
+        waiting = _WaitingCall(work)
         try:
             if threading.current_thread() is self._thread:
                 raise WrongLoopError(
@@ -153,7 +153,7 @@ class LoopThread:
 
     # In the loop.
 
-    def _begin(self, waiting: _Waiting) -> None:
+    def _begin(self, waiting: _WaitingCall) -> None:
         try:
             work = waiting.work.pop()
         except IndexError:
@@ -168,7 +168,7 @@ class LoopThread:
 
     # In the calling thread.
 
-    def _wait(self, waiting: _Waiting, timeout_s: float | None) -> Any:
+    def _wait(self, waiting: _WaitingCall, timeout_s: float | None) -> Any:
         deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         is_late = False
         while True:
@@ -211,7 +211,7 @@ class LoopThread:
         with contextlib.suppress(ClosedError):  # but not ForkedError, if the function forked: nobody will answer here
             self.call_soon(_settle, call.answer, result, failure)
 
-    def _cancel(self, waiting: _Waiting) -> None:
+    def _cancel(self, waiting: _WaitingCall) -> None:
         if waiting.task is not None and waiting.task.done():
             return
         with contextlib.suppress(IndexError):

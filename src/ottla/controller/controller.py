@@ -45,7 +45,7 @@ PARTITIONS_AT_ONCE_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class WantedTopic:
     """A topic that is wanted: with counts, or with (partition, replicas) by hand and the counts None. A config without
     a value is refused, but only after the name was checked."""
 
@@ -150,7 +150,7 @@ class Controller:
 
     @change
     async def create_topics(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False, reason: str = ""
+        self, wanted: Sequence[WantedTopic], *, validate_only: bool = False, reason: str = ""
     ) -> list[TopicState | ControllerError]:
         """One answer each, in order. With `validate_only` everything is checked and nothing made: the states say what
         the topics would be like, without an id. `reason` is for the log, where nobody asked for the topics as such."""
@@ -176,14 +176,16 @@ class Controller:
                 _tell_created(state, reason)
         return outcomes
 
-    async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False, reason: str = "") -> TopicState:
+    async def create_topic(self, wanted: WantedTopic, *, validate_only: bool = False, reason: str = "") -> TopicState:
         """The same for one; raises what is wrong."""
         (outcome,) = await self.create_topics([wanted], validate_only=validate_only, reason=reason)
         if isinstance(outcome, ControllerError):
             raise outcome
         return outcome
 
-    def _new_topic(self, wanted: NewTopic, keys: Mapping[str, str], left_over: frozenset[str], room: int) -> TopicState:
+    def _new_topic(
+        self, wanted: WantedTopic, keys: Mapping[str, str], left_over: frozenset[str], room: int
+    ) -> TopicState:
         self._check_name(wanted.name, keys, left_over)
         configs = {key: value for key, value in wanted.configs.items() if value is not None}
         if len(configs) < len(wanted.configs):
@@ -217,7 +219,7 @@ class Controller:
             reason = f"Topic '{name}' collides with '{other}': '.' and '_' are the same in names of metrics."
             raise ControllerError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
-    def _assigned(self, wanted: NewTopic, room: int) -> list[assignment.Replicas]:
+    def _assigned(self, wanted: WantedTopic, room: int) -> list[assignment.Replicas]:
         if wanted.assignments:
             if wanted.partition_count is not None or wanted.replication_factor is not None:
                 reason = "A topic has counts of partitions and replicas, or assignments by hand, not both."

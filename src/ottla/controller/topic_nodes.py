@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from ottla.base.coordination import Coordination, Create, Node, Operation, SetData
+from ottla.base.coordination import Coordination, Create, Operation, SetData, Znode
 from ottla.base.ids import ZERO_UUID
 from ottla.controller.election import NO_NODE, unelected
 from ottla.controller.state import PartitionState, TopicState
@@ -161,12 +161,12 @@ def _config(name: str) -> str:
     return paths.config(ConfigKind.TOPICS, name)
 
 
-def _config_write(name: str, configs: Mapping[str, str], present: Node | None) -> Operation:
+def _config_write(name: str, configs: Mapping[str, str], present: Znode | None) -> Operation:
     data = encode_config(configs)
     return Create(_config(name), data) if present is None else SetData(_config(name), data)
 
 
-def _assignment(name: str, node: Node) -> TopicAssignment:
+def _assignment(name: str, node: Znode) -> TopicAssignment:
     path = paths.topic(name)
     assignment = TopicAssignment.decode(path, node.data)
     if not assignment.partitions or list(assignment.partitions) != list(range(len(assignment.partitions))):
@@ -175,7 +175,7 @@ def _assignment(name: str, node: Node) -> TopicAssignment:
     return assignment
 
 
-def _configs(name: str, node: Node | None) -> dict[str, str]:
+def _configs(name: str, node: Znode | None) -> dict[str, str]:
     return {} if node is None else decode_config(_config(name), node.data)
 
 
@@ -185,7 +185,7 @@ class _PartitionReader:
     def __init__(self) -> None:
         self._read: dict[tuple[ReplicaAssignment, bytes, int], PartitionState] = {}
 
-    def __call__(self, assigned: ReplicaAssignment, path: str, node: Node | None) -> PartitionState:
+    def __call__(self, assigned: ReplicaAssignment, path: str, node: Znode | None) -> PartitionState:
         if node is None:
             new = unelected(assigned.replicas)
             return replace(new, adding_replicas=assigned.adding, removing_replicas=assigned.removing)

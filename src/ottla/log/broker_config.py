@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigSchema, ConfigType, at_least
+from ottla.base.config import ConfigKey, ConfigSchema, ValueType, at_least
 from ottla.log.topic_config import TOPIC_CONFIG
 
 _HOUR_MS: Final = 3_600_000
 _MAX_LONG: Final = 2**63 - 1
 LARGEST_DOUBLE: Final = 1.7976931348623157e308
 """Java's, by which Kafka says that there is no limit."""
-_BOOLEAN, _INT, _LONG, _DOUBLE = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
+_BOOLEAN, _INT, _LONG, _DOUBLE = ValueType.BOOLEAN, ValueType.INT, ValueType.LONG, ValueType.DOUBLE
 
 BROKER_SCALED: Final = {
     # A topic's key: the broker's keys of the same meaning, the finest unit first, with their unit.

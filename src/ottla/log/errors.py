@@ -20,7 +20,7 @@ class LogError(Exception):
     """Whether a producer that gets this error is told where the log starts, as in Kafka."""
 
 
-class OffsetOutOfRangeError(LogError):
+class LogOffsetOutOfRangeError(LogError):
     """Asked for an offset that the log does not have, or no longer has."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -70,7 +70,7 @@ class LargeBatchError(LogError):
     """A batch that takes too long to validate where it is: `validation.prepare` does it in a thread."""
 
 
-class RecordTooLargeError(LogError):
+class LogRecordTooLargeError(LogError):
     """A batch beyond `max.message.bytes`."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE

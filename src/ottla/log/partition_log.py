@@ -37,7 +37,7 @@ from ottla.log.errors import (
     FileError,
     InvalidReadSizeError,
     InvalidRecordsError,
-    OffsetOutOfRangeError,
+    LogOffsetOutOfRangeError,
     RecordListTooLargeError,
     UnexpectedOffsetError,
 )
@@ -401,7 +401,7 @@ class PartitionLog:
         not at all without (KIP-74)."""
         end = self.next_offset
         if not self.log_start_offset <= offset <= end:
-            raise OffsetOutOfRangeError(
+            raise LogOffsetOutOfRangeError(
                 f"{self.partition}: offset {offset} is asked for, there are {self.log_start_offset} to {end}"
             )
         if bound is None or bound > end:
@@ -583,7 +583,7 @@ class PartitionLog:
         """Forgets what is before the offset (delete-records, or a leader that did): nobody reads it again, and whole
         segments below it go with the next retention."""
         if offset > self.high_watermark:
-            raise OffsetOutOfRangeError(
+            raise LogOffsetOutOfRangeError(
                 f"{self.partition}: the log cannot start at {offset}: the high watermark is {self.high_watermark}"
             )
         if offset > self.log_start_offset:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigSchema, ConfigType, at_least, between, each_of, one_of
+from ottla.base.config import ConfigKey, ConfigSchema, ValueType, at_least, between, each_of, one_of
 
 _MAX_LONG: Final = 2**63 - 1
 _DAY_MS: Final = 86_400_000
 _WEEK_MS: Final = 7 * _DAY_MS
 _REPLICA = re.compile(r"\d+:\d+")
 
-_BOOLEAN, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
-_DOUBLE, _STRING, _LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
+_BOOLEAN, _INT, _LONG = ValueType.BOOLEAN, ValueType.INT, ValueType.LONG
+_DOUBLE, _STRING, _LIST = ValueType.DOUBLE, ValueType.STRING, ValueType.LIST
 
 
 def _gzip_level(value: int) -> str | None:

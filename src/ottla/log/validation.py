@@ -24,8 +24,8 @@ from ottla.log.errors import (
     CorruptRecordsError,
     InvalidRecordsError,
     InvalidTimestampError,
+    LogRecordTooLargeError,
     NotOneBatchError,
-    RecordTooLargeError,
 )
 from ottla.log.producer_state import DuplicateBatch
 from ottla.log.record_validation import decompressed, is_large, keeps_rules, validate_records
@@ -381,7 +381,7 @@ def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, n
 
 def _check_size(header: BatchHeader, config: LogConfig) -> None:
     if header.size_in_bytes > config.max_message_bytes:
-        raise RecordTooLargeError(
+        raise LogRecordTooLargeError(
             f"a batch of {header.size_in_bytes} bytes is larger than max.message.bytes, {config.max_message_bytes}"
         )
 

@@ -33,7 +33,7 @@ _DELAY_S: Final = 0.005
 """Before the first is made, so that the answer to whoever created the topic leaves first."""
 
 
-class NewPartitions:
+class ExpectedPartitions:
     """See the module. `host` is called on the loop for each partition, whether its log could be made or not."""
 
     def __init__(self, directories: LogDirectories, host: Callable[[NewLog], None], loop: AbstractEventLoop) -> None:

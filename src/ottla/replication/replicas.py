@@ -19,7 +19,7 @@ from ottla.log.group_commit import GroupCommit
 from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
 from ottla.replication.delayed import Purgatory
-from ottla.replication.new_partitions import NewPartitions
+from ottla.replication.new_partitions import ExpectedPartitions
 from ottla.replication.partition import OnSynced, Partition
 
 _logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Replicas:
         """Called with the partitions whose log directory has just failed."""
         self.on_hosted: Callable[[Partition], None] = lambda _: None
         """Called with an expected partition once it is hosted: gives it its role."""
-        self.expected = NewPartitions(directories, self._host_expected, loop)
+        self.expected = ExpectedPartitions(directories, self._host_expected, loop)
         self._loop = loop
         self._commit = GroupCommit()
         self._full: set[str] = set()

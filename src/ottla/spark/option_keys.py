@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigSchema, ConfigType, at_least
+from ottla.base.config import ConfigKey, ConfigSchema, ValueType, at_least
 from ottla.client.config_keys.rules import one_of_any_case
 
-_BOOLEAN, _INT, _LONG, _STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+_BOOLEAN, _INT, _LONG, _STRING = ValueType.BOOLEAN, ValueType.INT, ValueType.LONG, ValueType.STRING
 
 _UNITS_MS: Final = {
     "us": 0.001,

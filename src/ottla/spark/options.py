@@ -69,7 +69,7 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPattern:
+class SubscribePattern:
     """All partitions of topics whose names contain what the expression matches."""
 
     expression: str
@@ -82,7 +82,7 @@ class Partitions:
     partitions: tuple[TopicPartition, ...]
 
 
-Selection = Topics | TopicPattern | Partitions
+Selection = Topics | SubscribePattern | Partitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +268,7 @@ def _selection(values: Mapping[str, Any]) -> Selection:
         re.compile(text)
     except re.error as error:
         raise OptionError(option, f"{text!r} is not a regular expression: {error}") from None
-    return TopicPattern(text)
+    return SubscribePattern(text)
 
 
 def _position(values: Mapping[str, Any], which: str) -> Position | None:
@@ -314,7 +314,7 @@ def _digest(selection: Selection) -> str:
     match selection:
         case Topics(names):
             said: object = ["subscribe", sorted(names)]
-        case TopicPattern(expression):
+        case SubscribePattern(expression):
             said = ["subscribePattern", expression]
         case Partitions(partitions):
             said = ["assign", [list(one) for one in partitions]]

@@ -52,7 +52,7 @@ class Written(WriterCommitMessage):
     results: list[WriteResult]
 
 
-class _Writer:
+class _SinkWriter:
     """What both kinds share. Made on the driver, where it refuses what cannot be written, and sent to the tasks."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
@@ -77,14 +77,14 @@ class _Writer:
         unfinished.replace(self._folder / f"{name}{_FILE_END}")
 
 
-class OttlaArrowWriter(_Writer, DataSourceArrowWriter):
+class OttlaArrowWriter(_SinkWriter, DataSourceArrowWriter):
     """Of a batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._tell(f"write-{uuid.uuid4().hex}", messages)
 
 
-class OttlaStreamArrowWriter(_Writer, DataSourceStreamArrowWriter):
+class OttlaStreamArrowWriter(_SinkWriter, DataSourceStreamArrowWriter):
     """Of a stream. A micro-batch that is run again has its file replaced."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name.

@@ -121,7 +121,7 @@ class StreamDriver:
         self._options = options
         self._clock = clock
         self._view = ClusterView(options)
-        self._group = None if options.commit_group is None else _Group(options, options.commit_group)
+        self._group = None if options.commit_group is None else _ProgressGroup(options, options.commit_group)
         self._is_bounded = False
         self._bound: PartitionOffsets | None = None
         self._last_batch_s: float | None = None
@@ -247,7 +247,7 @@ class StreamDriver:
             self._group.commit(ends)
 
 
-class _Group:
+class _ProgressGroup:
     """The consumer group that shows where a query stands. It has no members."""
 
     def __init__(self, options: ReadOptions, name: str) -> None:

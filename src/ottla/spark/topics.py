@@ -32,7 +32,7 @@ from ottla.spark.offsets import (
     TopicIds,
     named,
 )
-from ottla.spark.options import Partitions, ReadOptions, TopicPattern, Topics
+from ottla.spark.options import Partitions, ReadOptions, SubscribePattern, Topics
 
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class ClusterView:
         match self._options.selection:
             case Topics(names):
                 return self._all_of(_described(admin, names, but_missing=but_missing))
-            case TopicPattern(expression):
+            case SubscribePattern(expression):
                 # As Spark's connector has it: anywhere in the name, and never the cluster's own topics.
                 matches = re.compile(expression).search
                 return self._all_of(topic for topic in admin.list_topics() if matches(topic.name))

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 
-class Operation(Enum):
+class DiskOperation(Enum):
     """The grain at which a crash or a failure strikes; one call of `Disk` may be several. A *step* is an operation that
     changes what is kept: a crash anywhere between two steps finds the same disk."""
 
@@ -31,12 +31,21 @@ class Operation(Enum):
     SYNC_DIRECTORY = "sync directory"
 
 
-LOOKS = frozenset((Operation.OPEN, Operation.READ, Operation.MAP, Operation.STAT, Operation.LIST, Operation.LOCK))
+LOOKS = frozenset(
+    (
+        DiskOperation.OPEN,
+        DiskOperation.READ,
+        DiskOperation.MAP,
+        DiskOperation.STAT,
+        DiskOperation.LIST,
+        DiskOperation.LOCK,
+    )
+)
 """Those that are no steps."""
-NEEDS_SPACE = frozenset((Operation.CREATE, Operation.APPEND, Operation.MAKE_DIRECTORY))
+NEEDS_SPACE = frozenset((DiskOperation.CREATE, DiskOperation.APPEND, DiskOperation.MAKE_DIRECTORY))
 """Those that a full disk refuses."""
 
-Predicate = Callable[[Operation, Path], bool]
+Predicate = Callable[[DiskOperation, Path], bool]
 
 
 class CrashedError(BaseException):
@@ -48,7 +57,7 @@ class Fault:
 
     __slots__ = ("_code", "_remaining", "_skipped", "_when", "strikes")
 
-    def __init__(self, code: int, when: Predicate | Operation | None, skipped: int, times: int | None) -> None:
+    def __init__(self, code: int, when: Predicate | DiskOperation | None, skipped: int, times: int | None) -> None:
         self._code = code
         self._when = when
         self._skipped = skipped
@@ -56,7 +65,7 @@ class Fault:
         self.strikes = 0
         """How often it has struck."""
 
-    def strike(self, operation: Operation, path: Path) -> OSError | None:
+    def strike(self, operation: DiskOperation, path: Path) -> OSError | None:
         """What the operation shall fail with, if this fault is for it."""
         if self._remaining == 0 or not self._meets(operation, path):
             return None
@@ -68,10 +77,10 @@ class Fault:
         self.strikes += 1
         return disk_error(self._code, path)
 
-    def _meets(self, operation: Operation, path: Path) -> bool:
+    def _meets(self, operation: DiskOperation, path: Path) -> bool:
         if self._when is None:
             return self._code != errno.ENOSPC or operation in NEEDS_SPACE
-        if isinstance(self._when, Operation):
+        if isinstance(self._when, DiskOperation):
             return operation is self._when
         return self._when(operation, path)
 

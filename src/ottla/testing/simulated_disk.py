@@ -34,11 +34,19 @@ from typing import TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Buffer, File, Lock, SyncFailedError
-from ottla.testing.disk_faults import LOOKS, CrashedError, Fault, Operation, Predicate, disk_error
+from ottla.testing.disk_faults import LOOKS, CrashedError, DiskOperation, Fault, Predicate, disk_error
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.platter import FileNode, FolderNode, Node, Survival
 
-__all__ = ["CrashedError", "Fault", "Operation", "SimulatedDisk", "SimulatedFile", "Survival", "crash_at_every_step"]
+__all__ = [
+    "CrashedError",
+    "DiskOperation",
+    "Fault",
+    "SimulatedDisk",
+    "SimulatedFile",
+    "Survival",
+    "crash_at_every_step",
+]
 
 State = TypeVar("State")
 
@@ -79,7 +87,7 @@ class SimulatedFile:
     def read_at(self, position: int, size: int) -> bytes:
         with self._disk.guard:
             self._check()
-            self._disk._begin(Operation.READ, self._path)
+            self._disk._begin(DiskOperation.READ, self._path)
             if position < 0:
                 raise disk_error(errno.EINVAL, self._path)
             return bytes(self._node.content[position : position + size])
@@ -132,7 +140,7 @@ class SimulatedDisk:
     """
 
     def __init__(self, seed: int = 0, *, clock: Clock | None = None, zeroed: bool = True) -> None:
-        self.before: Callable[[Operation, Path], None] | None = None
+        self.before: Callable[[DiskOperation, Path], None] | None = None
         self.clock: Clock = clock if clock is not None else ManualClock()
         self.steps = 0
         """Operations so far that change what is kept."""
@@ -190,7 +198,7 @@ class SimulatedDisk:
         self,
         code: int = errno.EIO,
         *,
-        when: Predicate | Operation | None = None,
+        when: Predicate | DiskOperation | None = None,
         skipped: int = 0,
         times: int | None = 1,
     ) -> Fault:
@@ -232,17 +240,17 @@ class SimulatedDisk:
             self._check()
             if create and self._seek(path) is None:
                 return SimulatedFile(self, path, self._create(path))
-            self._begin(Operation.OPEN, path)
+            self._begin(DiskOperation.OPEN, path)
             return SimulatedFile(self, path, self._file(path))
 
     def map(self, path: Path) -> memoryview:
         with self.guard:
-            self._begin(Operation.MAP, path)
+            self._begin(DiskOperation.MAP, path)
             return memoryview(bytes(self._file(path).content))
 
     def read(self, path: Path) -> bytes:
         with self.guard:
-            self._begin(Operation.READ, path)
+            self._begin(DiskOperation.READ, path)
             return bytes(self._file(path).content)
 
     def write(self, path: Path, data: Buffer) -> None:
@@ -265,34 +273,34 @@ class SimulatedDisk:
 
     def exists(self, path: Path) -> bool:
         with self.guard:
-            self._begin(Operation.STAT, path)
+            self._begin(DiskOperation.STAT, path)
             return self._seek(path) is not None
 
     def size(self, path: Path) -> int:
         with self.guard:
-            self._begin(Operation.STAT, path)
+            self._begin(DiskOperation.STAT, path)
             node = self._node(path)
             return len(node.content) if isinstance(node, FileNode) else 0
 
     def modified_ms(self, path: Path) -> int:
         with self.guard:
-            self._begin(Operation.STAT, path)
+            self._begin(DiskOperation.STAT, path)
             return self._node(path).modified_ms
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """No step: what a crash leaves of a time is not simulated."""
         with self.guard:
-            self._begin(Operation.STAT, path)
+            self._begin(DiskOperation.STAT, path)
             self._node(path).modified_ms = modified_ms
 
     def list(self, directory: Path) -> list[str]:
         with self.guard:
-            self._begin(Operation.LIST, directory)
+            self._begin(DiskOperation.LIST, directory)
             return sorted(self._folder(directory).entries)
 
     def is_directory(self, path: Path) -> bool:
         with self.guard:
-            self._begin(Operation.STAT, path)
+            self._begin(DiskOperation.STAT, path)
             return isinstance(self._seek(path), FolderNode)
 
     def make_directory(self, path: Path) -> None:
@@ -304,12 +312,12 @@ class SimulatedDisk:
             if node is None:
                 if self._seek(path.parent) is None:
                     self.make_directory(path.parent)
-                self._begin(Operation.MAKE_DIRECTORY, path)
+                self._begin(DiskOperation.MAKE_DIRECTORY, path)
                 self._change(path.parent, {path.name: FolderNode({}, self.clock.now_ms())})
 
     def replace(self, source: Path, target: Path) -> None:
         with self.guard:
-            self._begin(Operation.REPLACE, target)
+            self._begin(DiskOperation.REPLACE, target)
             node = self._node(source)
             replaced = self._folder(target.parent).entries.get(target.name)
             if source.parent != target.parent:
@@ -325,7 +333,7 @@ class SimulatedDisk:
 
     def remove(self, path: Path) -> None:
         with self.guard:
-            self._begin(Operation.REMOVE, path)
+            self._begin(DiskOperation.REMOVE, path)
             node = self._seek(path)
             if isinstance(node, FolderNode):
                 raise disk_error(errno.EISDIR, path)
@@ -341,19 +349,19 @@ class SimulatedDisk:
                         self.remove_directory(path / name)
                     else:
                         self.remove(path / name)
-                self._begin(Operation.REMOVE_DIRECTORY, path)
+                self._begin(DiskOperation.REMOVE_DIRECTORY, path)
                 self._change(path.parent, {path.name: None})
 
     def sync_directory(self, path: Path) -> None:
         with self.guard:
-            error = self._strike(Operation.SYNC_DIRECTORY, path)
+            error = self._strike(DiskOperation.SYNC_DIRECTORY, path)
             if error is not None:
                 raise SyncFailedError(error.errno, error.strerror, error.filename) from error
             self._folder(path).sync()
 
     def lock(self, path: Path) -> Lock:
         with self.guard:
-            self._begin(Operation.LOCK, path)
+            self._begin(DiskOperation.LOCK, path)
             node = self._create(path) if self._seek(path) is None else self._file(path)
             if node in self._locked:
                 raise disk_error(errno.EAGAIN, path)
@@ -366,7 +374,7 @@ class SimulatedDisk:
         if self._off:
             raise CrashedError("the machine is off until it is restarted")
 
-    def _strike(self, operation: Operation, path: Path) -> OSError | None:
+    def _strike(self, operation: DiskOperation, path: Path) -> OSError | None:
         """Counts an operation that begins; tells how it shall fail, if it shall."""
         self._check()
         if self._in_hook:
@@ -389,19 +397,19 @@ class SimulatedDisk:
                 return error
         return None
 
-    def _begin(self, operation: Operation, path: Path) -> None:
+    def _begin(self, operation: DiskOperation, path: Path) -> None:
         error = self._strike(operation, path)
         if error is not None:
             raise error
 
     def _create(self, path: Path) -> FileNode:
-        self._begin(Operation.CREATE, path)
+        self._begin(DiskOperation.CREATE, path)
         node = FileNode(b"", self.clock.now_ms())
         self._change(path.parent, {path.name: node})
         return node
 
     def _append(self, path: Path, node: FileNode, data: bytes) -> None:
-        error = self._strike(Operation.APPEND, path)
+        error = self._strike(DiskOperation.APPEND, path)
         if error is not None:
             data = data[: self._random.randrange(max(1, len(data)))]
         if data:
@@ -411,12 +419,12 @@ class SimulatedDisk:
             raise error
 
     def _truncate(self, path: Path, node: FileNode, size: int) -> None:
-        self._begin(Operation.TRUNCATE, path)
+        self._begin(DiskOperation.TRUNCATE, path)
         node.truncate(size)
         node.modified_ms = self.clock.now_ms()
 
     def _sync(self, path: Path, node: FileNode) -> None:
-        error = self._strike(Operation.SYNC, path)
+        error = self._strike(DiskOperation.SYNC, path)
         if error is not None:
             node.fail_to_sync(self._random)
             raise error

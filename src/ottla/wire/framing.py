@@ -20,7 +20,7 @@ SIZE_BYTES: Final = 4
 _ROUTE = struct.Struct(">hhi")
 
 
-class Route(NamedTuple):
+class RequestRoute(NamedTuple):
     """What every request begins with, whatever its version: enough to answer it, if only with an error."""
 
     api_key: int
@@ -45,11 +45,11 @@ def frame_size(prefix: bytes | bytearray | memoryview, max_bytes: int) -> int:
     return size
 
 
-def peek_route(frame: bytes | bytearray | memoryview) -> Route:
+def peek_route(frame: bytes | bytearray | memoryview) -> RequestRoute:
     """The API, version and correlation id of a request frame (without its size)."""
     if len(frame) < _ROUTE.size:
         raise TruncatedError(f"{len(frame)} bytes cannot hold a request header", message="RequestHeader", offset=0)
-    return Route(*_ROUTE.unpack_from(frame))
+    return RequestRoute(*_ROUTE.unpack_from(frame))
 
 
 def api_of(api_key: int) -> Api:

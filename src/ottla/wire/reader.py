@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ottla.wire.schema import UNSET, Field, Header, Kind, Message, Struct, WireType
 from ottla.wire.shape import absent_fields, minimum_size, ordered_fields, tagged_fields
-from ottla.wire.source import Source
+from ottla.wire.source import CodeLines
 from ottla.wire.varint import OverlongError, read_unsigned
 
 
@@ -95,7 +95,7 @@ class _ReaderCompiler:
         self.version = version
         self.flexible = version in message.flexible
         self.from_view = reads_view(message)
-        self.source = Source()
+        self.source = CodeLines()
         self.source.scope.update(
             new=object.__new__,
             read_unsigned=read_unsigned,

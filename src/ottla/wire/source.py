@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 
-class Source:
+class CodeLines:
     """Used by one compilation and thrown away."""
 
     def __init__(self) -> None:

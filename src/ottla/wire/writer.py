@@ -22,15 +22,15 @@ from typing import Any, Final, NamedTuple
 
 from ottla.wire.schema import UNSET, Field, Kind, Message, Struct, WireType
 from ottla.wire.shape import absent_fields, ordered_fields, tagged_fields
-from ottla.wire.source import Source
+from ottla.wire.source import CodeLines
 from ottla.wire.varint import ONE_BYTE, encode_unsigned
 
 
-class RefusedError(Exception):
+class RefusedValueError(Exception):
     """A value that the version cannot carry; `plain` will say which."""
 
 
-FAILURES: Final = (struct.error, RefusedError, TypeError, AttributeError, ValueError, OverflowError)
+FAILURES: Final = (struct.error, RefusedValueError, TypeError, AttributeError, ValueError, OverflowError)
 """What a compiled writer raises on values that do not fit."""
 
 NULL_STRUCT: Final = b"\xff"
@@ -93,13 +93,13 @@ class _WriterCompiler:
         self.message = message
         self.version = version
         self.flexible = version in message.flexible
-        self.source = Source()
+        self.source = CodeLines()
         self.source.scope.update(
             ONE_BYTE=ONE_BYTE,
             encode_unsigned=encode_unsigned,
             write_unknown_tags=write_unknown_tags,
             write_sections=write_sections,
-            RefusedError=RefusedError,
+            RefusedValueError=RefusedValueError,
             pack=struct.pack,
         )
         self.pending: list[Item] = []
@@ -165,7 +165,7 @@ class _WriterCompiler:
         for field in absent_fields(cls, self.version):
             if not field.ignorable:
                 with self.source.block(f"if {self.differs(field, f'{value}.{field.name}')}:"):
-                    self.source.line("raise RefusedError")
+                    self.source.line("raise RefusedValueError")
         for field in ordered_fields(cls, self.version):
             compact = self.flexible and not field.never_compact
             self.write_value(field.type, compact, self.version in field.nullable, f"{value}.{field.name}")
@@ -191,7 +191,7 @@ class _WriterCompiler:
         if wire_type.fixed_size is not None:
             if kind is Kind.UUID:  # pack would pad or cut it
                 with self.source.block(f"if len({value}) != 16:"):
-                    self.source.line("raise RefusedError")
+                    self.source.line("raise RefusedValueError")
             self.pending.append(Item(kind.value, value))
         elif kind is Kind.STRUCT:
             self.write_nested(wire_type.struct_class(), nullable, tagged, value)
@@ -210,7 +210,7 @@ class _WriterCompiler:
     def check_class(self, cls: type[Struct], value: str) -> None:
         name = self.source.constant(f"class_{cls.__name__}", cls)
         with self.source.block(f"if type({value}) is not {name}:"):
-            self.source.line("raise RefusedError")
+            self.source.line("raise RefusedValueError")
 
     def write_nested(self, cls: type[Struct], nullable: bool, tagged: bool, value: str) -> None:
         name = self.local(value)
@@ -257,7 +257,7 @@ class _WriterCompiler:
         with self.source.block("else:"):
             if kind is Kind.STRING:
                 with self.source.block(f"if {length} > 32767:"):
-                    self.source.line("raise RefusedError")
+                    self.source.line("raise RefusedValueError")
             self.pending = before
             self.flush(in_one=False)
             self.source.line(f"add(encode_unsigned({length} + 1))")
@@ -280,7 +280,7 @@ class _WriterCompiler:
         if kind is Kind.BYTES:
             self.source.constant("BYTES", (bytes, bytearray, memoryview))
             with self.source.block(f"if not isinstance({name}, BYTES):"):
-                self.source.line("raise RefusedError")
+                self.source.line("raise RefusedValueError")
         self.write_length(kind, compact, length)
         self.source.line(f"add({name})")
 

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from ottla.base.clock import Clock
-from ottla.base.coordination import ANY_VERSION, CoordinationError, Create, Delete, Node, Operation, SetData
+from ottla.base.coordination import ANY_VERSION, CoordinationError, Create, Delete, Operation, SetData, Znode
 from ottla.zookeeper.transaction import Transaction, ancestors_of, check_operation, check_path
 from ottla.zookeeper.tree_file import TreeFile, TreeFileError
 
@@ -66,20 +66,20 @@ class LocalTree:
 
     # --- what can be asked ------------------------------------------------------------------------------------------
 
-    async def get(self, path: str) -> Node | None:
+    async def get(self, path: str) -> Znode | None:
         check_path(path)
 
-        def work(file: TreeFile) -> Node | None:
+        def work(file: TreeFile) -> Znode | None:
             node = file.read(path)
             return None if node is None else node.as_node()
 
         return await self._ask(work)
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
         for path in paths:
             check_path(path)
 
-        def work(file: TreeFile) -> list[Node | None]:
+        def work(file: TreeFile) -> list[Znode | None]:
             found = {path: node.as_node() for path, node in file.read_many(paths).items()}
             return [found.get(path) for path in paths]
 

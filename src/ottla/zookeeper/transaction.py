@@ -16,12 +16,12 @@ from ottla.base.coordination import (
     Check,
     Create,
     Delete,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
     SetData,
+    Znode,
 )
 
 ROOT: Final = "/"
@@ -45,8 +45,8 @@ class StoredNode(NamedTuple):
     child_count: int
     data: bytes
 
-    def as_node(self) -> Node:
-        return Node(self.data, self.version, self.created_zxid, self.modified_zxid, self.created_ms, self.modified_ms)
+    def as_node(self) -> Znode:
+        return Znode(self.data, self.version, self.created_zxid, self.modified_zxid, self.created_ms, self.modified_ms)
 
 
 def check_path(path: str) -> None:

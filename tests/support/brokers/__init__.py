@@ -12,7 +12,7 @@ from ottla.base.clock import SystemClock
 from ottla.base.file_slice import FileSlice
 from ottla.broker.broker import Broker
 from ottla.broker.configs.broker_config import BrokerConfig
-from ottla.controller.controller import NewTopic
+from ottla.controller.controller import WantedTopic
 from ottla.log.local_disk import LocalDisk
 from ottla.net.core import Slot
 from ottla.records import BatchOptions, Record, encode_batch
@@ -84,7 +84,7 @@ class Client:
 
     async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        outcomes = await self.broker.controller.create_topics([NewTopic(name, partitions, 1, configs=settings)])
+        outcomes = await self.broker.controller.create_topics([WantedTopic(name, partitions, 1, configs=settings)])
         assert not any(isinstance(outcome, Exception) for outcome in outcomes), outcomes
         await self.broker.replicas.expected.settled()  # tests look at logs and folders
 

@@ -11,7 +11,7 @@ from ottla.base.coordination import Coordination
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
-from ottla.controller.controller import Controller, NewTopic
+from ottla.controller.controller import Controller, WantedTopic
 from ottla.controller.state import TopicState
 from ottla.testing.manual_clock import ManualClock
 from ottla.zookeeper import paths
@@ -38,7 +38,7 @@ class ConfiguredBroker:
     async def topic(self, name: str, **configs: str) -> None:
         """Keys with _ for dots."""
         settings = {key.replace("_", "."): text for key, text in configs.items()}
-        await self.controller.create_topic(NewTopic(name, partition_count=1, replication_factor=1, configs=settings))
+        await self.controller.create_topic(WantedTopic(name, partition_count=1, replication_factor=1, configs=settings))
 
     async def in_the_tree(self, kind: paths.ConfigKind, name: str) -> Mapping[str, str] | None:
         path = paths.config(kind, name)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 from ottla.base.clock import SystemClock
-from ottla.base.coordination import Coordination, Node, Operation
+from ottla.base.coordination import Coordination, Operation, Znode
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
-from ottla.controller.controller import Controller, NewTopic
+from ottla.controller.controller import Controller, WantedTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
 from ottla.zookeeper.local_tree import LocalTree
@@ -38,7 +38,7 @@ class CountingTree:
         self.calls.append(name)
         return getattr(self.tree, name)
 
-    async def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
         self.calls.append("get_many")
         return await self.tree.get_many(paths)
 
@@ -87,7 +87,7 @@ class LoneBroker:
         self.removed += topics
 
     async def create(self, name: str, partition_count: int = 1, configs: Mapping[str, str] | None = None) -> TopicState:
-        return await self.controller.create_topic(NewTopic(name, partition_count, 1, configs=configs or {}))
+        return await self.controller.create_topic(WantedTopic(name, partition_count, 1, configs=configs or {}))
 
     async def update_configs(self, name: str, configs: Mapping[str, str]) -> TopicState:
         outcome = (await self.controller.update_topic_configs({name: configs}))[name]

@@ -16,11 +16,11 @@ from ottla.base.coordination import (
     Coordination,
     Create,
     Delete,
-    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     SetData,
+    Znode,
 )
 
 Promise = Callable[[Coordination], Awaitable[None]]
@@ -32,7 +32,7 @@ def promise(test: Promise) -> Promise:
     return test
 
 
-async def existing(tree: Coordination, path: str) -> Node:
+async def existing(tree: Coordination, path: str) -> Znode:
     node = await tree.get(path)
     assert node is not None, path
     return node

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from ottla.base.config import ConfigError, ConfigKey, ConfigSchema, ConfigType, at_least, between, each_of, one_of
+from ottla.base.config import ConfigError, ConfigKey, ConfigSchema, ValueType, at_least, between, each_of, one_of
 
 SCHEMA = ConfigSchema(
     "topic",
     [
-        ConfigKey("retention.ms", ConfigType.LONG, 7, "…", at_least(-1)),
-        ConfigKey("segment.bytes", ConfigType.INT, 1024, "…", at_least(14)),
-        ConfigKey("ratio", ConfigType.DOUBLE, 0.5, "…", between(0, 1)),
-        ConfigKey("preallocate", ConfigType.BOOLEAN, False, "…"),
-        ConfigKey("policy", ConfigType.LIST, ("delete",), "…", each_of("delete", "compact")),
-        ConfigKey("type", ConfigType.STRING, "CreateTime", "…", one_of("CreateTime", "LogAppendTime")),
-        ConfigKey("secret", ConfigType.PASSWORD, None, "…"),
-        ConfigKey("builder", ConfigType.CLASS, None, "…"),
-        ConfigKey("rate", ConfigType.DOUBLE, 1e308, "…"),
+        ConfigKey("retention.ms", ValueType.LONG, 7, "…", at_least(-1)),
+        ConfigKey("segment.bytes", ValueType.INT, 1024, "…", at_least(14)),
+        ConfigKey("ratio", ValueType.DOUBLE, 0.5, "…", between(0, 1)),
+        ConfigKey("preallocate", ValueType.BOOLEAN, False, "…"),
+        ConfigKey("policy", ValueType.LIST, ("delete",), "…", each_of("delete", "compact")),
+        ConfigKey("type", ValueType.STRING, "CreateTime", "…", one_of("CreateTime", "LogAppendTime")),
+        ConfigKey("secret", ValueType.PASSWORD, None, "…"),
+        ConfigKey("builder", ValueType.CLASS, None, "…"),
+        ConfigKey("rate", ValueType.DOUBLE, 1e308, "…"),
     ],
 )
 

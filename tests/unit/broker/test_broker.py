@@ -17,7 +17,7 @@ from ottla.base.clock import SystemClock
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
 from ottla.broker.configs.broker_config import BrokerConfig
-from ottla.controller.controller import NewTopic
+from ottla.controller.controller import WantedTopic
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk
 from ottla.log.partition_log import PartitionLog
@@ -184,7 +184,7 @@ def test_partitions_without_folders_are_made_at_the_next_start_with_a_warning(
 ) -> None:
     async def work() -> None:
         async with broker_in_loop(tmp_path) as broker:
-            await broker.controller.create_topic(NewTopic("orders", 3, 1))
+            await broker.controller.create_topic(WantedTopic("orders", 3, 1))
             broker.replicas.expected.close()  # as if it had been killed here
         assert not list((tmp_path / "data" / "logs").glob("orders-*"))
         async with broker_in_loop(tmp_path) as broker:
@@ -204,7 +204,7 @@ def test_partitions_without_folders_are_made_at_the_next_start_with_a_warning(
 
 def test_a_new_partition_has_the_config_that_its_topic_has_by_then(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
-        await client.broker.controller.create_topic(NewTopic("orders", 2, 1))
+        await client.broker.controller.create_topic(WantedTopic("orders", 2, 1))
         await client.broker.controller.update_topic_configs({"orders": {"max.message.bytes": "77"}})
         await client.broker.replicas.expected.settled()
         sizes = {log.config.max_message_bytes for log in client.broker.directories.logs()}
@@ -240,7 +240,7 @@ def test_a_partition_that_is_made_while_its_topic_changes_gets_the_new_role(
 
     async def work(client: Client) -> None:
         broker = client.broker
-        topic = await broker.controller.create_topic(NewTopic("orders", 2, 1))
+        topic = await broker.controller.create_topic(WantedTopic("orders", 2, 1))
         assert broker.replicas.get("orders", 1) is not None
         assert len(broker.replicas.expected) == 1
         later = replace(topic, partitions=tuple(replace(each, leader_epoch=7) for each in topic.partitions))

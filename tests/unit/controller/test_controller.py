@@ -11,7 +11,7 @@ import pytest
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, format_uuid
-from ottla.controller.controller import PARTITIONS_AT_ONCE_MAX, NewPartitionCount, NewTopic
+from ottla.controller.controller import PARTITIONS_AT_ONCE_MAX, NewPartitionCount, WantedTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import NO_LEADER, PartitionState, TopicState
 from ottla.zookeeper.node_json import ZnodeError
@@ -73,7 +73,7 @@ async def test_the_broker_is_told_once_everything_is_written(broker: LoneBroker)
 @on_tree
 async def test_many_topics_are_one_transaction(broker: LoneBroker) -> None:
     broker.tree.calls.clear()
-    outcomes = await broker.controller.create_topics([NewTopic(f"t{number}", 2, 1) for number in range(50)])
+    outcomes = await broker.controller.create_topics([WantedTopic(f"t{number}", 2, 1) for number in range(50)])
     assert [outcome.name for outcome in outcomes if isinstance(outcome, TopicState)] == [f"t{n}" for n in range(50)]
     assert broker.tree.calls == ["get_many", "get_many", "transact"]
     assert len(broker.applied) == 50
@@ -82,7 +82,7 @@ async def test_many_topics_are_one_transaction(broker: LoneBroker) -> None:
 @on_tree
 async def test_what_cannot_be_made_does_not_stop_the_rest(broker: LoneBroker) -> None:
     bad, good, other_bad = await broker.controller.create_topics(
-        [NewTopic("a b", 1, 1), NewTopic("good", 1, 1), NewTopic("bad", 0, 1)]
+        [WantedTopic("a b", 1, 1), WantedTopic("good", 1, 1), WantedTopic("bad", 0, 1)]
     )
     assert refused(bad) is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert refused(other_bad) is ErrorCode.INVALID_PARTITIONS
@@ -92,26 +92,26 @@ async def test_what_cannot_be_made_does_not_stop_the_rest(broker: LoneBroker) ->
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
-        (NewTopic("", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic("a/b", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic("__cluster_metadata", 1, 1), ErrorCode.INVALID_REQUEST),
-        (NewTopic("there", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
-        (NewTopic("dot_ted", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
-        (NewTopic("new", 0, 1), ErrorCode.INVALID_PARTITIONS),
-        (NewTopic("new", PARTITIONS_AT_ONCE_MAX + 1, 1), ErrorCode.POLICY_VIOLATION),
-        (NewTopic("new", 2**31 - 1, 1), ErrorCode.POLICY_VIOLATION),
-        (NewTopic("new", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic("new", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic("new", 1, None, [(0, HERE)]), ErrorCode.INVALID_REQUEST),
-        (NewTopic("new", None, 1, [(0, HERE)]), ErrorCode.INVALID_REQUEST),
-        (NewTopic("new", None, None, [(1, HERE)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("new", None, None, [(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (NewTopic("new", 1, 1, configs={"retention.sm": "1"}), ErrorCode.INVALID_CONFIG),
-        (NewTopic("new", 1, 1, configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
+        (WantedTopic("", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (WantedTopic("a/b", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (WantedTopic("__cluster_metadata", 1, 1), ErrorCode.INVALID_REQUEST),
+        (WantedTopic("there", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (WantedTopic("dot_ted", 1, 1), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (WantedTopic("new", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        (WantedTopic("new", PARTITIONS_AT_ONCE_MAX + 1, 1), ErrorCode.POLICY_VIOLATION),
+        (WantedTopic("new", 2**31 - 1, 1), ErrorCode.POLICY_VIOLATION),
+        (WantedTopic("new", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (WantedTopic("new", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (WantedTopic("new", 1, None, [(0, HERE)]), ErrorCode.INVALID_REQUEST),
+        (WantedTopic("new", None, 1, [(0, HERE)]), ErrorCode.INVALID_REQUEST),
+        (WantedTopic("new", None, None, [(1, HERE)]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (WantedTopic("new", None, None, [(0, [9])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (WantedTopic("new", 1, 1, configs={"retention.sm": "1"}), ErrorCode.INVALID_CONFIG),
+        (WantedTopic("new", 1, 1, configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
     ],
 )
 @on_tree
-async def test_what_is_refused(broker: LoneBroker, wanted: NewTopic, code: ErrorCode) -> None:
+async def test_what_is_refused(broker: LoneBroker, wanted: WantedTopic, code: ErrorCode) -> None:
     await broker.create("there")
     await broker.create("dot.ted")
     before = await broker.all_paths()
@@ -140,7 +140,7 @@ async def test_configs_are_checked_with_those_of_the_broker(broker: LoneBroker) 
 
 @on_tree
 async def test_names_collide_within_a_request_too(broker: LoneBroker) -> None:
-    first, second = await broker.controller.create_topics([NewTopic("a.b", 1, 1), NewTopic("a_b", 1, 1)])
+    first, second = await broker.controller.create_topics([WantedTopic("a.b", 1, 1), WantedTopic("a_b", 1, 1)])
     assert isinstance(first, TopicState)
     assert refused(second) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -148,7 +148,7 @@ async def test_names_collide_within_a_request_too(broker: LoneBroker) -> None:
 @on_tree
 async def test_a_request_makes_only_so_many_partitions(broker: LoneBroker) -> None:
     most = PARTITIONS_AT_ONCE_MAX
-    wanted = [NewTopic("a", most - 1, 1), NewTopic("b", 2, 1), NewTopic("c", 1, 1)]
+    wanted = [WantedTopic("a", most - 1, 1), WantedTopic("b", 2, 1), WantedTopic("c", 1, 1)]
     first, second, third = await broker.controller.create_topics(wanted, validate_only=True)
     assert isinstance(first, TopicState)
     assert refused(second) is ErrorCode.POLICY_VIOLATION
@@ -158,7 +158,7 @@ async def test_a_request_makes_only_so_many_partitions(broker: LoneBroker) -> No
 @on_tree
 async def test_validation_tells_what_would_be(broker: LoneBroker) -> None:
     topic = await broker.controller.create_topic(
-        NewTopic("new", None, None, [(1, HERE), (0, HERE)]), validate_only=True
+        WantedTopic("new", None, None, [(1, HERE), (0, HERE)]), validate_only=True
     )
     assert topic == TopicState("new", ZERO_UUID, (LED, LED), {})
     assert broker.applied == []
@@ -287,7 +287,7 @@ async def test_validation_of_growth_changes_nothing(broker: LoneBroker) -> None:
 @on_tree
 async def test_many_topics_grow_and_are_configured_in_one_transaction_each(broker: LoneBroker) -> None:
     names = [f"t{number}" for number in range(20)]
-    await broker.controller.create_topics([NewTopic(name, 1, 1) for name in names])
+    await broker.controller.create_topics([WantedTopic(name, 1, 1) for name in names])
     broker.tree.calls.clear()
     wanted = [NewPartitionCount(name, 3) for name in (*names, "absent")]
     *grown, unknown = await broker.controller.grow_topics(wanted)
@@ -380,7 +380,7 @@ async def test_a_deletion_that_was_answered_survives_a_crash(broker: LoneBroker)
 @on_tree
 async def test_many_topics_are_deleted_in_few_steps(broker: LoneBroker) -> None:
     names = [f"t{number}" for number in range(50)]
-    await broker.controller.create_topics([NewTopic(name, 2, 1) for name in names])
+    await broker.controller.create_topics([WantedTopic(name, 2, 1) for name in names])
     broker.tree.calls.clear()
     outcomes = await broker.controller.delete_topics([*names, "t7", "absent"])
     assert outcomes[:51] == [None] * 51
@@ -505,7 +505,7 @@ async def test_a_damaged_node_is_named(broker: LoneBroker, data: bytes, what: st
 
 @on_tree
 async def test_many_partitions_are_read_at_once(broker: LoneBroker) -> None:
-    wanted = [NewTopic(f"topic-{number}", 100, 1) for number in range(100)]
+    wanted = [WantedTopic(f"topic-{number}", 100, 1) for number in range(100)]
     await broker.controller.create_topics(wanted)
     later = LoneBroker(CountingTree(broker.tree.tree), {})
     topics = await later.controller.load()
@@ -517,7 +517,7 @@ async def test_many_partitions_are_read_at_once(broker: LoneBroker) -> None:
 
 @on_tree
 async def test_many_elections_are_few_transactions(broker: LoneBroker) -> None:
-    (topic,) = await broker.controller.create_topics([NewTopic("events", 2500, 1)])
+    (topic,) = await broker.controller.create_topics([WantedTopic("events", 2500, 1)])
     assert isinstance(topic, TopicState)
     await broker.controller.replicas_failed([TopicPartition("events", index) for index in range(2500)])
     later = LoneBroker(CountingTree(broker.tree.tree), {})

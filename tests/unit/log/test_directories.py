@@ -26,7 +26,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.partition_metadata import InconsistentTopicIdError
 from ottla.testing.disk_faults import NEEDS_SPACE
 from ottla.testing.manual_clock import ManualClock
-from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
 from support.logs.batches import batch, values_of
 from support.logs.checker import check, records_in
 
@@ -157,13 +157,13 @@ def test_deleting_many_replicas_writes_and_syncs_nothing_but_their_names() -> No
         log = directories.create(partition(number), CONFIG)
         fill(log, 30)
         log.append_as_leader(batch(1, producer_id=4, producer_epoch=0, sequence=0), 0)
-    seen: list[Operation] = []
+    seen: list[DiskOperation] = []
     disk.before = lambda operation, _: seen.append(operation)
     ((directory, rename),) = directories.delete_many([partition(number) for number in range(4)], SOME_ID)
     assert seen == []
     assert list(directory.logs) == [partition(4)]
     rename()
-    assert seen == [Operation.REPLACE] * 4 + [Operation.SYNC_DIRECTORY]
+    assert seen == [DiskOperation.REPLACE] * 4 + [DiskOperation.SYNC_DIRECTORY]
     disk.before = None
     broker.kill(directories)
     assert [log.partition for log in broker.start().logs()] == [partition(4)]
@@ -231,7 +231,7 @@ def test_a_topic_that_was_deleted_on_a_failed_directory_does_not_come_back_in_pl
         directories.take_offline(failed, "it failed")
         directories.delete(partition(0), SOME_ID)
     else:
-        disk.fail(errno.EIO, when=lambda operation, _: operation is Operation.REPLACE, times=1)
+        disk.fail(errno.EIO, when=lambda operation, _: operation is DiskOperation.REPLACE, times=1)
         with pytest.raises(LogDirectoryError):
             directories.delete(partition(0), SOME_ID)
     assert failed.failure is not None
@@ -285,7 +285,7 @@ def test_what_could_not_be_removed_is_tried_again() -> None:
     fill(directories.create(partition(1), config), 5)
     directories.delete(partition(1), SOME_ID)
     broker.clock.advance_ms(config.file_delete_delay_ms)
-    fault = disk.fail(errno.ENOSPC, when=Operation.REMOVE, skipped=3, times=None)
+    fault = disk.fail(errno.ENOSPC, when=DiskOperation.REMOVE, skipped=3, times=None)
     ((_, remove),) = directories.remove_later()
     with pytest.raises(OSError, match="No space left"):
         remove()
@@ -364,7 +364,7 @@ def test_a_clean_start_reads_little() -> None:
     fill(directories.create(partition(0), CONFIG), 300)
     directories.close()
     read: list[Path] = []
-    disk.before = lambda operation, path: read.append(path) if operation is Operation.READ else None
+    disk.before = lambda operation, path: read.append(path) if operation is DiskOperation.READ else None
     broker.start()
     logs = {path.name for path in read if path.suffix == ".log"}
     assert len(logs) == 1, "only the end of the last segment is looked at"
@@ -377,19 +377,19 @@ def test_a_partition_that_nobody_uses_costs_little() -> None:
     directories = broker.start()
     directories.create(partition(0), CONFIG, topic_id=SOME_ID)
     directories.close()
-    seen: list[tuple[Operation, str]] = []
+    seen: list[tuple[DiskOperation, str]] = []
     folder = broker.paths[0] / "topic-0"
 
-    def note(operation: Operation, path: Path) -> None:
+    def note(operation: DiskOperation, path: Path) -> None:
         if folder in (path, path.parent):
             seen.append((operation, path.name))
 
     disk.before = note
     directories = broker.start()
     assert seen == [
-        (Operation.LIST, "topic-0"),
-        (Operation.READ, names.PARTITION_METADATA),
-        (Operation.STAT, names.segment_name(0, names.LOG)),
+        (DiskOperation.LIST, "topic-0"),
+        (DiskOperation.READ, names.PARTITION_METADATA),
+        (DiskOperation.STAT, names.segment_name(0, names.LOG)),
     ]
     directories.flush_due()
     directories.apply_retention()
@@ -700,7 +700,7 @@ def simulated(count: int = 2) -> tuple[SimulatedDisk, Broker]:
     return disk, Broker(disk, Path("/data"), count)
 
 
-def within(path: Path, *operations: Operation) -> Callable[[Operation, Path], bool]:
+def within(path: Path, *operations: DiskOperation) -> Callable[[DiskOperation, Path], bool]:
     return lambda operation, struck: path in (struck, *struck.parents) and (not operations or operation in operations)
 
 
@@ -810,7 +810,7 @@ def test_a_directory_may_be_offline_from_the_start() -> None:
     for number in range(2):
         fill(directories.create(partition(number), CONFIG), 5)
     broker.kill(directories)
-    disk.fail(errno.EIO, when=within(broker.paths[0], Operation.READ, Operation.MAP), times=None)
+    disk.fail(errno.EIO, when=within(broker.paths[0], DiskOperation.READ, DiskOperation.MAP), times=None)
     directories = broker.start()
     assert [directory.failure is None for directory in directories.directories] == [False, True]
     assert values(directories.get(partition(1))) == list(range(5))
@@ -819,7 +819,7 @@ def test_a_directory_may_be_offline_from_the_start() -> None:
 def test_without_any_directory_left_there_is_no_broker() -> None:
     disk, broker = simulated()
     broker.kill(broker.start())
-    disk.fail(errno.EIO, when=within(Path("/data"), Operation.READ), times=None)
+    disk.fail(errno.EIO, when=within(Path("/data"), DiskOperation.READ), times=None)
     with pytest.raises(LogDirectoryError, match=r"/data/disk1: no log directory is left.*Input/output error"):
         broker.start()
     disk.heal()
@@ -837,7 +837,7 @@ def test_without_any_directory_left_there_is_no_broker() -> None:
 def filled_up(disk: SimulatedDisk, *, until_gone: Path | None = None) -> None:
     """Whatever needs room fails from now on; while a file is there, if one is named."""
 
-    def needs_room(operation: Operation, _: Path) -> bool:
+    def needs_room(operation: DiskOperation, _: Path) -> bool:
         return operation in NEEDS_SPACE and (until_gone is None or until_gone in disk.contents())
 
     disk.fail(errno.ENOSPC, when=needs_room, times=None)

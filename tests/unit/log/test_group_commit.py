@@ -14,7 +14,7 @@ from ottla.log.config import LogConfig
 from ottla.log.group_commit import GroupCommit
 from ottla.log.partition_log import PartitionLog
 from ottla.testing.manual_clock import ManualClock
-from ottla.testing.simulated_disk import CrashedError, Operation, SimulatedDisk
+from ottla.testing.simulated_disk import CrashedError, DiskOperation, SimulatedDisk
 from support.logs.batches import batch
 from support.logs.checker import check
 from support.logs.home import ROOT, Home
@@ -127,7 +127,7 @@ def test_a_failure_is_told_to_all_who_wait_and_to_nobody_else(
     disk.hold()
     first = commit.wait_for(other, append(other))
     assert disk.reached.wait(PATIENCE_S)
-    disk.fail(errno.EIO, when=lambda operation, path: operation is Operation.SYNC and path.parent == log.directory)
+    disk.fail(errno.EIO, when=lambda operation, path: operation is DiskOperation.SYNC and path.parent == log.directory)
     answers = [commit.wait_for(log, append(log)) for _ in range(3)]
     disk.released.set()
     first.result(PATIENCE_S)
@@ -143,7 +143,7 @@ def test_after_a_sync_that_failed_nothing_counts_as_safe(
     commit: GroupCommit, disk: SlowDisk, log: PartitionLog, code: int
 ) -> None:
     """The system may have dropped what it could not write: the next sync succeeds without it."""
-    disk.fail(code, when=lambda operation, path: operation is Operation.SYNC and path.suffix == ".log")
+    disk.fail(code, when=lambda operation, path: operation is DiskOperation.SYNC and path.suffix == ".log")
     with pytest.raises(SyncFailedError):
         commit.wait_for(log, append(log)).result(PATIENCE_S)
     with pytest.raises(SyncFailedError, match=r"\.log") as again:

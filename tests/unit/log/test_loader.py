@@ -27,7 +27,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.records import BatchView
 from ottla.records.layout import CRC_AT
 from ottla.testing.manual_clock import ManualClock
-from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
 from support.logs.batches import NOW_MS, batch, marker, values_of
 from support.logs.checker import check, records_in, scan
 from support.logs.home import ROOT, Home
@@ -130,8 +130,8 @@ def test_only_segments_behind_the_recovery_point_are_read_again() -> None:
     assert isinstance(home.disk, SimulatedDisk)
     rebuilt: set[str] = set()
 
-    def note(operation: Operation, path: Path) -> None:
-        if operation is Operation.APPEND and path.suffix == OFFSET_INDEX:
+    def note(operation: DiskOperation, path: Path) -> None:
+        if operation is DiskOperation.APPEND and path.suffix == OFFSET_INDEX:
             rebuilt.add(path.name)
 
     points = (0, bases[2] - 1, bases[2], bases[2] + 1, bases[3] - 1, 60)
@@ -378,9 +378,9 @@ def test_recovery_does_not_read_what_comes_before_again_and_again() -> None:
     assert isinstance(home.disk, SimulatedDisk)
     reads = 0
 
-    def note(operation: Operation, path: Path) -> None:
+    def note(operation: DiskOperation, path: Path) -> None:
         nonlocal reads
-        reads += operation is Operation.READ and path.suffix == LOG
+        reads += operation is DiskOperation.READ and path.suffix == LOG
 
     home.disk.before = note
     log = home.open(CONFIG, clean=False)

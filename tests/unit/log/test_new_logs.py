@@ -11,7 +11,7 @@ from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
-from ottla.testing.simulated_disk import Operation, SimulatedDisk, Survival
+from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk, Survival
 from support.logs.batches import batch
 
 CONFIG = LogConfig()
@@ -54,7 +54,7 @@ def test_new_logs_are_spread_over_the_directories(count: int) -> None:
 def test_nothing_is_synced_before_there_are_records() -> None:
     disk = SimulatedDisk()
     directories = started(disk)
-    disk.fail(errno.EIO, when=lambda struck, _: struck in (Operation.SYNC, Operation.SYNC_DIRECTORY))
+    disk.fail(errno.EIO, when=lambda struck, _: struck in (DiskOperation.SYNC, DiskOperation.SYNC_DIRECTORY))
     for log in made(directories, 4):
         log.flush()
     directories.create(TopicPartition("other", 0), CONFIG, topic_id=TOPIC_ID)
@@ -95,9 +95,9 @@ def test_a_folder_of_another_topic_is_refused_alone() -> None:
     assert directories.directories == directories.online()
 
 
-@pytest.mark.parametrize("operation", [Operation.MAKE_DIRECTORY, Operation.CREATE])
+@pytest.mark.parametrize("operation", [DiskOperation.MAKE_DIRECTORY, DiskOperation.CREATE])
 @pytest.mark.parametrize("count", [4, 40])
-def test_a_directory_in_which_they_cannot_be_made_goes_offline_alone(operation: Operation, count: int) -> None:
+def test_a_directory_in_which_they_cannot_be_made_goes_offline_alone(operation: DiskOperation, count: int) -> None:
     disk = SimulatedDisk()
     directories = started(disk)
     bad, good = directories.directories

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.log.errors import CorruptIndexError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.offset_index import OffsetIndex
-from ottla.testing.simulated_disk import Operation, SimulatedDisk, Survival
+from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk, Survival
 
 BASE = 5_000_000_000
 MAX_BYTES = 1024
@@ -199,7 +199,7 @@ def test_contradictions_are_found(tmp_path: Path, content: bytes, reason: str) -
     assert caught.value.path == tmp_path / "i.index"
 
 
-def refuse(operation: Operation, path: Path) -> None:
+def refuse(operation: DiskOperation, path: Path) -> None:
     raise AssertionError(f"{operation} of {path} is not needed")
 
 
@@ -242,7 +242,7 @@ def test_a_write_that_failed_is_made_good() -> None:
     disk, index = simulated()
     for offset in range(1, 9):
         index.append(BASE + offset, offset)
-    disk.fail(when=Operation.APPEND)
+    disk.fail(when=DiskOperation.APPEND)
     with pytest.raises(OSError, match=r"i\.index"):
         index.write()
     index.append(BASE + 9, 9)

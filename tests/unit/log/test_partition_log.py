@@ -14,10 +14,10 @@ from ottla.log.errors import (
     InvalidProducerEpochError,
     InvalidReadSizeError,
     InvalidRecordsError,
-    OffsetOutOfRangeError,
+    LogOffsetOutOfRangeError,
+    LogRecordTooLargeError,
     OutOfOrderSequenceError,
     RecordListTooLargeError,
-    RecordTooLargeError,
     UnexpectedOffsetError,
 )
 from ottla.log.partition_log import PartitionLog
@@ -26,7 +26,7 @@ from ottla.records import BatchView, Compression, TimestampType, iter_batches
 from ottla.records.layout import ATTRIBUTES_AT
 from ottla.records.new_batch import NewBatch
 from ottla.testing.manual_clock import ManualClock
-from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
 from support.logs.batches import NOW_MS, batch, marker, records_of, values_of
 from support.logs.checker import check, records_in
 from support.logs.home import PARTITION, Home
@@ -109,7 +109,7 @@ def test_what_a_broker_makes_itself_is_appended_as_from_a_client(home: Home, con
 def test_a_broker_does_not_make_batches_that_are_too_large(home: Home) -> None:
     log = home.open(replace(SMALL, max_message_bytes=100))
     log.append_own(NewBatch(bytes(batch(1)[ATTRIBUTES_AT:]), 1, NOW_MS), 0)
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(LogRecordTooLargeError):
         log.append_own(NewBatch(bytes(batch([b"x" * 100])[ATTRIBUTES_AT:]), 1, NOW_MS), 0)
     assert log.next_offset == 1
 
@@ -530,7 +530,7 @@ def test_a_read_outside_the_log_is_out_of_range(home: Home) -> None:
     log.advance_log_start(20)
     assert log.read(50, 100).slice is None
     for offset in (51, 19, 0, -1):
-        with pytest.raises(OffsetOutOfRangeError, match=rf"topic-0.*{offset}.*20 to 50"):
+        with pytest.raises(LogOffsetOutOfRangeError, match=rf"topic-0.*{offset}.*20 to 50"):
             log.read(offset, 100)
     assert read_values(log, 20)[0] == 20
 
@@ -826,7 +826,7 @@ def test_records_before_the_logs_start_are_gone_for_readers(home: Home) -> None:
     assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries] == [(4, 25)]
     log.advance_log_start(10)
     assert log.log_start_offset == 25, "it never goes back"
-    with pytest.raises(OffsetOutOfRangeError, match=r"topic-0.*41.*40"):
+    with pytest.raises(LogOffsetOutOfRangeError, match=r"topic-0.*41.*40"):
         log.advance_log_start(41)
     log.advance_log_start(40)
     check(log)
@@ -944,7 +944,9 @@ def test_an_append_that_fails_is_not_there(code: int) -> None:
     log = here.open(SMALL)
     fill(log, 40)
     for skipped in range(30):
-        fault = disk.fail(code, when=lambda operation, path: path.suffix == ".log" and operation is Operation.APPEND)
+        fault = disk.fail(
+            code, when=lambda operation, path: path.suffix == ".log" and operation is DiskOperation.APPEND
+        )
         before = log.next_offset
         with pytest.raises(OSError, match=r"\.log") as caught:
             log.append_as_leader(batch([b"lost"]), 0)
@@ -967,7 +969,7 @@ def test_a_roll_that_finds_no_room_leaves_no_segment_behind(suffix: str, power_c
     fill(log, 30)
     disk.sync_all()
     before = bases(log)
-    disk.fail(errno.ENOSPC, when=lambda operation, path: operation is Operation.CREATE and path.suffix == suffix)
+    disk.fail(errno.ENOSPC, when=lambda operation, path: operation is DiskOperation.CREATE and path.suffix == suffix)
     with pytest.raises(OSError, match=suffix):
         log.roll()
     assert bases(log) == before

@@ -20,7 +20,7 @@ from ottla.records.layout import Compression, TimestampType
 from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
 from ottla.testing.manual_clock import ManualClock
-from ottla.testing.simulated_disk import CrashedError, Operation, SimulatedDisk, Survival
+from ottla.testing.simulated_disk import CrashedError, DiskOperation, SimulatedDisk, Survival
 
 BASE = 1000
 INTERVAL = 200
@@ -145,9 +145,9 @@ def test_opening_what_exists_asks_only_for_its_size() -> None:
     disk.before = lambda operation, path: seen.append((operation, path.suffix))
     segment = opened(FOLDER, disk)
     assert segment.size > 0
-    assert seen == [(Operation.STAT, ".log")]
+    assert seen == [(DiskOperation.STAT, ".log")]
     assert segment.read(BASE, 1) is not None
-    assert seen[1:] == [(Operation.MAP, ".index"), (Operation.OPEN, ".log"), (Operation.READ, ".log")]
+    assert seen[1:] == [(DiskOperation.MAP, ".index"), (DiskOperation.OPEN, ".log"), (DiskOperation.READ, ".log")]
     segment.close()
     assert len(seen) == 4
 
@@ -173,7 +173,7 @@ def test_what_was_not_changed_is_not_synced() -> None:
     segment = opened(FOLDER, disk)
     segment.flush()
     segment.close()
-    assert seen == [(Operation.STAT, ".log")]
+    assert seen == [(DiskOperation.STAT, ".log")]
 
 
 def test_a_log_too_large_for_positions() -> None:
@@ -321,8 +321,8 @@ def test_a_failed_append_that_could_not_be_cut_off_is_cut_off_by_the_next() -> N
     segment = opened(FOLDER, disk)
     parts = batches(3)
     append(segment, parts[0])
-    disk.fail(when=Operation.APPEND)
-    disk.fail(when=Operation.TRUNCATE)
+    disk.fail(when=DiskOperation.APPEND)
+    disk.fail(when=DiskOperation.TRUNCATE)
     with pytest.raises(OSError, match="error"):
         append(segment, batch(BASE + 2, size=5000))
     assert len(disk.contents()[segment.path]) > segment.size
@@ -894,8 +894,8 @@ def test_a_flush_does_not_rely_on_one_that_is_still_under_way() -> None:
     segment = opened(FOLDER, disk)
     append(segment, *batches(5))
 
-    def during_the_first(operation: Operation, path: Path) -> None:
-        if operation is Operation.SYNC and path.suffix == ".log":
+    def during_the_first(operation: DiskOperation, path: Path) -> None:
+        if operation is DiskOperation.SYNC and path.suffix == ".log":
             disk.before = None
             segment.flush()
             disk.crash(Survival.NOTHING)

@@ -23,7 +23,7 @@ from ottla.records.errors import (
 from ottla.records.layout import HEADER_SIZE, Compression, TimestampType
 from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
-from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
 
 PATH = Path("/00000000000000000000.log")
 
@@ -228,7 +228,7 @@ def test_records_of_large_batches_are_not_read() -> None:
     reads = []
     disk.before = lambda operation, _: reads.append(operation)
     assert len(list(iter_headers(file, 0, file.size()))) == 4
-    assert reads == [Operation.READ] * 4
+    assert reads == [DiskOperation.READ] * 4
 
 
 def test_a_look_up_reads_once() -> None:
@@ -241,7 +241,7 @@ def test_a_look_up_reads_once() -> None:
     found = find_offset(file, 0, file.size(), 60)
     assert found is not None
     assert found[2] == 60
-    assert reads == [Operation.READ]
+    assert reads == [DiskOperation.READ]
 
 
 def test_what_an_index_entry_promises() -> None:

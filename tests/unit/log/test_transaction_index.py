@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ottla.log.errors import CorruptIndexError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
-from ottla.testing.simulated_disk import Operation, SimulatedDisk
+from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
 
 BASE = 100
 FOLDER = Path("/log/t-0")
@@ -198,7 +198,7 @@ def test_an_append_that_failed_left_nothing() -> None:
         disk.make_directory(FOLDER)
         index = TransactionIndex(disk, FOLDER / "i.txnindex", BASE)
         index.append(FIRST)
-        disk.fail(when=Operation.APPEND)
+        disk.fail(when=DiskOperation.APPEND)
         with pytest.raises(OSError, match=r"i\.txnindex"):
             index.append(SECOND)
         assert index.all() == [FIRST]

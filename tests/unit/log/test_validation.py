@@ -16,8 +16,8 @@ from ottla.log.errors import (
     InvalidRecordsError,
     InvalidTimestampError,
     LogError,
+    LogRecordTooLargeError,
     NotOneBatchError,
-    RecordTooLargeError,
 )
 from ottla.log.validation import ValidatedBatches, analyse, prepare, validate_and_assign
 from ottla.records import BatchView, Compression, RecordError, TimestampType, iter_batches
@@ -112,7 +112,7 @@ def test_a_second_batch_is_refused_before_the_crc_of_the_first_is_checked() -> N
         validate(bytearray(damaged))
     with pytest.raises(NotOneBatchError):
         validate(damaged + batch(1))
-    with pytest.raises(RecordTooLargeError):
+    with pytest.raises(LogRecordTooLargeError):
         validate(bytearray(damaged), LogConfig(max_message_bytes=len(damaged) - 1))
     with pytest.raises(CorruptRecordsError):  # a few bytes are no batch
         validate(damaged + batch(1)[:16])
@@ -218,7 +218,7 @@ def test_markers_are_not_compressed() -> None:
 def test_a_batch_that_outgrows_the_limit_when_it_is_decompressed_is_refused() -> None:
     data = batch([bytes(5000)], compression=Compression.GZIP)
     config = LogConfig(compression=Compression.NONE, max_message_bytes=1000)
-    with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
+    with pytest.raises(LogRecordTooLargeError, match=r"max\.message\.bytes"):
         validate(data, config)
 
 
@@ -264,7 +264,7 @@ def test_without_compaction_no_key_is_needed() -> None:
 def test_a_batch_may_be_as_large_as_the_topic_says() -> None:
     data = batch([bytes(500)])
     validate(bytes(data), LogConfig(max_message_bytes=len(data)))
-    with pytest.raises(RecordTooLargeError, match=rf"{len(data)} bytes.*{len(data) - 1}"):
+    with pytest.raises(LogRecordTooLargeError, match=rf"{len(data)} bytes.*{len(data) - 1}"):
         validate(data, LogConfig(max_message_bytes=len(data) - 1))
 
 

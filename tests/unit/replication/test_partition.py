@@ -16,7 +16,7 @@ from ottla.base.ids import TopicPartition, random_uuid
 from ottla.log import local_disk
 from ottla.log.config import LogConfig
 from ottla.log.directories import DirectoryOptions, LogDirectories
-from ottla.log.errors import OffsetOutOfRangeError
+from ottla.log.errors import LogOffsetOutOfRangeError
 from ottla.log.local_disk import LocalDisk
 from ottla.records import Record, encode_batch
 from ottla.replication.errors import ReplicationError
@@ -64,7 +64,7 @@ def test_a_leader_on_its_own_shows_what_it_appends(tmp_path: Path) -> None:
         assert partition.high_watermark == 3
         assert partition.read(0, 1000).slice is not None
         assert partition.read(3, 1000).slice is None
-        with pytest.raises(OffsetOutOfRangeError):
+        with pytest.raises(LogOffsetOutOfRangeError):
             partition.read(4, 1000)
 
     with_replicas(tmp_path, work)

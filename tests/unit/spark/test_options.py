@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.ids import TopicPartition
 from ottla.spark.offsets import AtOffsets, AtTime, AtTimes, Earliest, Latest
-from ottla.spark.options import OptionError, Partitions, ReadOptions, TopicPattern, Topics, WriteOptions
+from ottla.spark.options import OptionError, Partitions, ReadOptions, SubscribePattern, Topics, WriteOptions
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 PLAIN = {**SERVERS, "subscribe": "t"}
@@ -25,10 +25,10 @@ def read(**options: str) -> ReadOptions:
     ("given", "meant"),
     [
         ({"subscribe": " a, b,,a "}, Topics(("a", "b"))),
-        ({"subscribePattern": " ev.* "}, TopicPattern("ev.*")),
+        ({"subscribePattern": " ev.* "}, SubscribePattern("ev.*")),
         ({"assign": '{"a":[0]}'}, Partitions((A0,))),
         ({"SUBSCRIBE": "a"}, Topics(("a",))),
-        ({"subscribepattern": "x"}, TopicPattern("x")),
+        ({"subscribepattern": "x"}, SubscribePattern("x")),
     ],
 )
 def test_three_ways_to_say_what_is_read(given: dict[str, str], meant: object) -> None:

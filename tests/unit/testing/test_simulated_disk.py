@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ottla.base.disk import Disk
 from ottla.testing.manual_clock import ManualClock
-from ottla.testing.simulated_disk import CrashedError, Operation, SimulatedDisk, Survival, crash_at_every_step
+from ottla.testing.simulated_disk import CrashedError, DiskOperation, SimulatedDisk, Survival, crash_at_every_step
 
 FOLDER = Path("/data")
 PATH = FOLDER / "file"
@@ -387,7 +387,7 @@ def test_the_nth_operation_fails_so_many_times() -> None:
 
 def test_a_predicate_picks_what_fails_until_it_is_healed() -> None:
     disk = made()
-    disk.fail(when=lambda operation, path: operation is Operation.REPLACE and path == PATH, times=None)
+    disk.fail(when=lambda operation, path: operation is DiskOperation.REPLACE and path == PATH, times=None)
     for _ in range(3):
         with pytest.raises(OSError, match="file") as caught:
             disk.write_atomically(PATH, b"new")
@@ -426,7 +426,7 @@ def test_what_a_failed_sync_left_behind_no_later_sync_makes_safe() -> None:
         file.append(b"safe")
         file.sync()
         file.append(b"abc")
-        disk.fail(errno.EIO, when=Operation.SYNC)
+        disk.fail(errno.EIO, when=DiskOperation.SYNC)
         with pytest.raises(OSError, match="file"):
             file.sync()
         assert disk.read(PATH) == b"safeabc", "the cache still has it"
@@ -445,7 +445,7 @@ def test_a_failed_sync_loses_from_one_byte_on() -> None:
         file = disk.open(PATH)
         file.append(b"ab")
         file.append(b"cd")
-        disk.fail(when=Operation.SYNC)
+        disk.fail(when=DiskOperation.SYNC)
         with pytest.raises(OSError, match="file"):
             file.sync()
         file.sync()
@@ -466,7 +466,7 @@ def test_a_restart_forgets_faults_and_planned_crashes() -> None:
 def test_a_failed_sync_of_a_folder_leaves_its_names_in_doubt() -> None:
     disk = made()
     disk.write(FOLDER / "new", b"")
-    disk.fail(when=Operation.SYNC_DIRECTORY)
+    disk.fail(when=DiskOperation.SYNC_DIRECTORY)
     with pytest.raises(OSError, match="data"):
         disk.sync_directory(FOLDER)
     assert {disk.after_crash(seed).exists(FOLDER / "new") for seed in range(30)} == {True, False}
@@ -477,15 +477,15 @@ def test_a_failed_sync_of_a_folder_leaves_its_names_in_doubt() -> None:
 
 def test_the_hook_sees_every_operation_in_its_grain() -> None:
     disk = made()
-    seen: list[tuple[Operation, str]] = []
+    seen: list[tuple[DiskOperation, str]] = []
     disk.before = lambda operation, path: seen.append((operation, path.name))
     disk.write_atomically(PATH, b"x")
     assert seen == [
-        (Operation.CREATE, "file.tmp"),
-        (Operation.APPEND, "file.tmp"),
-        (Operation.SYNC, "file.tmp"),
-        (Operation.REPLACE, "file"),
-        (Operation.SYNC_DIRECTORY, "data"),
+        (DiskOperation.CREATE, "file.tmp"),
+        (DiskOperation.APPEND, "file.tmp"),
+        (DiskOperation.SYNC, "file.tmp"),
+        (DiskOperation.REPLACE, "file"),
+        (DiskOperation.SYNC_DIRECTORY, "data"),
     ]
     seen.clear()
     disk.make_directory(FOLDER / "x" / "y")
@@ -493,15 +493,15 @@ def test_the_hook_sees_every_operation_in_its_grain() -> None:
     disk.write(FOLDER / "x" / "y" / "z", b"new")
     disk.remove_directory(FOLDER / "x")
     assert seen == [
-        (Operation.MAKE_DIRECTORY, "x"),
-        (Operation.MAKE_DIRECTORY, "y"),
-        (Operation.CREATE, "z"),
-        (Operation.APPEND, "z"),
-        (Operation.TRUNCATE, "z"),
-        (Operation.APPEND, "z"),
-        (Operation.REMOVE, "z"),
-        (Operation.REMOVE_DIRECTORY, "y"),
-        (Operation.REMOVE_DIRECTORY, "x"),
+        (DiskOperation.MAKE_DIRECTORY, "x"),
+        (DiskOperation.MAKE_DIRECTORY, "y"),
+        (DiskOperation.CREATE, "z"),
+        (DiskOperation.APPEND, "z"),
+        (DiskOperation.TRUNCATE, "z"),
+        (DiskOperation.APPEND, "z"),
+        (DiskOperation.REMOVE, "z"),
+        (DiskOperation.REMOVE_DIRECTORY, "y"),
+        (DiskOperation.REMOVE_DIRECTORY, "x"),
     ]
 
 
@@ -509,9 +509,9 @@ def test_the_hook_may_look_crash_and_raise() -> None:
     disk = made()
     looked: list[bytes] = []
 
-    def crash_at_sync(operation: Operation, path: Path) -> None:
+    def crash_at_sync(operation: DiskOperation, path: Path) -> None:
         looked.append(disk.read(PATH))
-        if operation is Operation.SYNC:
+        if operation is DiskOperation.SYNC:
             disk.crash(Survival.NOTHING)
         if path.name == "refused":
             raise PermissionError(errno.EACCES, "refused", str(path))

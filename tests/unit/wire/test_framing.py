@@ -8,7 +8,7 @@ from ottla.wire import codec
 from ottla.wire.errors import FrameSizeError, TruncatedError, UnknownApiError, UnsupportedVersionError
 from ottla.wire.framing import (
     SIZE_BYTES,
-    Route,
+    RequestRoute,
     api_of,
     frame_size,
     peek_route,
@@ -54,7 +54,7 @@ def test_the_version_of_a_request_header(request_: Request, version: int, header
         client_id="client" if header_version else "",
     )
     assert frame == codec.encode(header, header_version) + codec.encode(request_, version)
-    assert peek_route(frame) == Route(request_.api_key, version, 77)
+    assert peek_route(frame) == RequestRoute(request_.api_key, version, 77)
     received = read_request(frame)
     assert (received.header, received.request) == (header, request_)
 
@@ -119,4 +119,4 @@ def test_a_version_that_does_not_exist_can_still_be_answered() -> None:
     frame = bytes.fromhex("0012 03e7 0000002a ffff")
     with pytest.raises(UnsupportedVersionError, match="ApiVersionsRequest v999"):
         read_request(frame)
-    assert peek_route(frame) == Route(18, 999, 42)
+    assert peek_route(frame) == RequestRoute(18, 999, 42)

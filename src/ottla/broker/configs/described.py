@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
 from typing import Any, Final
 
-from ottla.base.config import ConfigKey, ConfigType
+from ottla.base.config import ConfigKey
+from ottla.base.config_descriptions import ConfigSource, ConfigType
 from ottla.broker.configs.broker_config import BROKER_CONFIG
 from ottla.broker.configs.group_configs import GROUP_CONFIG, broker_synonym
 from ottla.broker.configs.keys.update_modes import DYNAMIC_ONLY, INTERNAL, UpdateMode, update_mode
@@ -16,28 +16,6 @@ from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS, topic_defaul
 from ottla.log.topic_config import TOPIC_CONFIG
 from ottla.wire.messages.describe_configs import DescribedConfig, DescribedConfigSynonym
 
-
-class Source(IntEnum):
-    TOPIC = 1
-    BROKER = 2
-    ALL_BROKERS = 3
-    STATIC = 4
-    DEFAULT = 5
-    LOGGER = 6
-    GROUP = 8
-
-
-_TYPE_CODES: Final = {
-    ConfigType.BOOLEAN: 1,
-    ConfigType.STRING: 2,
-    ConfigType.INT: 3,
-    ConfigType.SHORT: 4,
-    ConfigType.LONG: 5,
-    ConfigType.DOUBLE: 6,
-    ConfigType.LIST: 7,
-    ConfigType.CLASS: 8,
-    ConfigType.PASSWORD: 9,
-}
 _UNITS: Final = {
     name: tuple(other for other, _ in synonyms)
     for key, synonyms in BROKER_SCALED.items()
@@ -55,7 +33,9 @@ def described_topic(store: ConfigStore, name: str) -> Iterator[DescribedConfig]:
         value = values[key.name]
         if key.name in own and key.accepts(own[key.name]):  # as `ConfigStore` passes over what is wrong in the tree
             value = key.parse(own[key.name])
-            synonyms.insert(0, DescribedConfigSynonym(name=key.name, value=_text(key, value), source=Source.TOPIC))
+            synonyms.insert(
+                0, DescribedConfigSynonym(name=key.name, value=_text(key, value), source=ConfigSource.TOPIC)
+            )
         yield _described(key, value, synonyms, read_only=False)
 
 
@@ -72,7 +52,7 @@ def described_broker_defaults(store: ConfigStore) -> Iterator[DescribedConfig]:
     """What is set for all brokers in the tree, and nothing else."""
     for name, text in sorted(store.for_all_brokers.items()):
         key = broker_key(name)
-        synonyms = [each for each in _synonyms(store, name) if each.source == Source.ALL_BROKERS]
+        synonyms = [each for each in _synonyms(store, name) if each.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
         yield _described(key, key.parse(text), synonyms, read_only=_is_read_only(name))
 
 
@@ -84,19 +64,19 @@ def described_group(store: ConfigStore, group_id: str) -> Iterator[DescribedConf
         value, synonyms = store.current(name), _synonyms(store, name)
         if key.name in own:
             value = key.parse(own[key.name])
-            synonyms.insert(0, DescribedConfigSynonym(name=key.name, value=key.text(value), source=Source.GROUP))
+            synonyms.insert(0, DescribedConfigSynonym(name=key.name, value=key.text(value), source=ConfigSource.GROUP))
         yield _described(key, value, synonyms, read_only=False)
 
 
 def described_loggers() -> Iterator[DescribedConfig]:
     for name, level in log_levels.logger_levels().items():
-        yield DescribedConfig(name=name, value=level, config_source=Source.LOGGER)
+        yield DescribedConfig(name=name, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER)
 
 
 def _described(
     key: ConfigKey, value: Any, synonyms: list[DescribedConfigSynonym], *, read_only: bool
 ) -> DescribedConfig:
-    source = synonyms[0].source if synonyms else Source.DEFAULT
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
     return DescribedConfig(
         name=key.name,
         value=_text(key, value),
@@ -104,7 +84,7 @@ def _described(
         config_source=source,
         is_sensitive=key.is_sensitive,
         synonyms=synonyms,
-        config_type=_TYPE_CODES[key.type],
+        config_type=ConfigType[key.type.name],
         documentation=key.doc,
     )
 
@@ -119,11 +99,11 @@ def _synonyms(store: ConfigStore, name: str | None) -> list[DescribedConfigSynon
     if name is None:
         return []
     names = _UNITS.get(name, (name,))
-    places: list[tuple[Source, Mapping[str, str]]] = [
-        (Source.BROKER, store.for_broker),
-        (Source.ALL_BROKERS, store.for_all_brokers),
-        (Source.STATIC, store.static.given),
-        (Source.DEFAULT, _DEFAULTS),
+    places: list[tuple[ConfigSource, Mapping[str, str]]] = [
+        (ConfigSource.DYNAMIC_BROKER, store.for_broker),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, store.for_all_brokers),
+        (ConfigSource.STATIC_BROKER, store.static.given),
+        (ConfigSource.DEFAULT, _DEFAULTS),
     ]
     found = [
         DescribedConfigSynonym(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-from ottla.base.config import ConfigError, ConfigKey, ConfigSchema, ConfigType, at_least
+from ottla.base.config import ConfigError, ConfigKey, ConfigSchema, ValueType, at_least
 from ottla.base.config_changes import changes_of
 from ottla.base.coordination import Coordination
 from ottla.broker.configs.broker_config import BrokerConfig
@@ -30,14 +30,14 @@ GROUP_CONFIG: Final = ConfigSchema(
     [
         ConfigKey(
             HEARTBEAT_INTERVAL,
-            ConfigType.INT,
+            ValueType.INT,
             5000,
             "The time between two heartbeats of the group's members, if they use the consumer protocol.",
             at_least(1),
         ),
         ConfigKey(
             SESSION_TIMEOUT,
-            ConfigType.INT,
+            ValueType.INT,
             45_000,
             "The silence after which members are out of the group, if they use the consumer protocol.",
             at_least(1),

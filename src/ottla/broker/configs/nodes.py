@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ottla.base.config import ConfigError, ConfigKey
-from ottla.base.coordination import Coordination, Node, NoNodeError
+from ottla.base.coordination import Coordination, NoNodeError, Znode
 from ottla.zookeeper.znodes import decode_config, encode_config
 
 Settings = Mapping[str, str]
@@ -23,7 +23,7 @@ NO_SETTINGS: Final[Settings] = MappingProxyType({})
 _logger = logging.getLogger(__name__)
 
 
-def settings_in(path: str, node: Node | None, key_of: KeyOf) -> Settings:
+def settings_in(path: str, node: Znode | None, key_of: KeyOf) -> Settings:
     """What a node sets, as far as its keys are there and can have those values; nothing if there is no node."""
     kept = {}
     for key, text in ({} if node is None else decode_config(path, node.data)).items():

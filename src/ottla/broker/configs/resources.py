@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.base.config import ConfigError
+from ottla.base.config_descriptions import ResourceType
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.configs.group_configs import GROUP_CONFIG
 from ottla.broker.configs.nodes import KeyOf, Settings
@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
 ChangeByKeys = Callable[[Settings, KeyOf], Settings]
 """Makes what shall be set of what is set, and of what keys there are."""
-
-
-class ResourceType(IntEnum):
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class Entry(Protocol):

@@ -72,7 +72,7 @@ class FetchedPartition:
 Key = tuple[str | Uuid, int]
 
 
-class FetchSession:
+class BrokerFetchSession:
     """What one client fetches, in the order in which it is read."""
 
     __slots__ = ("by_id", "created_s", "epoch", "partitions", "session_id", "used_s")
@@ -122,7 +122,7 @@ class FetchSessions:
     def __init__(self, slots: int, clock: Clock) -> None:
         self.slots = slots
         self._clock = clock
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, BrokerFetchSession] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -131,7 +131,7 @@ class FetchSessions:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def begin(self, *, by_id: bool, partition_count: int) -> FetchSession | None:
+    def begin(self, *, by_id: bool, partition_count: int) -> BrokerFetchSession | None:
         """A new one; None if all places are taken by others that deserve them as much."""
         if self.slots <= 0:
             return None
@@ -141,10 +141,10 @@ class FetchSessions:
         session_id = random.randint(1, 2**31 - 1)
         while session_id in self._sessions:
             session_id = random.randint(1, 2**31 - 1)
-        session = self._sessions[session_id] = FetchSession(session_id, by_id=by_id, now_s=now_s)
+        session = self._sessions[session_id] = BrokerFetchSession(session_id, by_id=by_id, now_s=now_s)
         return session
 
-    def go_on(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession:
+    def go_on(self, session_id: int, epoch: int, *, by_id: bool) -> BrokerFetchSession:
         """The session that an incremental fetch belongs to, one epoch further."""
         session = self._sessions.get(session_id)
         if session is None:

@@ -13,8 +13,8 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
 from ottla.broker.fetching.fetch_sessions import (
     NO_SESSION,
+    BrokerFetchSession,
     FetchedPartition,
-    FetchSession,
     Key,
 )
 from ottla.broker.requests.api import Deferred
@@ -65,7 +65,7 @@ class FetchReading:
         broker: Broker,
         request: FetchRequest,
         version: int,
-        session: FetchSession | None,
+        session: BrokerFetchSession | None,
         asked: dict[Key, FetchedPartition],
         *,
         is_incremental: bool,

@@ -18,7 +18,7 @@ from ottla.replication.replicas import Replicas
 _NONE: Final = ErrorCode.NONE
 
 
-class CoordinatorLog:
+class ReplicatedCoordinatorLog:
     """The seam of `ottla.coordinator`, kept by this broker's replicas."""
 
     def __init__(self, topic: str, replicas: Replicas, metadata: MetadataCache, *, commit_timeout_ms: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import RequestContext
-from ottla.controller.controller import NewTopic
+from ottla.controller.controller import WantedTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
 from ottla.log.broker_config import topic_defaults
@@ -47,7 +47,7 @@ Defaults = Mapping[str, tuple[str, int]]
 async def create_topics(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """One answer for each name. A topic that is named more than once is not created."""
     times = Counter(topic.name for topic in request.topics)
-    wanted: list[NewTopic] = []
+    wanted: list[WantedTopic] = []
     outcomes: dict[str, TopicState | ControllerError] = {}
     for topic in request.topics:
         try:
@@ -63,7 +63,7 @@ async def create_topics(broker: Broker, request: CreateTopicsRequest, context: R
     return CreateTopicsResponse(topics=[_answer(name, outcomes[name], configs) for name in times])
 
 
-def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> NewTopic:
+def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> WantedTopic:
     if times > 1:
         reason = f"Topic '{topic.name}' is in the request {times} times."
         raise ControllerError(ErrorCode.INVALID_REQUEST, reason)
@@ -73,7 +73,7 @@ def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> NewTopic
         partition_count = None if topic.assignments else config["num.partitions"]
     if replication_factor == _DEFAULT:
         replication_factor = None if topic.assignments else config["default.replication.factor"]
-    return NewTopic(
+    return WantedTopic(
         topic.name,
         partition_count,
         replication_factor,

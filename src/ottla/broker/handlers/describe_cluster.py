@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.operations import NOT_ASKED
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import RequestContext
-from ottla.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from ottla.broker.requests.authorized_operations import CLUSTER_OPERATIONS
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ottla.base.config_descriptions import ConfigSource, ResourceType
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.configs.described import (
-    Source,
     described_broker,
     described_broker_defaults,
     described_group,
     described_loggers,
     described_topic,
 )
-from ottla.broker.configs.resources import ResourceType, check_broker_name, check_group_name
+from ottla.broker.configs.resources import check_broker_name, check_group_name
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import BrokerError, RequestContext
 from ottla.controller.topic_names import fault_of_name
@@ -43,7 +43,7 @@ def describe_configs(
     if context.version == 0:  # which knows no other sources
         for result in results:
             for config in result.configs:
-                config.is_default = config.config_source == Source.DEFAULT
+                config.is_default = config.config_source == ConfigSource.DEFAULT
     return DescribeConfigsResponse(results=results)
 
 

@@ -10,8 +10,8 @@ from ottla.broker.fetching.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
+    BrokerFetchSession,
     FetchedPartition,
-    FetchSession,
     FetchSessionError,
     Key,
 )
@@ -34,7 +34,7 @@ TOPIC_IDS_SINCE: Final = 13
 def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse | Deferred:
     by_id = context.version >= TOPIC_IDS_SINCE
     asked = _asked(broker, request, by_id=by_id)
-    session: FetchSession | None = None
+    session: BrokerFetchSession | None = None
     sessions = broker.fetch_sessions
     epoch = request.session_epoch
     if epoch in (FINAL_EPOCH, INITIAL_EPOCH):

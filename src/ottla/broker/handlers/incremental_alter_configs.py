@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from ottla.base.config import ConfigError, ConfigKey, ConfigType
+from ottla.base.config import ConfigError, ConfigKey, ValueType
+from ottla.base.config_descriptions import ResourceType
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.configs.nodes import KeyOf
-from ottla.broker.configs.resources import ChangeByKeys, ResourceType, check_broker_name, outcomes
+from ottla.broker.configs.resources import ChangeByKeys, check_broker_name, outcomes
 from ottla.broker.handlers import handles
 from ottla.broker.observability import log_levels
 from ottla.broker.requests.api import BrokerError, RequestContext
@@ -89,7 +90,7 @@ def _altered(
 
 
 def _check_is_list(key: ConfigKey, entry: IncrementalAlterConfigsEntry) -> None:
-    if key.type is not ConfigType.LIST:
+    if key.type is not ValueType.LIST:
         what = _NAMES[entry.config_operation]
         raise BrokerError(ErrorCode.INVALID_CONFIG, f"{what} needs a list, and {entry.name} is a {key.type.value}.")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.base.config_descriptions import ResourceType
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.configs.resources import ResourceType
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import RequestContext
 from ottla.wire.messages.list_config_resources import (

@@ -12,12 +12,13 @@ from weakref import WeakKeyDictionary
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
+from ottla.base.operations import NOT_ASKED
 from ottla.broker.handlers import handles
 from ottla.broker.metadata.automatic_topics import automatic_topic
 from ottla.broker.metadata.availability import leader_of, offline_replicas
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.requests.api import RequestContext
-from ottla.broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from ottla.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import NO_LEADER, PartitionState, TopicState
 from ottla.controller.topic_names import fault_of_name, is_internal

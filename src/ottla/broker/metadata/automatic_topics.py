@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.controller import NewTopic
+from ottla.controller.controller import WantedTopic
 from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from ottla.broker.configs.broker_config import BrokerConfig
 
 
-def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> NewTopic:
+def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> WantedTopic:
     """With as many brokers alive. A topic of the broker's own has fewer replicas than by default if there are fewer
     brokers; a number that somebody set is kept to."""
     if name == OFFSETS_TOPIC:
-        return NewTopic(
+        return WantedTopic(
             name,
             partition_count=config["offsets.topic.num.partitions"],
             replication_factor=_replicas("offsets.topic.replication.factor", config, broker_count),
@@ -27,7 +27,7 @@ def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> NewTo
             },
         )
     if name == TRANSACTIONS_TOPIC:
-        return NewTopic(
+        return WantedTopic(
             name,
             partition_count=config["transaction.state.log.num.partitions"],
             replication_factor=_replicas("transaction.state.log.replication.factor", config, broker_count),
@@ -39,7 +39,7 @@ def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> NewTo
                 "unclean.leader.election.enable": "false",
             },
         )
-    return NewTopic(
+    return WantedTopic(
         name,
         partition_count=config["num.partitions"],
         replication_factor=config["default.replication.factor"],

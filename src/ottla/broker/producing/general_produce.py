@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.producing.held_produce import Finish, Outcome
+from ottla.broker.producing.held_produce import AppendOutcome, Finish
 from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
@@ -125,7 +125,7 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
                 outcomes.note_error(answer)
                 answers.append(answer)
                 continue
-            outcome: Outcome | None = None
+            outcome: AppendOutcome | None = None
             if not is_large and partition not in held.queues:
                 try:
                     outcome = partition.append(records, all_replicas=acks == ALL_REPLICAS, bounded=True)
@@ -162,7 +162,7 @@ class _Outcomes:
         self.open_count = 0
         """Of batches that are held."""
 
-    def answer(self, partition: Partition, index: int, outcome: Outcome) -> ProducePartitionResponse:
+    def answer(self, partition: Partition, index: int, outcome: AppendOutcome) -> ProducePartitionResponse:
         if not isinstance(outcome, AppendInfo):
             answer = failed(partition, index, outcome)
             self.note_error(answer)
@@ -182,7 +182,7 @@ class _Outcomes:
         at = len(answers) - 1
         self.open_count += 1
 
-        def finish(outcome: Outcome) -> None:
+        def finish(outcome: AppendOutcome) -> None:
             answers[at] = self.answer(partition, answers[at].index, outcome)
             self.open_count -= 1
             if not self.open_count and self._is_complete is not None and not self._is_complete.done():

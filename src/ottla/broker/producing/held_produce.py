@@ -32,9 +32,9 @@ HELD_BYTES_MAX: Final = 256 * 2**20
 """Of batches that are held, before more are refused: producers send those again."""
 _APPENDS_A_TURN: Final = 64
 
-Outcome = AppendInfo | LogError | ReplicationError
+AppendOutcome = AppendInfo | LogError | ReplicationError
 """What became of a batch."""
-Finish = Callable[[Outcome], None]
+Finish = Callable[[AppendOutcome], None]
 
 
 class _Held:
@@ -122,12 +122,12 @@ class HeldProduces:
             outcome = LogError(repr(error))
         self._end(partition, held, outcome)
 
-    def _end(self, partition: Partition, held: _Held, outcome: Outcome) -> None:
+    def _end(self, partition: Partition, held: _Held, outcome: AppendOutcome) -> None:
         """Tells what became of a partition's first batch, and goes on with those behind it."""
         self._tell(partition, held, outcome)
         self._go_on(partition)
 
-    def _tell(self, partition: Partition, held: _Held, outcome: Outcome) -> None:
+    def _tell(self, partition: Partition, held: _Held, outcome: AppendOutcome) -> None:
         self.queues[partition].popleft()
         self.held_bytes -= len(held.data)
         try:
@@ -155,7 +155,7 @@ class HeldProduces:
 
     def _attempt(
         self, partition: Partition, held: _Held, records: Buffer | PreparedBatches, *, bounded: bool = False
-    ) -> Outcome:
+    ) -> AppendOutcome:
         if error := partition.check_leader():  # it may have lost it, or gone, meanwhile
             return ReplicationError(error, f"{partition.name} cannot be written to here any more")
         try:

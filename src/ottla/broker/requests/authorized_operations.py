@@ -3,30 +3,14 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
-
-class Operation(IntEnum):
-    """Kafka's numbers of operations."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+from ottla.base.operations import Operation
 
 
 def _bits(*operations: Operation) -> int:
     return sum(1 << operation for operation in operations)
 
-
-NOT_ASKED: Final = -(2**31)
 
 CLUSTER_OPERATIONS: Final = _bits(
     Operation.CREATE,

@@ -49,7 +49,7 @@ class TopicCounts:
 
 
 @dataclass(slots=True)
-class Latest:
+class LatestRecord:
     """A record that a consumer has just seen."""
 
     event: Event
@@ -62,7 +62,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.topics = {name: TopicCounts() for name in TOPICS}
-        self.latest: deque[Latest] = deque(maxlen=_LATEST_KEPT)
+        self.latest: deque[LatestRecord] = deque(maxlen=_LATEST_KEPT)
 
     @property
     def sent(self) -> int:
@@ -176,7 +176,7 @@ async def run_reader(address: str, traffic: Traffic, group: str, topics: list[st
             if records:
                 last = records[-1]
                 event = event_of(last.topic, last.key, last.value)
-                traffic.latest.append(Latest(event, last.partition, last.offset))
+                traffic.latest.append(LatestRecord(event, last.partition, last.offset))
             if naps and loop.time() - napped_s > _NAP_EVERY_S:
                 await asyncio.sleep(_NAP_S)
                 napped_s = loop.time()

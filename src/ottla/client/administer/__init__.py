@@ -11,20 +11,12 @@ they return a dict of all results, or raise one `SomeRefusedError` that has the 
 
 from __future__ import annotations
 
+from ottla.base.config_descriptions import ConfigSource, ConfigType, ResourceType
+from ottla.base.operations import Operation
 from ottla.client.administer.admin import Admin
 from ottla.client.administer.async_admin import AsyncAdmin
 from ottla.client.administer.brokers import ClusterDescription, FeatureMetadata, Node, VersionRange
-from ottla.client.administer.configs import (
-    Append,
-    Change,
-    ConfigEntry,
-    ConfigResource,
-    ConfigSource,
-    ConfigSynonym,
-    ConfigType,
-    ResourceType,
-    Subtract,
-)
+from ottla.client.administer.configs import Append, Change, ConfigEntry, ConfigResource, ConfigSynonym, Subtract
 from ottla.client.administer.groups import (
     GroupDescription,
     GroupListing,
@@ -33,7 +25,6 @@ from ottla.client.administer.groups import (
     MemberDescription,
 )
 from ottla.client.administer.log_dirs import LogDirDescription, Replica, ReplicaInLogDir, ReplicaPlace
-from ottla.client.administer.operations import Operation
 from ottla.client.administer.outcomes import SomeRefusedError
 from ottla.client.administer.partitions import (
     EARLIEST_LOCAL,

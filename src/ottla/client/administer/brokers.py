@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from ottla.client.administer.operations import Operation, operations_of
+from ottla.base.operations import Operation
+from ottla.client.administer.operations import operations_of
 from ottla.client.administer.outcomes import Area, known, version_of
 from ottla.client.errors import raise_if_refused
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

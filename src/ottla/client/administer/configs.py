@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
+from ottla.base.config_descriptions import ConfigSource, ConfigType, ResourceType
 from ottla.client.administer.outcomes import Area, refusal, version_of
 from ottla.client.errors import ArgumentTypeError, ClientError, RefusedError, raise_if_refused
 from ottla.wire.messages.alter_configs import (
@@ -35,45 +35,6 @@ from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 
 _TYPES_SINCE: Final = 1
 _DOCUMENTATION_SINCE: Final = 3
-
-
-class ResourceType(IntEnum):
-    """What has a configuration, by Kafka's numbers."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers."""
-
-    UNKNOWN = -1
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-
-class ConfigType(IntEnum):
-    """What a value is, by Kafka's numbers."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class ConfigResource(NamedTuple):

@@ -9,8 +9,9 @@ from typing import Final, Self
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
+from ottla.base.operations import Operation
 from ottla.client.administer.coordinators import CoordinatedArea
-from ottla.client.administer.operations import Operation, operations_of
+from ottla.client.administer.operations import operations_of
 from ottla.client.administer.outcomes import known, refusal, version_of
 from ottla.client.errors import RefusedError, raise_if_refused
 from ottla.net.client_connection import ClientConnection

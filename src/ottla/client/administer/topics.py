@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.base.ids import ZERO_UUID, Uuid, format_uuid, parse_uuid
+from ottla.base.operations import Operation
 from ottla.client.administer.configs import ConfigEntry
-from ottla.client.administer.operations import Operation, operations_of
+from ottla.client.administer.operations import operations_of
 from ottla.client.administer.outcomes import Area, known, refusal, version_of
 from ottla.client.cluster import Backoff, Deadline
 from ottla.client.errors import ClientError, RefusedError, raise_if_refused

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least
+from ottla.base.config import ConfigKey, ValueType, at_least
 from ottla.client.config_keys.rules import at_least_one, one_of_any_case
 
-_INT, _LONG, _STRING, _LIST = ConfigType.INT, ConfigType.LONG, ConfigType.STRING, ConfigType.LIST
+_INT, _LONG, _STRING, _LIST = ValueType.INT, ValueType.LONG, ValueType.STRING, ValueType.LIST
 
 CONNECTION: Final = [
     ConfigKey(

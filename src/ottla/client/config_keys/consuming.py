@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least, one_of
+from ottla.base.config import ConfigKey, ValueType, at_least, one_of
 from ottla.client.config_keys.rules import function_or_name, not_empty, objects, one_of_any_case, reset_strategy
 
 _BOOLEAN, _INT, _LONG, _STRING, _CLASS, _LIST = (
-    ConfigType.BOOLEAN,
-    ConfigType.INT,
-    ConfigType.LONG,
-    ConfigType.STRING,
-    ConfigType.CLASS,
-    ConfigType.LIST,
+    ValueType.BOOLEAN,
+    ValueType.INT,
+    ValueType.LONG,
+    ValueType.STRING,
+    ValueType.CLASS,
+    ValueType.LIST,
 )
 
 CONSUMING: Final = [

@@ -30,13 +30,13 @@ from ottla.client.consume.commits import BackgroundCommits, CommitCallback, Offs
 from ottla.client.consume.decoding import KERNELS, Decoder
 from ottla.client.consume.fetch_buffer import FetchBuffer
 from ottla.client.consume.fetcher import Fetcher
-from ottla.client.consume.interceptors import Interceptors
+from ottla.client.consume.interceptors import ConsumerInterceptors
 from ottla.client.consume.listeners import RebalanceListener
 from ottla.client.consume.missing_topics import MissingTopics
 from ottla.client.consume.positions import Positions
-from ottla.client.consume.reader import Reader
+from ottla.client.consume.reader import RecordReader
 from ottla.client.consume.record import ConsumerRecord, K, V
-from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, Subscription
+from ottla.client.consume.subscription import NO_EPOCH, ConsumedPartition, Position, Subscription
 from ottla.client.errors import ArgumentError, ClientError, ClosedError, OttlaError, WakeupError, WrongLoopError
 from ottla.client.membership import GroupMetadata, create_membership
 from ottla.client.membership.ledger import AskedCommit
@@ -178,10 +178,10 @@ class AsyncConsumer(Generic[K, V]):
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise WrongLoopError("an AsyncConsumer is made in the loop that it belongs to: in a coroutine") from None
-        self._interceptors = Interceptors(config.interceptors)
+        self._interceptors = ConsumerInterceptors(config.interceptors)
         self.subscriptions = Subscription()
         self.buffer = FetchBuffer(self.subscriptions)
-        self.reader = Reader(self.subscriptions, self.buffer, decoder, self._interceptors)
+        self.reader = RecordReader(self.subscriptions, self.buffer, decoder, self._interceptors)
         self._user = Callbacks(takes_coroutines=True)
         self._user.loop = self._loop
         self.is_closing = False
@@ -577,7 +577,7 @@ class AsyncConsumer(Generic[K, V]):
         """How many offsets lie between the position and the end, as of the last fetch; None before that."""
         return self._lag(self.subscriptions.state(partition))
 
-    def _lag(self, state: PartitionState) -> int | None:
+    def _lag(self, state: ConsumedPartition) -> int | None:
         end = state.last_stable_offset if self._is_committed_only else state.high_watermark
         position = self.subscriptions.position(state)
         return None if end is None or position is None else max(0, end - position.offset)

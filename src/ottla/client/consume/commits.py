@@ -26,7 +26,7 @@ CommitCallback = Callable[[Offsets, Exception | None], object]
 CALLBACKS_MAX: Final = 20_000
 
 
-class _Waiting(NamedTuple):
+class _WaitingCommit(NamedTuple):
     callback: CommitCallback
     offsets: Offsets
 
@@ -47,20 +47,20 @@ class BackgroundCommits:
         self._lock = threading.RLock()
         """Of what waits: the loop takes it while another thread adds to it."""
         self._asked: dict[TopicPartition, AskedCommit] = {}
-        self._callbacks: deque[_Waiting] = deque()
+        self._callbacks: deque[_WaitingCommit] = deque()
         self._failed: dict[TopicPartition, AskedCommit] = {}
         self._task: asyncio.Task[None] | None = None
         self.is_idle = True
 
     def ask(self, offsets: Offsets, callback: CommitCallback | None) -> bool:
         """Whether `begin` has to be called."""
-        crowded_out: _Waiting | None = None
+        crowded_out: _WaitingCommit | None = None
         with self._lock:
             self._asked.update(dict.fromkeys(offsets, self._ledger.ask(offsets)))
             if callback is not None:
                 if len(self._callbacks) >= CALLBACKS_MAX:
                     crowded_out = self._callbacks.popleft()
-                self._callbacks.append(_Waiting(callback, offsets))
+                self._callbacks.append(_WaitingCommit(callback, offsets))
         if crowded_out is not None:
             words = f"more than {CALLBACKS_MAX} commits wait for the coordinator: this one was given up for newer ones"
             self._tell(_bound(crowded_out, CommitFailedError(words)))
@@ -111,5 +111,5 @@ class BackgroundCommits:
             self._task.cancel()
 
 
-def _bound(waiting: _Waiting, failure: Exception | None) -> Callable[[], object]:
+def _bound(waiting: _WaitingCommit, failure: Exception | None) -> Callable[[], object]:
     return lambda: waiting.callback(waiting.offsets, failure)

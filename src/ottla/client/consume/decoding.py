@@ -18,7 +18,7 @@ from typing import Any, Final
 from ottla.base.background_load import BackgroundLoad, load_apart
 from ottla.client.config import Coder, ConsumerConfig
 from ottla.client.consume.arrow import ChosenColumns
-from ottla.client.consume.fetch_buffer import Chunk
+from ottla.client.consume.fetch_buffer import FetchedChunk
 from ottla.client.consume.record import ConsumerRecord, make_records
 from ottla.client.errors import CompiledCodeError, CorruptRecordError, MissingPackageError, SerializationError
 from ottla.client.serializers.contract import Part, bound_deserializer
@@ -66,7 +66,7 @@ class _Kernels:
 KERNELS: Final = _Kernels()
 
 
-class Decoded:
+class DecodedChunk:
     """The records of a chunk that are not handed out yet."""
 
     __slots__ = ("at", "failure", "left", "lists", "records")
@@ -91,9 +91,9 @@ class Decoder:
         self._keys = _deserialize(config.key_deserializer, "key")
         self._values = _deserialize(config.value_deserializer, "value")
 
-    def take(self, chunk: Chunk, most: int) -> list[ConsumerRecord]:
+    def take(self, chunk: FetchedChunk, most: int) -> list[ConsumerRecord]:
         """The next records of the chunk; none when it is empty. `chunk.rest` says what is left."""
-        rest: Decoded | None = chunk.rest
+        rest: DecodedChunk | None = chunk.rest
         if rest is None:
             rest = chunk.rest = self._decode(chunk)
         if not rest.left:
@@ -107,12 +107,12 @@ class Decoder:
         rest.left -= len(records)
         return records
 
-    def take_columns(self, chunk: Chunk, chosen: ChosenColumns) -> Any:
+    def take_columns(self, chunk: FetchedChunk, chosen: ChosenColumns) -> Any:
         """All that is left of the chunk as an Arrow record batch: the offsets, and those of the columns that are chosen
         and that differ from record to record."""
         columns = KERNELS.load()
         data, begin, until = chunk.data, _begin(chunk), chunk.state.until
-        rest: Decoded | None = chunk.rest
+        rest: DecodedChunk | None = chunk.rest
         if rest is not None and rest.failure is not None and not rest.left:
             raise rest.failure
 
@@ -133,12 +133,12 @@ class Decoder:
             batch, failure = decode(data), None
         except RecordError as error:
             batch, failure = self._sound_part(chunk, error, decode)
-        chunk.rest = Decoded(RecordLists([], [], [], [], []), iter(()), failure)
+        chunk.rest = DecodedChunk(RecordLists([], [], [], [], []), iter(()), failure)
         return batch
 
     # Records.
 
-    def _decode(self, chunk: Chunk) -> Decoded:
+    def _decode(self, chunk: FetchedChunk) -> DecodedChunk:
         begin, until = _begin(chunk), chunk.state.until
 
         def decode(data: ByteBuffer) -> RecordLists:
@@ -151,7 +151,7 @@ class Decoder:
         self._kept = lists if len(lists.offsets) <= KEPT_RECORDS else None
         topic, partition = chunk.state.partition
         records = make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, lists)
-        return Decoded(lists, records, failure)
+        return DecodedChunk(lists, records, failure)
 
     def _lists(self, data: ByteBuffer, begin: int, until: int | None) -> RecordLists:
         size = len(data)
@@ -169,7 +169,7 @@ class Decoder:
         return RecordLists(*map(list, zip(*records, strict=True))) if records else RecordLists([], [], [], [], [])
 
     def _sound_part(
-        self, chunk: Chunk, error: RecordError, decode: Callable[[ByteBuffer], Any]
+        self, chunk: FetchedChunk, error: RecordError, decode: Callable[[ByteBuffer], Any]
     ) -> tuple[Any, CorruptRecordError]:
         """What stands before the batch that cannot be read."""
         where = f"partition {chunk.state.partition}, the batch with base offset {error.base_offset}"
@@ -179,7 +179,7 @@ class Decoder:
             raise failure
         return decode(memoryview(chunk.data)[: error.position]), failure
 
-    def _deserialized(self, chunk: Chunk, rest: Decoded, most: int) -> list[ConsumerRecord]:
+    def _deserialized(self, chunk: FetchedChunk, rest: DecodedChunk, most: int) -> list[ConsumerRecord]:
         """The next records, up to one whose key or value cannot be read; that one is raised when it is the first."""
         topic, partition = chunk.state.partition
         lists = rest.lists.part(rest.at, rest.at + most)
@@ -221,7 +221,7 @@ def _listed(
     return made
 
 
-def _begin(chunk: Chunk) -> int:
+def _begin(chunk: FetchedChunk) -> int:
     """A batch comes whole even if only its end was asked for."""
     position = chunk.state.position
     return position.offset if position is not None else 0

@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.client.consume.subscription import PartitionState, Position, Subscription
+from ottla.client.consume.subscription import ConsumedPartition, Position, Subscription
 from ottla.records import ByteBuffer
 
 
-class Chunk:
+class FetchedChunk:
     """Batches of one partition; or, in their place, what has to be raised to who polls."""
 
     __slots__ = (
@@ -33,7 +33,7 @@ class Chunk:
 
     def __init__(
         self,
-        state: PartitionState,
+        state: ConsumedPartition,
         generation: int,
         data: ByteBuffer = b"",
         *,
@@ -67,7 +67,7 @@ class FetchBuffer:
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
         self.lock = subscription.lock
-        self._ready: deque[PartitionState] = deque()
+        self._ready: deque[ConsumedPartition] = deque()
         self.on_room: Callable[[], None] = lambda: None
         """Called, in any thread, when something was taken and `is_wanted`."""
         self.is_wanted = False
@@ -77,7 +77,7 @@ class FetchBuffer:
 
     # By the loop.
 
-    def put(self, chunk: Chunk) -> None:
+    def put(self, chunk: FetchedChunk) -> None:
         """Adds it behind those of its partition."""
         state = chunk.state
         if state.is_paused:
@@ -89,14 +89,14 @@ class FetchBuffer:
                 self._ready.append(state)
                 state.is_ready = True
 
-    def pause(self, states: Iterable[PartitionState]) -> None:
+    def pause(self, states: Iterable[ConsumedPartition]) -> None:
         """These are paused: what they have fetched may stay for long."""
         with self.lock:
             for state in states:
                 for chunk in state.waiting:
                     chunk.detach()
 
-    def resume(self, states: Iterable[PartitionState]) -> None:
+    def resume(self, states: Iterable[ConsumedPartition]) -> None:
         """These are no longer paused: what waits in their lanes can be handed out."""
         with self.lock:
             for state in states:
@@ -116,7 +116,7 @@ class FetchBuffer:
         if failure is not None:
             raise failure
 
-    def first(self) -> Chunk | None:
+    def first(self) -> FetchedChunk | None:
         """The chunk whose turn it is. It stays until `taken`."""
         if not self._ready:
             return None
@@ -137,7 +137,7 @@ class FetchBuffer:
             self._room()
         return found
 
-    def hand_out(self, chunk: Chunk, position: Position | None) -> bool:
+    def hand_out(self, chunk: FetchedChunk, position: Position | None) -> bool:
         """Records of the first chunk, up to a position, are about to be given to the user; None stands for all of it,
         and then the next partition has its turn. False if the position was changed meanwhile: then they are not."""
         state = chunk.state
@@ -157,7 +157,7 @@ class FetchBuffer:
             self._room()
         return is_current
 
-    def _leave(self, state: PartitionState) -> None:
+    def _leave(self, state: ConsumedPartition) -> None:
         """The first partition has nothing to hand out. One that is there twice, after an interruption, does no harm;
         one that is left out would never be looked at again."""
         if not state.waiting:

@@ -50,7 +50,7 @@ class SessionRequest(NamedTuple):
     forgotten: list[ForgottenTopic]
 
 
-class FetchSession:
+class ConsumerFetchSession:
     """What the broker remembers, as long as everything goes well. One request at a time."""
 
     def __init__(self) -> None:

@@ -25,10 +25,10 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.client.cluster import Backoff, Cluster, is_wrong_address, may_pass
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
-from ottla.client.consume.fetch_session import SESSION_ERRORS, FetchSession, Wanted
+from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
+from ottla.client.consume.fetch_session import SESSION_ERRORS, ConsumerFetchSession, Wanted
 from ottla.client.consume.positions import Positions
-from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, ReadReplica, Subscription
+from ottla.client.consume.subscription import NO_EPOCH, ConsumedPartition, Position, ReadReplica, Subscription
 from ottla.client.consume.survey import survey
 from ottla.client.errors import (
     BrokerConnectionError,
@@ -56,7 +56,7 @@ _UNKNOWN_TOPIC_PATIENCE_S: Final = 5.0
 class _Asked(NamedTuple):
     """A partition that a fetch asks for, and what was so when it was sent."""
 
-    state: PartitionState
+    state: ConsumedPartition
     generation: int
     position: Position
     limit_bytes: int = 0
@@ -70,7 +70,7 @@ class _BrokerFetches:
 
     def __init__(self, backoff: Backoff, lane: str) -> None:
         self.lane = lane
-        self.session = FetchSession()
+        self.session = ConsumerFetchSession()
         self.task: asyncio.Task[None] | None = None
         self.asked: dict[TopicPartition, _Asked] = {}
         """What the fetch on its way asks for."""
@@ -136,8 +136,8 @@ class Fetcher:
             return
         self._buffer.is_wanted = True  # before looking, so that what is taken meanwhile wakes
         without_leader: set[str] = set()
-        to_validate: dict[int, list[PartitionState]] = {}
-        by_broker: dict[int, list[PartitionState]] = {}
+        to_validate: dict[int, list[ConsumedPartition]] = {}
+        by_broker: dict[int, list[ConsumedPartition]] = {}
         is_lost = lacks_room = False
         for partition, state in self._subscription.partitions.items():
             if state.is_held:
@@ -177,7 +177,7 @@ class Fetcher:
         for leader_id, states in to_validate.items():
             self._begin(f"epochs of {leader_id}", partial(self._positions.validate, leader_id, states))
 
-    def _broker_for(self, state: PartitionState, leader_id: int) -> int:
+    def _broker_for(self, state: ConsumedPartition, leader_id: int) -> int:
         replica = state.read_replica
         if replica is None:
             return leader_id
@@ -186,7 +186,7 @@ class Fetcher:
             return leader_id
         return replica.broker_id
 
-    def _fetch_from(self, broker_id: int, states: list[PartitionState], budget_bytes: int) -> bool:
+    def _fetch_from(self, broker_id: int, states: list[ConsumedPartition], budget_bytes: int) -> bool:
         """Sends a fetch, if none is on its way and there is room; whether room is what is lacking."""
         broker = self._brokers.get(broker_id)
         if broker is None:
@@ -432,7 +432,7 @@ class Fetcher:
         found = survey(answer.records, position, answer.aborted_transactions if self._isolation_level else None)
         for piece in found.pieces:
             self._buffer.put(
-                Chunk(
+                FetchedChunk(
                     state,
                     generation,
                     piece.data,

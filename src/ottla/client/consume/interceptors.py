@@ -28,7 +28,7 @@ class ConsumerInterceptor:
         """The consumer is closed."""
 
 
-class Interceptors:
+class ConsumerInterceptors:
     """All of a consumer's, in their order. Any object with some of the methods will do."""
 
     def __init__(self, interceptors: Sequence[Any]) -> None:

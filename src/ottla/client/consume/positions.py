@@ -15,8 +15,8 @@ from ottla.base.ids import ZERO_UUID, TopicPartition
 from ottla.client.cluster import Cluster, may_pass
 from ottla.client.config import ConsumerConfig
 from ottla.client.config_keys.rules import BY_DURATION, duration_ms
-from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
-from ottla.client.consume.subscription import NO_EPOCH, PartitionState, Position, Subscription
+from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
+from ottla.client.consume.subscription import NO_EPOCH, ConsumedPartition, Position, Subscription
 from ottla.client.errors import (
     BrokerConnectionError,
     ClientError,
@@ -83,7 +83,7 @@ class Positions:
             state for state in self._subscription.partitions.values() if state.position is None and not state.is_held
         ]
         await self._find_committed([state for state in states if state.is_lost])
-        by_leader: dict[int, list[PartitionState]] = {}
+        by_leader: dict[int, list[ConsumedPartition]] = {}
         for state in states:
             leader_id = self._cluster.known_leader(state.partition)
             if state.reset is not None and leader_id is not None:
@@ -94,7 +94,7 @@ class Positions:
         if failure is not None:
             raise failure
 
-    async def _find_committed(self, states: Collection[PartitionState]) -> None:
+    async def _find_committed(self, states: Collection[ConsumedPartition]) -> None:
         if not states:
             return
         generations = {state: state.generation for state in states}
@@ -116,7 +116,7 @@ class Positions:
                 )
                 self.fail(state, failure)
 
-    async def _reset_at(self, leader_id: int, states: list[PartitionState]) -> Exception | None:
+    async def _reset_at(self, leader_id: int, states: list[ConsumedPartition]) -> Exception | None:
         """Asks one leader; what went wrong and may pass is given back."""
         asked = {state.partition: state.reset for state in states if state.reset is not None}
         generations = {state.partition: (state, state.generation) for state in states}
@@ -153,7 +153,7 @@ class Positions:
 
     # Topics that were deleted and created again.
 
-    def is_of(self, topic: TopicInfo, state: PartitionState) -> bool:
+    def is_of(self, topic: TopicInfo, state: ConsumedPartition) -> bool:
         """Whether the position is one of this topic. Where another had the name when it was last fetched, the partition
         is reset. Brokers that know no ids of topics cannot tell."""
         if state.topic_id is None or topic.topic_id == state.topic_id or topic.topic_id == ZERO_UUID:
@@ -172,7 +172,7 @@ class Positions:
 
     # Offsets that are not there.
 
-    async def out_of_range(self, state: PartitionState) -> None:
+    async def out_of_range(self, state: ConsumedPartition) -> None:
         """The partition does not have the offset, and everything before it is handed out."""
         if state.position is None:
             return
@@ -193,7 +193,7 @@ class Positions:
 
     # New leaders (KIP-320).
 
-    async def validate(self, leader_id: int, states: list[PartitionState]) -> None:
+    async def validate(self, leader_id: int, states: list[ConsumedPartition]) -> None:
         """Asks a new leader whether it has what was read from the one before."""
         connection = await self._cluster.connection(leader_id)
         served = connection.served.get(OffsetForLeaderEpochRequest.api_key)
@@ -243,7 +243,7 @@ class Positions:
             and answer.end_offset >= fetched.offset
         )
 
-    def _diverged(self, state: PartitionState, answer: OffsetForLeaderEpochPartitionResponse) -> ClientError | None:
+    def _diverged(self, state: ConsumedPartition, answer: OffsetForLeaderEpochPartitionResponse) -> ClientError | None:
         """The leader's log parts from what was fetched, at an offset that it names, or at one that nobody knows."""
         position = state.position
         if position is None:
@@ -271,7 +271,7 @@ class Positions:
         known = self._cluster.known_topic(partition.topic)
         return NO_EPOCH if known is None else known.partitions[partition.partition].leader_epoch
 
-    def fail(self, state: PartitionState, failure: ClientError) -> None:
+    def fail(self, state: ConsumedPartition, failure: ClientError) -> None:
         """Raised to who polls, once what was fetched before is handed out, and until it seeks."""
         state.is_held = True
-        self._buffer.put(Chunk(state, state.generation, failure=failure))
+        self._buffer.put(FetchedChunk(state, state.generation, failure=failure))

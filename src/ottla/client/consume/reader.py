@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ottla.client.consume.arrow import ChosenColumns, combined
 from ottla.client.consume.decoding import Decoder
-from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
-from ottla.client.consume.interceptors import Interceptors
+from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
+from ottla.client.consume.interceptors import ConsumerInterceptors
 from ottla.client.consume.record import ConsumerRecord
 from ottla.client.consume.subscription import Iterated, Position, Subscription
 from ottla.client.errors import OttlaError
@@ -24,11 +24,11 @@ ENOUGH_DECODED_BYTES: Final = 8 * 1024 * 1024
 """The same for columns that were compressed well."""
 
 
-class Reader:
+class RecordReader:
     """One thread at a time."""
 
     def __init__(
-        self, subscription: Subscription, buffer: FetchBuffer, decoder: Decoder, interceptors: Interceptors
+        self, subscription: Subscription, buffer: FetchBuffer, decoder: Decoder, interceptors: ConsumerInterceptors
     ) -> None:
         self._subscription = subscription
         self._buffer = buffer
@@ -113,7 +113,7 @@ class Reader:
             self._subscription.unfinished = {}
         return combined(batches)
 
-    def _take(self, chunk: Chunk, most: int) -> list[ConsumerRecord]:
+    def _take(self, chunk: FetchedChunk, most: int) -> list[ConsumerRecord]:
         if chunk.failure is not None:
             raise chunk.failure
         self._subscription.begin(chunk.state)
@@ -125,7 +125,7 @@ class Reader:
             position = Position(records[-1].offset + 1, chunk.leader_epoch)
         return records if self._buffer.hand_out(chunk, position) else []
 
-    def _take_columns(self, chunk: Chunk, columns: ChosenColumns) -> Any:
+    def _take_columns(self, chunk: FetchedChunk, columns: ChosenColumns) -> Any:
         if chunk.failure is not None:
             raise chunk.failure
         self._subscription.begin(chunk.state)

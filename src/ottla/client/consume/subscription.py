@@ -1,7 +1,7 @@
 """What a consumer reads, and how far it is with each partition.
 
 Topics (by name or pattern) are handed out as partitions by a group; partitions can be assigned by hand instead, never
-both. A `PartitionState` lives as long as its partition stays assigned. Three places in a partition move along:
+both. A `ConsumedPartition` lives as long as its partition stays assigned. Three places in a partition move along:
 
     consumed ≤ position ≤ fetched
        │          │          └─ where the next fetch begins; what lies before it was fetched and waits to be handed out
@@ -36,7 +36,7 @@ from ottla.client.errors import ClientError
 from ottla.client.offsets import OffsetAndMetadata, Place
 
 if TYPE_CHECKING:
-    from ottla.client.consume.fetch_buffer import Chunk
+    from ottla.client.consume.fetch_buffer import FetchedChunk
     from ottla.client.consume.record import ConsumerRecord
 
 NO_EPOCH: Final = -1
@@ -56,7 +56,7 @@ class ReadReplica(NamedTuple):
     until_s: float
 
 
-class PartitionState:
+class ConsumedPartition:
     """How far a consumer is with one partition. Without a position it has to be found before anything is fetched: at
     the place that `reset` names, or, where there is none, at what the group committed."""
 
@@ -107,14 +107,14 @@ class PartitionState:
         self.generation = 0
         """Moves with every seek: data that was fetched for an older one is worth nothing."""
         # The lane of the fetch buffer, which locks it.
-        self.waiting: deque[Chunk] = deque()
+        self.waiting: deque[FetchedChunk] = deque()
         self.waiting_bytes = 0
         self.is_ready = False
         self.is_held = False
         """Whether nothing more is fetched until the lane is empty."""
 
     def __repr__(self) -> str:
-        return f"PartitionState({self.partition}, {self.position}, reset={self.reset}, paused={self.is_paused})"
+        return f"ConsumedPartition({self.partition}, {self.position}, reset={self.reset}, paused={self.is_paused})"
 
     def seek(self, position: Position) -> None:
         """Goes on there; what was fetched is dropped."""
@@ -159,7 +159,7 @@ class Iterated:
 
     __slots__ = ("_records", "left", "state")
 
-    def __init__(self, state: PartitionState, records: list[ConsumerRecord]) -> None:
+    def __init__(self, state: ConsumedPartition, records: list[ConsumerRecord]) -> None:
         self.state = state
         self._records = records
         self.left = iter(records)
@@ -197,7 +197,7 @@ class Subscription:
         self.server_pattern: str | None = None
         """One that the coordinator matches (KIP-848), in RE2's syntax."""
         self.listener: RebalanceListener | None = None
-        self.partitions: dict[TopicPartition, PartitionState] = {}
+        self.partitions: dict[TopicPartition, ConsumedPartition] = {}
         """Replaced as a whole, never changed in place."""
         self.is_manual = False
         """Whether partitions are assigned by hand."""
@@ -208,10 +208,10 @@ class Subscription:
         self.polled_s = time.monotonic()
         """When the user polled last; while it waits in a poll, not long ago."""
         self.iterated: Iterated | None = None
-        self._handed_out: list[PartitionState] = []
+        self._handed_out: list[ConsumedPartition] = []
         self.lock = threading.Lock()
         """Of the fetch buffer's lanes, and of positions that change for a reason other than the user's."""
-        self.unfinished: dict[PartitionState, tuple[int, Position | None]] = {}
+        self.unfinished: dict[ConsumedPartition, tuple[int, Position | None]] = {}
         """The generation and position of each partition before the poll under way moved it. Replaced by an empty one
         when the poll is about to return its records."""
         self.on_undone: Callable[[], None] = lambda: None
@@ -277,7 +277,7 @@ class Subscription:
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         known = self.partitions
-        self.partitions = {one: known.get(one) or PartitionState(one) for one in partitions}
+        self.partitions = {one: known.get(one) or ConsumedPartition(one) for one in partitions}
         self._handed_out = [state for state in self._handed_out if self.partitions.get(state.partition) is state]
         if self.iterated is not None and self.partitions.get(self.iterated.state.partition) is not self.iterated.state:
             self.drop_iterated()
@@ -285,7 +285,7 @@ class Subscription:
 
     # How far.
 
-    def state(self, partition: TopicPartition) -> PartitionState:
+    def state(self, partition: TopicPartition) -> ConsumedPartition:
         """That of an assigned partition."""
         state = self.partitions.get(partition)
         if state is None:
@@ -316,12 +316,12 @@ class Subscription:
             self.iterated.drop()
             self.iterated = None
 
-    def drop_iterated_of(self, states: Collection[PartitionState]) -> None:
+    def drop_iterated_of(self, states: Collection[ConsumedPartition]) -> None:
         """The same for partitions that go on elsewhere."""
         if self.iterated is not None and self.iterated.state in states:
             self.drop_iterated()
 
-    def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> list[PartitionState]:
+    def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool) -> list[ConsumedPartition]:
         """Nothing is handed out of paused ones; what was fetched of them is kept."""
         states = [self.state(partition) for partition in partitions]
         for state in states:
@@ -329,14 +329,14 @@ class Subscription:
         self.on_change()
         return states
 
-    def hand_out(self, state: PartitionState, position: Position | None) -> None:
+    def hand_out(self, state: ConsumedPartition, position: Position | None) -> None:
         """Records up to there are given to the user, which is at work on them until it polls again."""
         if state.until is not None and position is not None and position.offset > state.until:
             position = Position(state.until)  # the last batch goes on after it; whose epoch it has is not known
         state.position = position
         self._handed_out.append(state)
 
-    def begin(self, state: PartitionState) -> None:
+    def begin(self, state: ConsumedPartition) -> None:
         """A poll is about to take records of the partition: notes how to undo that."""
         iterated = self.iterated
         position = state.position
@@ -384,7 +384,7 @@ class Subscription:
             self.drop_iterated()
         self._consume()
 
-    def position(self, state: PartitionState) -> Position | None:
+    def position(self, state: ConsumedPartition) -> Position | None:
         """Where the user goes on after all records that it was given. In any thread, and in signal handlers."""
         noted = self.unfinished.get(state)
         if noted is not None and noted[0] == state.generation:

@@ -44,7 +44,7 @@ _START: Final = struct.Struct(">qiibIhi")
 _CODECS: Final = {int(codec): codec for codec in Compression}
 
 
-class Piece(NamedTuple):
+class SurveyedPiece(NamedTuple):
     """Batches that follow each other and agree in what every record is told of them."""
 
     data: ByteBuffer
@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 class Survey(NamedTuple):
     """What a partition's answer holds."""
 
-    pieces: list[Piece]
+    pieces: list[SurveyedPiece]
     next: Position
     failure: RecordError | None
     """What is wrong behind the last piece. A batch that is merely cut off is not: it comes again."""
@@ -78,7 +78,7 @@ def survey(data: ByteBuffer, begin: Position, aborted: Collection[AbortedTransac
         failure = error
     pieces = _survey(b"".join(kept), begin).pieces if kept else []
     if failure is None and (not pieces or pieces[-1].next != found.next):
-        pieces.append(Piece(b"", found.next, NO_TIMESTAMP_TYPE, NO_EPOCH))
+        pieces.append(SurveyedPiece(b"", found.next, NO_TIMESTAMP_TYPE, NO_EPOCH))
     return Survey(pieces, pieces[-1].next if pieces else begin, failure)
 
 
@@ -89,7 +89,7 @@ class _Pieces:
 
     def __init__(self, view: memoryview, begin: Position) -> None:
         self.view = view
-        self.whole: list[Piece] = []
+        self.whole: list[SurveyedPiece] = []
         self.position = begin
         self.end = 0
         self._start = 0
@@ -116,7 +116,7 @@ class _Pieces:
     def cut(self) -> None:
         if self._start < self.end:
             data = self.view[self._start : self.end]
-            self.whole.append(Piece(data, self.position, *self._kind, self._decoded_bytes))
+            self.whole.append(SurveyedPiece(data, self.position, *self._kind, self._decoded_bytes))
             self._start = self.end
             self._decoded_bytes = 0
 

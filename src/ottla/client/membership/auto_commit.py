@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla.client.config import ConsumerConfig
 from ottla.client.errors import BrokerConnectionError, ClientError, RebalanceInProgressError
-from ottla.client.membership.commits import GroupOffsets
+from ottla.client.membership.commits import GroupCommits
 from ottla.client.membership.ledger import CommitLedger
 
 _logger = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ _MS: Final = 1000
 
 
 class AutoCommit:
-    def __init__(self, config: ConsumerConfig, ledger: CommitLedger, offsets: GroupOffsets) -> None:
+    def __init__(self, config: ConsumerConfig, ledger: CommitLedger, offsets: GroupCommits) -> None:
         self._ledger = ledger
         self._offsets = offsets
         self._is_enabled = config.enable_auto_commit

@@ -16,7 +16,7 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.errors import ClientError, RefusedError
 from ottla.client.membership.assignors import Assignor, GroupMember, Topics
 from ottla.client.membership.blobs import assignment_blob, read_assignment, read_subscription, subscription_blob
-from ottla.client.membership.coordinator import GroupCoordinator, Lane
+from ottla.client.membership.coordinator import CoordinatorLink, Lane
 from ottla.client.membership.metadata import NO_GENERATION, NO_MEMBER_ID, GroupMetadata
 from ottla.net.client_connection import ClientConnection
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -64,7 +64,7 @@ class ClassicDialogue:
     """`member_id` and `generation` are those of the last answer, until `forget`."""
 
     def __init__(
-        self, config: ConsumerConfig, coordinator: GroupCoordinator, assignors: Sequence[Assignor], layout: Layout
+        self, config: ConsumerConfig, coordinator: CoordinatorLink, assignors: Sequence[Assignor], layout: Layout
     ) -> None:
         self.member_id = NO_MEMBER_ID
         self.generation = NO_GENERATION

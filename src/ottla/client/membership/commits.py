@@ -23,7 +23,7 @@ from ottla.client.errors import (
     RequestTimeoutError,
     raise_if_refused,
 )
-from ottla.client.membership.coordinator import GroupCoordinator, Lane
+from ottla.client.membership.coordinator import CoordinatorLink, Lane
 from ottla.client.membership.ledger import AskedCommit, CommitLedger, Identity
 from ottla.client.membership.metadata import NO_MEMBER_ID, GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
@@ -52,13 +52,13 @@ _NO_OFFSET: Final = -1
 _NO_EPOCH: Final = -1
 
 
-class GroupOffsets:
+class GroupCommits:
     """`member_refused` is told with which member the coordinator did not agree, and why."""
 
     def __init__(
         self,
         cluster: Cluster,
-        coordinator: GroupCoordinator,
+        coordinator: CoordinatorLink,
         ledger: CommitLedger,
         identity: Identity,
         member_refused: Callable[[GroupMetadata, ErrorCode], None],

@@ -11,7 +11,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.client.config import ConsumerConfig
 from ottla.client.errors import ClientError, RefusedError, UnsupportedApiError
-from ottla.client.membership.coordinator import GroupCoordinator, Lane
+from ottla.client.membership.coordinator import CoordinatorLink, Lane
 from ottla.client.membership.metadata import NO_GENERATION, GroupMetadata
 from ottla.net.client_connection import ClientConnection
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 class ConsumerDialogue:
     """`epoch` is that of the last answer; -1 outside the group."""
 
-    def __init__(self, config: ConsumerConfig, coordinator: GroupCoordinator) -> None:
+    def __init__(self, config: ConsumerConfig, coordinator: CoordinatorLink) -> None:
         self.member_id = str(uuid.uuid4())
         self.epoch = NO_GENERATION
         self._config = config

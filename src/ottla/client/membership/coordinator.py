@@ -28,7 +28,7 @@ class Lane(Enum):
     OFFSETS = "offsets"
 
 
-class GroupCoordinator:
+class CoordinatorLink:
     """Belongs to one loop."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.client.consume.subscription import PartitionState, Subscription
+from ottla.client.consume.subscription import ConsumedPartition, Subscription
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
 
@@ -26,7 +26,7 @@ Identity = Callable[[], GroupMetadata | None]
 class Mark(NamedTuple):
     """How an assigned partition stood when its offset was to be committed."""
 
-    state: PartitionState
+    state: ConsumedPartition
     generation: int
     topic_id: Uuid | None
 
@@ -135,5 +135,5 @@ class CommitLedger:
         if is_committed and mark is not None and mark.state.generation == mark.generation:
             mark.state.committed = asked.offsets[partition].offset
 
-    def _is_assigned(self, state: PartitionState) -> bool:
+    def _is_assigned(self, state: ConsumedPartition) -> bool:
         return self._subscription.partitions.get(state.partition) is state

@@ -22,8 +22,8 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import BrokerConnectionError, ClientError
 from ottla.client.membership.auto_commit import AutoCommit
-from ottla.client.membership.commits import GroupOffsets
-from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.commits import GroupCommits
+from ottla.client.membership.coordinator import CoordinatorLink
 from ottla.client.membership.handover import Handover, Invoke
 from ottla.client.membership.ledger import AskedCommit, CommitLedger
 from ottla.client.membership.metadata import NO_GENERATION, GroupMetadata
@@ -53,9 +53,9 @@ class Participation(ABC):
         self._cluster = cluster
         self._subscription = subscription
         self._group_id = group_id
-        self._coordinator = GroupCoordinator(cluster, group_id)
+        self._coordinator = CoordinatorLink(cluster, group_id)
         self.ledger = CommitLedger(subscription, self._identity)
-        self._offsets = GroupOffsets(
+        self._offsets = GroupCommits(
             cluster,
             self._coordinator,
             self.ledger,

@@ -22,7 +22,7 @@ _EXPANDED_BYTES: Final = 8 * 1024 * 1024
 """How much of a chunk is uncompressed at once; a batch that grows larger is taken alone."""
 
 
-class Chunk:
+class BatchChunk:
     """Some batches that follow each other, with a table of them. The table is good for as long as the chunk is held."""
 
     __slots__ = ("_address", "_data", "_path", "_sources", "size", "table")
@@ -84,15 +84,15 @@ class Chunk:
         file_batches.refuse_records(self._path, self.view(batch))
 
 
-def read_chunks(file: File, size: int, chunk_bytes: int) -> Iterator[Chunk]:
+def read_chunks(file: File, size: int, chunk_bytes: int) -> Iterator[BatchChunk]:
     """All batches of a file of that size."""
     return file_batches.read_chunks(file, size, chunk_bytes, _scan)
 
 
-def _scan(path: Path, data: bytes) -> tuple[Chunk, int]:
+def _scan(path: Path, data: bytes) -> tuple[BatchChunk, int]:
     buffer = np.frombuffer(data, np.uint8)
     table = np.empty((len(data) // HEADER_SIZE + 1, kernels.BATCH_FIELDS), np.int64)
     stopped = np.zeros(2, np.int64)
     address = buffer.ctypes.data
     count = kernels.scan_batches(address, len(data), table, stopped)
-    return Chunk(path, data, table[:count], address, int(stopped[0])), int(stopped[1])
+    return BatchChunk(path, data, table[:count], address, int(stopped[0])), int(stopped[1])

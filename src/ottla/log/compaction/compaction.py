@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.base.disk import File
-from ottla.log.compaction.engine import BatchRewriter, Chunk, Engine, KeyMap, LastRecords
+from ottla.log.compaction.engine import BatchRewriter, Engine, EngineChunk, KeyMap, LastRecords
 from ottla.log.compaction.options import CleanerOptions
 from ottla.log.compaction.selection import Cleanable
 from ottla.log.compaction.throttle import Throttle
@@ -214,7 +214,7 @@ class Compaction:
                 break
         return found
 
-    def _chunks(self, source: SourceSegment) -> Iterator[Chunk]:
+    def _chunks(self, source: SourceSegment) -> Iterator[EngineChunk]:
         file: File = self._disk.open(source.path)
         try:
             for chunk in self._engine.read_chunks(file, source.size, self._options.io_buffer_bytes):

@@ -43,7 +43,7 @@ class CopyTotals:
     keyless_records: int = 0
 
 
-class Chunk(Protocol):
+class EngineChunk(Protocol):
     """Some batches of a file that follow each other. Only the engine that made it looks into it."""
 
     size: int
@@ -84,7 +84,7 @@ class Engine(Protocol):
     ENTRY_BYTES: int
     """What a key takes of the memory for keys."""
 
-    def read_chunks(self, file: File, size: int, chunk_bytes: int, /) -> Iterator[Chunk]:
+    def read_chunks(self, file: File, size: int, chunk_bytes: int, /) -> Iterator[EngineChunk]:
         """All batches of a file of that size."""
         ...
 

@@ -3,7 +3,7 @@ where its cache is cold."""
 
 from __future__ import annotations
 
-from ottla.log.compaction.chunks import Chunk, read_chunks
+from ottla.log.compaction.chunks import BatchChunk, read_chunks
 from ottla.log.compaction.offset_map import ENTRY_BYTES, OffsetMap
 from ottla.log.compaction.rewriter import Rewriter, drop_unmapped
 from ottla.log.compaction.transactions import TransactionTracker
@@ -14,7 +14,7 @@ new_map = OffsetMap
 new_rewriter = Rewriter
 
 
-def map_chunk(chunk: Chunk, offsets: OffsetMap, transactions: TransactionTracker, first_offset: int) -> bool:
+def map_chunk(chunk: BatchChunk, offsets: OffsetMap, transactions: TransactionTracker, first_offset: int) -> bool:
     """Enters the keys of all records from an offset on, aborted ones aside. Whether all went in."""
     drop_unmapped(chunk, transactions, first_offset)
     for first, table in chunk.runs():

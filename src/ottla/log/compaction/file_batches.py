@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from ottla.base.disk import File
-from ottla.log.compaction.engine import Chunk
+from ottla.log.compaction.engine import EngineChunk
 from ottla.log.errors import CorruptRecordsError
 from ottla.records.batch import BatchView
 from ottla.records.errors import MalformedRecordError, RecordError
@@ -22,7 +22,7 @@ from ottla.records.plain import decode_batch
 ENDED, NOT_THIS_MAGIC, UNSOUND = range(3)
 """Why a scan stopped: no further whole batch, one of another magic, one that is broken."""
 
-C = TypeVar("C", bound=Chunk)
+C = TypeVar("C", bound=EngineChunk)
 Scan = Callable[[Path, bytes], tuple[C, int]]
 """The whole, sound batches at the beginning of some bytes, and why it went no further."""
 

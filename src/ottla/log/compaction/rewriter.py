@@ -17,7 +17,7 @@ from crc32c import crc32c
 from numpy.typing import NDArray
 
 from ottla.log.compaction import kernels
-from ottla.log.compaction.chunks import Chunk
+from ottla.log.compaction.chunks import BatchChunk
 from ottla.log.compaction.engine import CopyTotals, LastRecords
 from ottla.log.compaction.offset_map import OffsetMap
 from ottla.log.compaction.transactions import TransactionTracker
@@ -62,7 +62,7 @@ class Rewriter:
         self._notes = np.empty((0, kernels.NOTE_FIELDS), np.int64)
         self.totals = CopyTotals()
 
-    def copy(self, chunk: Chunk, target: Segment) -> int:
+    def copy(self, chunk: BatchChunk, target: Segment) -> int:
         """Appends what stays. Returns the bytes written."""
         self._judge(chunk)
         written = 0
@@ -77,7 +77,7 @@ class Rewriter:
 
     # What may be decided without looking at records.
 
-    def _judge(self, chunk: Chunk) -> None:
+    def _judge(self, chunk: BatchChunk) -> None:
         table = chunk.table
         verdicts = table[:, kernels.VERDICT]
         data = table[:, kernels.ATTRIBUTES] & CONTROL_BIT == 0
@@ -112,7 +112,7 @@ class Rewriter:
 
     # What is decided by keys.
 
-    def _copy_run(self, chunk: Chunk, first: int, table: Int64s, target: Segment) -> int:
+    def _copy_run(self, chunk: BatchChunk, first: int, table: Int64s, target: Segment) -> int:
         counts = table[:, kernels.RECORD_COUNT]
         room = int(np.maximum(table[:, kernels.RECORDS_SIZE], table[:, kernels.SIZE]).sum())
         room += len(table) * HEADER_SIZE + int(counts.sum()) * kernels.RECORD_GROWTH
@@ -169,7 +169,7 @@ class Rewriter:
         return b"".join(parts)
 
 
-def drop_unmapped(chunk: Chunk, transactions: TransactionTracker, first_offset: int) -> None:
+def drop_unmapped(chunk: BatchChunk, transactions: TransactionTracker, first_offset: int) -> None:
     """Judges those batches of whose keys the map shall know nothing: those before the offset, and those aborted."""
     table = chunk.table
     table[table[:, kernels.LAST_OFFSET] < first_offset, kernels.VERDICT] = kernels.DROP

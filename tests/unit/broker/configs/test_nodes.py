@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ottla.base.clock import SystemClock
-from ottla.base.config import ConfigKey, ConfigSchema, ConfigType
+from ottla.base.config import ConfigKey, ConfigSchema, ValueType
 from ottla.broker.configs.nodes import settings_in, write_settings
 from ottla.zookeeper.local_tree import LocalTree
 
-KEYS = ConfigSchema("test", [ConfigKey("count", ConfigType.INT, 1, "A number."), ConfigKey("x", ConfigType.INT, 1, "")])
+KEYS = ConfigSchema("test", [ConfigKey("count", ValueType.INT, 1, "A number."), ConfigKey("x", ValueType.INT, 1, "")])
 PATH = "/config/some/thing"
 
 

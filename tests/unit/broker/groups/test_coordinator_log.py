@@ -10,7 +10,7 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.broker.groups.coordinator_log import CoordinatorLog
+from ottla.broker.groups.coordinator_log import ReplicatedCoordinatorLog
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, encode_key_values, iter_key_values
 from ottla.log.config import LogConfig
@@ -27,15 +27,15 @@ def broker(tmp_path: Path) -> Iterator[SmallBroker]:
         yield broker
 
 
-def log_of(broker: SmallBroker, *, timeout_ms: int = 30_000) -> CoordinatorLog:
-    return CoordinatorLog(TOPIC, broker.replicas, broker.metadata, commit_timeout_ms=timeout_ms)
+def log_of(broker: SmallBroker, *, timeout_ms: int = 30_000) -> ReplicatedCoordinatorLog:
+    return ReplicatedCoordinatorLog(TOPIC, broker.replicas, broker.metadata, commit_timeout_ms=timeout_ms)
 
 
 def batch(*keys: bytes) -> NewBatch:
     return encode_key_values([KeyValue(key, b"v") for key in keys], 1_700_000_000_000)
 
 
-def refusal(log: CoordinatorLog, index: int = 0) -> ErrorCode:
+def refusal(log: ReplicatedCoordinatorLog, index: int = 0) -> ErrorCode:
     with pytest.raises(CoordinatorError) as caught:
         log.append(index, batch(b"k"))
     return caught.value.code

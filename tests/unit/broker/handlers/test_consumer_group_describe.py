@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.base.operations import NOT_ASKED
+from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from support.brokers import Client, with_client

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from ottla.base.operations import NOT_ASKED
+from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from support.brokers import Client, with_client
 from support.brokers.classic_group import QUICK, stable

@@ -15,7 +15,7 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
 from ottla.broker.producing import held_produce
-from ottla.controller.controller import NewTopic
+from ottla.controller.controller import WantedTopic
 from ottla.log import partition_log, record_validation
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches, prepare
@@ -86,7 +86,7 @@ def test_a_topic_takes_records_before_its_logs_are_made(
     """With acks=0 a refusal would lose the records."""
 
     async def work(client: Client) -> None:
-        await client.broker.controller.create_topics([NewTopic("orders", partition_count, 1)])
+        await client.broker.controller.create_topics([WantedTopic("orders", partition_count, 1)])
         replicas = client.broker.replicas
         assert len(replicas.expected) == partition_count
         asked = request(client, batch_of(b"a"), acks=acks)
@@ -536,7 +536,7 @@ def test_the_frame_of_a_large_batch_may_be_used_again(tmp_path: Path, stuck: thr
         partition = client.broker.replicas.get("orders", 0)
         assert partition is not None
         buffer = bytearray(LARGE)
-        outcomes: list[held_produce.Outcome] = []
+        outcomes: list[held_produce.AppendOutcome] = []
         client.broker.held_produces.hold(partition, memoryview(buffer), all_replicas=True, finish=outcomes.append)
         buffer[:] = bytes(len(buffer))
         stuck.set()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.base.coordination import CoordinationError, Node
+from ottla.base.coordination import CoordinationError, Znode
 from ottla.broker.producing.producer_ids import BLOCK_SIZE, ProducerIdError, ProducerIds
 from ottla.testing.manual_clock import ManualClock
 from ottla.zookeeper.local_tree import LocalTree
@@ -113,7 +113,7 @@ class Fragile(LocalTree):
     async def until_asked(self) -> None:
         await until(lambda: self.asked)
 
-    async def get(self, path: str) -> Node | None:
+    async def get(self, path: str) -> Znode | None:
         self.asked += 1
         if self.gate is not None:
             await self.gate.wait()

@@ -14,9 +14,9 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.consume import decoding
 from ottla.client.consume.arrow import ALL_COLUMNS, chosen_columns, combined
 from ottla.client.consume.decoding import KERNELS, Decoder
-from ottla.client.consume.fetch_buffer import Chunk
+from ottla.client.consume.fetch_buffer import FetchedChunk
 from ottla.client.consume.record import ConsumerRecord
-from ottla.client.consume.subscription import PartitionState, Position
+from ottla.client.consume.subscription import ConsumedPartition, Position
 from ottla.client.errors import ClientError, CompiledCodeError, CorruptRecordError, SerializationError
 from ottla.records import BatchOptions, Compression, Record, TimestampType, encode_batch
 from ottla.records.layout import CRC_AT
@@ -25,10 +25,10 @@ from unit.client.consume.scripted_log import batch, message
 CHOSEN = chosen_columns()
 
 
-def chunk_of(data: bytes | bytearray, begin: int = 0, **options: Any) -> Chunk:
-    state = PartitionState(TopicPartition("events", 3))
+def chunk_of(data: bytes | bytearray, begin: int = 0, **options: Any) -> FetchedChunk:
+    state = ConsumedPartition(TopicPartition("events", 3))
     state.seek(Position(begin))
-    return Chunk(state, state.generation, data, **options)
+    return FetchedChunk(state, state.generation, data, **options)
 
 
 def decoder(**settings: object) -> Decoder:
@@ -230,7 +230,7 @@ def test_nothing_from_the_end_on(until: int) -> None:
     chunk.state.until = until
     expected = list(range(2, min(until, 10)))
     assert [record.offset for record in decoder().take(chunk, 100)] == expected
-    again = Chunk(chunk.state, chunk.generation, chunk.data)
+    again = FetchedChunk(chunk.state, chunk.generation, chunk.data)
     assert decoder().take_columns(again, CHOSEN).column("offset").to_pylist() == expected
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.client.consume.fetch_session import FetchSession, SessionRequest, Wanted
+from ottla.client.consume.fetch_session import ConsumerFetchSession, SessionRequest, Wanted
 
 IDS = [Uuid(bytes([index]) * 16) for index in range(1, 4)]
 
@@ -26,7 +26,7 @@ def forgotten(request: SessionRequest) -> set[tuple[Uuid, int]]:
 
 
 def test_a_session_from_its_beginning_to_its_end() -> None:
-    session = FetchSession()
+    session = ConsumerFetchSession()
     partitions = {TopicPartition("a", 0): wanted(), TopicPartition("a", 1): wanted()}
     first = session.ask(partitions, by_id=True)
     assert (first.session_id, first.epoch) == (0, 0)
@@ -49,7 +49,7 @@ def test_a_session_from_its_beginning_to_its_end() -> None:
 
 
 def test_a_topic_that_was_made_anew_is_forgotten_under_its_old_id() -> None:
-    session = FetchSession()
+    session = ConsumerFetchSession()
     session.ask({TopicPartition("a", 0): wanted()}, by_id=True)
     session.answered(5)
     request = session.ask({TopicPartition("a", 0): wanted(IDS[1])}, by_id=True)
@@ -58,7 +58,7 @@ def test_a_topic_that_was_made_anew_is_forgotten_under_its_old_id() -> None:
 
 
 def test_names_and_ids_do_not_share_a_session() -> None:
-    session = FetchSession()
+    session = ConsumerFetchSession()
     session.ask({TopicPartition("a", 0): wanted()}, by_id=True)
     session.answered(5)
     request = session.ask({TopicPartition("a", 0): wanted()}, by_id=False)
@@ -94,7 +94,7 @@ partition_sets = st.dictionaries(
 
 @given(st.lists(st.tuples(partition_sets, st.booleans()), max_size=8))
 def test_the_broker_always_knows_what_is_wanted(steps: list[tuple[dict[tuple[str, int], int], bool]]) -> None:
-    session, broker = FetchSession(), Broker()
+    session, broker = ConsumerFetchSession(), Broker()
     ids = {"a": IDS[0], "b": IDS[1]}
     for partitions, is_answered in steps:
         asked = {TopicPartition(*one): wanted(ids[one[0]], offset) for one, offset in partitions.items()}

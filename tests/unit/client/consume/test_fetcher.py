@@ -12,7 +12,7 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid, random_uuid
 from ottla.client.consume import AsyncConsumer, ConsumerRecord
-from ottla.client.consume.subscription import PartitionState
+from ottla.client.consume.subscription import ConsumedPartition
 from ottla.client.errors import (
     ClientError,
     CorruptRecordError,
@@ -336,7 +336,7 @@ def test_paused_partitions_keep_what_was_fetched_and_sought_ones_drop_it() -> No
     run(scenario)
 
 
-def _is_reset(state: PartitionState) -> bool:
+def _is_reset(state: ConsumedPartition) -> bool:
     return state.generation >= 3 and state.position is not None
 
 

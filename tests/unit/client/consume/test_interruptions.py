@@ -17,9 +17,9 @@ from ottla.base.ids import TopicPartition
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume import Consumer, ConsumerRecord
 from ottla.client.consume.decoding import KERNELS, Decoder
-from ottla.client.consume.fetch_buffer import Chunk, FetchBuffer
-from ottla.client.consume.interceptors import Interceptors
-from ottla.client.consume.reader import Reader
+from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
+from ottla.client.consume.interceptors import ConsumerInterceptors
+from ottla.client.consume.reader import RecordReader
 from ottla.client.consume.subscription import Position, Subscription
 from unit.client.consume.scripted_log import TOPIC, batch
 from unit.client.interruptions import Interruption
@@ -41,7 +41,9 @@ class LoopLess(Consumer):
         for state in self._subscriptions.partitions.values():
             state.seek(Position(0))
         self.buffer = FetchBuffer(self._subscriptions)
-        self._reader = Reader(self._subscriptions, self.buffer, Decoder(config), Interceptors(config.interceptors))
+        self._reader = RecordReader(
+            self._subscriptions, self.buffer, Decoder(config), ConsumerInterceptors(config.interceptors)
+        )
         self._polling = threading.Lock()
         self._callbacks = deque()
         self._max_poll_records = config.max_poll_records
@@ -59,7 +61,7 @@ class LoopLess(Consumer):
                 begin = state.fetched.offset // PER_CHUNK * PER_CHUNK
                 position = Position(min(begin + PER_CHUNK, END))
                 data = cached_batch(begin, position.offset - begin)
-                self.buffer.put(Chunk(state, state.generation, data, next_=position))
+                self.buffer.put(FetchedChunk(state, state.generation, data, next_=position))
                 state.fetched = position
         return self.buffer.has_news
 

@@ -20,8 +20,8 @@ from ottla.client.errors import (
     RefusedError,
     RequestTimeoutError,
 )
-from ottla.client.membership.commits import GroupOffsets
-from ottla.client.membership.coordinator import GroupCoordinator
+from ottla.client.membership.commits import GroupCommits
+from ottla.client.membership.coordinator import CoordinatorLink
 from ottla.client.membership.ledger import CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
@@ -45,9 +45,9 @@ class Offsets:
         self.refused: list[tuple[GroupMetadata, ErrorCode]] = []
         self.subscription = Subscription()
         self.ledger = CommitLedger(self.subscription, lambda: self.member)
-        self.offsets = GroupOffsets(
+        self.offsets = GroupCommits(
             cluster,
-            GroupCoordinator(cluster, "group"),
+            CoordinatorLink(cluster, "group"),
             self.ledger,
             lambda: self.member,
             lambda member, code: self.refused.append((member, code)),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least
+from ottla.base.config import ConfigKey, ValueType, at_least
 from ottla.broker.configs.keys.rules import release
 
 _BOOLEAN, _INT, _LONG, _STRING, _CLASS = (
-    ConfigType.BOOLEAN,
-    ConfigType.INT,
-    ConfigType.LONG,
-    ConfigType.STRING,
-    ConfigType.CLASS,
+    ValueType.BOOLEAN,
+    ValueType.INT,
+    ValueType.LONG,
+    ValueType.STRING,
+    ValueType.CLASS,
 )
 
 CLUSTER: Final = [

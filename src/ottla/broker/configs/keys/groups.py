@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least, between, each_of
+from ottla.base.config import ConfigKey, ValueType, at_least, between, each_of
 from ottla.broker.configs.keys.rules import one_of_ignoring_case
 
 _MAX_INT: Final = 2**31 - 1
 _ASSIGNORS: Final = "org.apache.kafka.coordinator.group.assignor."
 _BOOLEAN, _SHORT, _INT, _LONG, _STRING, _LIST = (
-    ConfigType.BOOLEAN,
-    ConfigType.SHORT,
-    ConfigType.INT,
-    ConfigType.LONG,
-    ConfigType.STRING,
-    ConfigType.LIST,
+    ValueType.BOOLEAN,
+    ValueType.SHORT,
+    ValueType.INT,
+    ValueType.LONG,
+    ValueType.STRING,
+    ValueType.LIST,
 )
 
 INTERNAL_TOPICS: Final = [

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least, each_of
+from ottla.base.config import ConfigKey, ValueType, at_least, each_of
 from ottla.broker.configs.keys.rules import addresses, voters
 
-_BOOLEAN, _INT, _LONG, _STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+_BOOLEAN, _INT, _LONG, _STRING = ValueType.BOOLEAN, ValueType.INT, ValueType.LONG, ValueType.STRING
 
 KRAFT_DORMANT: Final = [
     ConfigKey("broker.heartbeat.interval.ms", _INT, 2000, "How often a broker tells the quorum that it lives."),
     ConfigKey("broker.session.timeout.ms", _INT, 9000, "How long a silent broker counts as alive."),
     ConfigKey("controller.listener.names", _STRING, None, "Listeners of the quorum; they are not opened."),
     ConfigKey("controller.quorum.append.linger.ms", _INT, 25, "How long the quorum's leader gathers writes."),
-    ConfigKey("controller.quorum.bootstrap.servers", ConfigType.LIST, (), "Where the quorum is found.", addresses),
+    ConfigKey("controller.quorum.bootstrap.servers", ValueType.LIST, (), "Where the quorum is found.", addresses),
     ConfigKey("controller.quorum.election.backoff.max.ms", _INT, 1000, "The longest rest between two elections."),
     ConfigKey("controller.quorum.election.timeout.ms", _INT, 1000, "How long an election may take."),
     ConfigKey("controller.quorum.fetch.timeout.ms", _INT, 2000, "How long a silent leader of the quorum is followed."),
     ConfigKey("controller.quorum.request.timeout.ms", _INT, 2000, "How long the quorum waits for an answer."),
     ConfigKey("controller.quorum.retry.backoff.ms", _INT, 20, "How long the quorum waits between two tries."),
-    ConfigKey("controller.quorum.voters", ConfigType.LIST, (), "The quorum's members, as id@host:port.", voters),
+    ConfigKey("controller.quorum.voters", ValueType.LIST, (), "The quorum's members, as id@host:port.", voters),
     ConfigKey("eligible.leader.replicas.enable", _BOOLEAN, False, "Whether replicas that may lead are remembered."),
     ConfigKey("initial.broker.registration.timeout.ms", _INT, 60_000, "How long the first registration may take."),
     ConfigKey("metadata.log.dir", _STRING, None, "Where the quorum's log lies."),
@@ -44,7 +44,7 @@ KRAFT_DORMANT: Final = [
     ConfigKey("metadata.max.retention.ms", _LONG, 604_800_000, "The time that the quorum's log is kept."),
     ConfigKey(
         "process.roles",
-        ConfigType.LIST,
+        ValueType.LIST,
         (),
         "What a process is in a quorum; here it is always both.",
         each_of("broker", "controller"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least, one_of
+from ottla.base.config import ConfigKey, ValueType, at_least, one_of
 
 _MAX_INT: Final = 2**31 - 1
 _BOOLEAN, _INT, _LONG, _STRING, _LIST = (
-    ConfigType.BOOLEAN,
-    ConfigType.INT,
-    ConfigType.LONG,
-    ConfigType.STRING,
-    ConfigType.LIST,
+    ValueType.BOOLEAN,
+    ValueType.INT,
+    ValueType.LONG,
+    ValueType.STRING,
+    ValueType.LIST,
 )
 
 NETWORK: Final = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least, between
+from ottla.base.config import ConfigKey, ValueType, at_least, between
 from ottla.broker.configs.keys.rules import not_empty, or_unset
 
 _MAX_LONG: Final = 2**63 - 1
-_INT, _LONG, _STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
+_INT, _LONG, _STRING = ValueType.INT, ValueType.LONG, ValueType.STRING
 
 REMOTE_STORAGE_DORMANT: Final = [
     ConfigKey("remote.fetch.max.wait.ms", _INT, 500, "How long a fetch waits for remote records.", at_least(1)),
@@ -61,7 +61,7 @@ REMOTE_STORAGE_DORMANT: Final = [
     ),
     ConfigKey("remote.log.manager.task.retry.backoff.ms", _LONG, 500, "The first rest between two tries.", at_least(1)),
     ConfigKey(
-        "remote.log.manager.task.retry.jitter", ConfigType.DOUBLE, 0.2, "The share of chance in it.", between(0, 0.5)
+        "remote.log.manager.task.retry.jitter", ValueType.DOUBLE, 0.2, "The share of chance in it.", between(0, 0.5)
     ),
     ConfigKey("remote.log.manager.thread.pool.size", _INT, 10, "Threads for remote segments.", at_least(1)),
     ConfigKey(
@@ -90,5 +90,5 @@ REMOTE_STORAGE_DORMANT: Final = [
     ConfigKey(
         "remote.log.storage.manager.impl.prefix", _STRING, "rsm.config.", "What its own keys begin with.", not_empty
     ),
-    ConfigKey("remote.log.storage.system.enable", ConfigType.BOOLEAN, False, "Whether there is remote storage."),
+    ConfigKey("remote.log.storage.system.enable", ValueType.BOOLEAN, False, "Whether there is remote storage."),
 ]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least, one_of
+from ottla.base.config import ConfigKey, ValueType, at_least, one_of
 
 _BOOLEAN, _SHORT, _INT, _LONG, _DOUBLE, _STRING, _LIST, _PASSWORD, _CLASS = (
-    ConfigType.BOOLEAN,
-    ConfigType.SHORT,
-    ConfigType.INT,
-    ConfigType.LONG,
-    ConfigType.DOUBLE,
-    ConfigType.STRING,
-    ConfigType.LIST,
-    ConfigType.PASSWORD,
-    ConfigType.CLASS,
+    ValueType.BOOLEAN,
+    ValueType.SHORT,
+    ValueType.INT,
+    ValueType.LONG,
+    ValueType.DOUBLE,
+    ValueType.STRING,
+    ValueType.LIST,
+    ValueType.PASSWORD,
+    ValueType.CLASS,
 )
 
 SECURITY_DORMANT: Final = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigSchema, ConfigType, at_least
+from ottla.base.config import ConfigKey, ConfigSchema, ValueType, at_least
 from ottla.broker.configs.keys.security import SASL_DORMANT, SSL_DORMANT
 from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS
 
@@ -84,21 +84,21 @@ DYNAMIC_ONLY: Final = ConfigSchema(
     [
         ConfigKey(
             "follower.replication.throttled.rate",
-            ConfigType.LONG,
+            ValueType.LONG,
             _MAX_LONG,
             "Bytes a second that throttled replicas fetch.",
             at_least(0),
         ),
         ConfigKey(
             "leader.replication.throttled.rate",
-            ConfigType.LONG,
+            ValueType.LONG,
             _MAX_LONG,
             "Bytes a second that throttled replicas are served.",
             at_least(0),
         ),
         ConfigKey(
             "replica.alter.log.dirs.io.max.bytes.per.second",
-            ConfigType.LONG,
+            ValueType.LONG,
             _MAX_LONG,
             "Bytes a second that replicas move between folders.",
             at_least(0),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, at_least
+from ottla.base.config import ConfigKey, ValueType, at_least
 
 _BOOLEAN, _INT, _STRING, _LIST, _PASSWORD = (
-    ConfigType.BOOLEAN,
-    ConfigType.INT,
-    ConfigType.STRING,
-    ConfigType.LIST,
-    ConfigType.PASSWORD,
+    ValueType.BOOLEAN,
+    ValueType.INT,
+    ValueType.STRING,
+    ValueType.LIST,
+    ValueType.PASSWORD,
 )
 
 ZOOKEEPER_DORMANT: Final = [
