@@ -14,8 +14,6 @@ Uuid = NewType("Uuid", bytes)
 
 ZERO_UUID: Final = Uuid(bytes(16))
 """No id."""
-METADATA_TOPIC_UUID: Final = Uuid(bytes(15) + b"\x01")
-"""Reserved by Kafka for its metadata topic, so never given to another."""
 
 
 class TopicPartition(NamedTuple):

@@ -63,14 +63,12 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
-    preallocate: bool = False
     retention_bytes: int = -1
     retention_ms: int = _WEEK_MS
     segment_bytes: int = 2**30
     segment_index_bytes: int = 10 * 2**20
     segment_jitter_ms: int = 0
     segment_ms: int = _WEEK_MS
-    unclean_leader_election: bool = False
 
     def __post_init__(self) -> None:
         as_sent = self.compression is None and self.timestamp_type is TimestampType.CREATE_TIME
@@ -112,14 +110,12 @@ class LogConfig:
             min_cleanable_dirty_ratio=values["min.cleanable.dirty.ratio"],
             min_compaction_lag_ms=values["min.compaction.lag.ms"],
             min_insync_replicas=values["min.insync.replicas"],
-            preallocate=values["preallocate"],
             retention_bytes=values["retention.bytes"],
             retention_ms=values["retention.ms"],
             segment_bytes=values["segment.bytes"],
             segment_index_bytes=values["segment.index.bytes"],
             segment_jitter_ms=values["segment.jitter.ms"],
             segment_ms=values["segment.ms"],
-            unclean_leader_election=values["unclean.leader.election.enable"],
         )
 
 

@@ -34,7 +34,6 @@ from ottla.log.loader import LoadOptions, load
 from ottla.log.new_logs import NewLog, NewLogs, make_log
 from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import ReplicaMove, relocate
-from ottla.log.retention import apply_retention
 from ottla.log.segment import Segment
 from ottla.records.errors import RecordError
 
@@ -527,24 +526,6 @@ class LogDirectories:
         """`coming` is a log that is about to get its place in the directory."""
         logs = directory.logs if coming is None else {**directory.logs, coming.partition: coming}
         return directory.checkpoints.snapshot(logs)
-
-    def flush_due(self) -> None:
-        """Flushes the logs whose `flush.ms` have passed."""
-        for directory in self.online():
-            with self._guarded(directory):
-                for log in directory.logs.values():
-                    if log.is_flush_due():
-                        log.flush()
-
-    def apply_retention(self) -> int:
-        """Deletes what topics no longer keep; how many segments."""
-        deleted = 0
-        for directory in self.online():
-            with self._guarded(directory):
-                for log in directory.logs.values():
-                    deleted += apply_retention(log)
-                    log.producers.remove_expired(self.clock.now_ms())
-        return deleted
 
     def remove_later(self) -> list[tuple[LogDirectory, Task]]:
         """Closes the files of what was deleted long enough ago. The returned tasks, one a directory, remove them;

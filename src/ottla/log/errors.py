@@ -117,8 +117,6 @@ class CoordinatorFencedError(LogError):
 class UnexpectedOffsetError(LogError):
     """A follower's records that do not continue its log."""
 
-    code = ErrorCode.UNKNOWN_SERVER_ERROR
-
 
 class FileError(LogError):
     """A file whose content is not what it must be."""

@@ -72,19 +72,6 @@ def decode_snapshot(path: Path, data: bytes) -> list[ProducerRow]:
     return [ProducerRow._make(fields) for fields in _ROW.iter_unpack(memoryview(data)[_ROWS_AT:end])]
 
 
-def sync_snapshot(disk: Disk, path: Path) -> None:
-    """Makes a snapshot that was written without syncing survive a power cut. Nothing is done if it is gone by now."""
-    try:
-        file = disk.open(path)
-    except FileNotFoundError:
-        return
-    try:
-        file.sync()
-    finally:
-        file.close()
-    disk.sync_directory(path.parent)
-
-
 class SnapshotFiles:
     """The snapshots in one partition's folder, known by their offsets. Who has looked into the folder may tell them."""
 

@@ -706,20 +706,6 @@ class Segment:
         found = self._find(offset, 0)
         return self._cut(self._size if found is None else found[0], offset)
 
-    def cut_to_size(self, size: int) -> int:
-        """Takes back what was appended since the log had that size. Returns the bytes cut off."""
-        if self.log.size() > self._size:
-            self.log.truncate(self._size)  # an append failed, and so did cutting it off
-        if size >= self._size:
-            return 0
-        self.offset_index.drop_beyond(size)
-        offset = self.base_offset
-        for position, header in self.iter_headers(self.offset_index.last_position):
-            if position >= size:
-                break
-            offset = header.next_offset
-        return self._cut(size, offset)
-
     def _cut(self, size: int, next_offset: int) -> int:
         self._entry_due = None
         # The indexes first: a crash then leaves too few entries, never wrong ones.

@@ -396,10 +396,6 @@ class BatchView:
         """Move the batch to its place in the log. Outside of the CRC."""
         _INT64.pack_into(self._writable(), self.position, base_offset)
 
-    def assign_last_offset(self, last_offset: int) -> None:
-        """Move the batch so that it ends at this offset. Outside of the CRC."""
-        self.assign_offset(last_offset - self.last_offset_delta)
-
     def assign_leader_epoch(self, leader_epoch: int) -> None:
         """Write the epoch of the leader that appends it. Outside of the CRC."""
         _INT32.pack_into(self._writable(), self.position + LEADER_EPOCH_AT, leader_epoch)

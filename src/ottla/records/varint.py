@@ -57,13 +57,6 @@ def _write(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def write_unsigned_varint(out: bytearray, value: int) -> None:
-    """Append an unsigned 32-bit integer."""
-    if not 0 <= value <= MAX_UINT32:
-        raise ValueError(f"{value} does not fit an unsigned 32-bit varint")
-    _write(out, value)
-
-
 def write_varint(out: bytearray, value: int) -> None:
     """Append a signed 32-bit integer."""
     folded = (value << 1) if value >= 0 else (-value << 1) - 1

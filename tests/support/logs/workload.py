@@ -7,7 +7,7 @@ so, and decides after a crash whether what is found can be.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, NamedTuple
@@ -16,7 +16,9 @@ from ottla.base.ids import TopicPartition
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.directories import LogDirectories
+from ottla.log.errors import LogDirectoryError
 from ottla.log.partition_log import PartitionLog
+from ottla.log.retention import apply_retention
 from support.logs.batches import batch, marker
 from support.logs.checker import Scanned, check
 
@@ -288,7 +290,9 @@ class Work:
         log.set_high_watermark(log.next_offset)
         log.update_config(replace(CONFIG, retention_bytes=self.random.choice((600, 1500, 3000))))
         self.tell(("begin", "shorten", log.next_offset))
-        self.directories.apply_retention()
+        with suppress(LogDirectoryError), self.directories.guard(self.directories.directories[0]):
+            apply_retention(log)
+            log.producers.remove_expired(self.directories.clock.now_ms())
         log.update_config(CONFIG)
 
     def _delete(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.base.ids import METADATA_TOPIC_UUID, ZERO_UUID, Uuid, format_uuid, parse_uuid, random_uuid
+from ottla.base.ids import ZERO_UUID, Uuid, format_uuid, parse_uuid, random_uuid
 
 ALPHABET = frozenset(string.ascii_letters + string.digits + "-_")
 UUIDS = st.binary(min_size=16, max_size=16).map(Uuid)
@@ -18,7 +18,7 @@ UUIDS = st.binary(min_size=16, max_size=16).map(Uuid)
     ("value", "text"),
     [
         (ZERO_UUID, "AAAAAAAAAAAAAAAAAAAAAA"),
-        (METADATA_TOPIC_UUID, "AAAAAAAAAAAAAAAAAAAAAQ"),
+        (Uuid(bytes(15) + b"\x01"), "AAAAAAAAAAAAAAAAAAAAAQ"),
         (Uuid(b"\xff" * 16), "_____________________w"),
         (Uuid(b"\xfb\xef\xbe" * 5 + b"\xfb"), "---------------------w"),
         (Uuid(bytes(range(16))), "AAECAwQFBgcICQoLDA0ODw"),

@@ -24,6 +24,7 @@ from ottla.log.local_disk import LocalDisk
 from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
 from ottla.log.partition_metadata import InconsistentTopicIdError
+from ottla.log.retention import apply_retention
 from ottla.testing.disk_faults import NEEDS_SPACE
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
@@ -281,7 +282,7 @@ def test_what_could_not_be_removed_is_tried_again() -> None:
     kept = directories.create(partition(0), config)
     fill(kept, 40)
     kept.set_high_watermark(40)
-    assert directories.apply_retention() == 2
+    assert apply_retention(kept) == 2
     fill(directories.create(partition(1), config), 5)
     directories.delete(partition(1), SOME_ID)
     broker.clock.advance_ms(config.file_delete_delay_ms)
@@ -305,7 +306,7 @@ def test_a_log_that_is_let_go_keeps_no_file_open(tmp_path: Path) -> None:
     log = directories.create(partition(0), config)
     fill(log, 60)
     log.set_high_watermark(60)
-    assert directories.apply_retention() > 3
+    assert apply_retention(log) > 3
     assert len(os.listdir("/dev/fd")) > before + 4  # noqa: PTH208
     directories.delete(partition(0), SOME_ID)
     assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
@@ -391,8 +392,9 @@ def test_a_partition_that_nobody_uses_costs_little() -> None:
         (DiskOperation.READ, names.PARTITION_METADATA),
         (DiskOperation.STAT, names.segment_name(0, names.LOG)),
     ]
-    directories.flush_due()
-    directories.apply_retention()
+    for log in directories.logs():
+        assert not log.is_flush_due()
+        apply_retention(log)
     directories.close()
     assert len(seen) == 3
 
@@ -486,19 +488,14 @@ def test_the_small_files_are_kafkas(broker: Broker) -> None:
 # From time to time
 
 
-def test_flush_retention_and_removal_reach_every_log(broker: Broker) -> None:
+def test_removal_reaches_every_log(broker: Broker) -> None:
     directories = broker.start()
-    config = LogConfig(segment_bytes=1000, flush_ms=100, retention_bytes=500, file_delete_delay_ms=50)
+    config = LogConfig(segment_bytes=1000, retention_bytes=500, file_delete_delay_ms=50)
     logs = [directories.create(partition(number), config) for number in range(3)]
     for log in logs:
         fill(log, 40)
         log.set_high_watermark(40)
-    broker.clock.advance_ms(100)
-    directories.flush_due()
-    assert [log.recovery_point for log in logs] == [40] * 3
-    deleted = directories.apply_retention()
-    assert deleted >= 6
-    assert all(log.log_start_offset > 0 for log in logs)
+    assert all(apply_retention(log) >= 2 for log in logs)
     broker.clock.advance_ms(50)
     directories.remove_due()
     assert not any(name.endswith(".deleted") for log in logs for name in broker.disk.list(log.directory))
@@ -511,10 +508,10 @@ def test_silent_producers_are_forgotten(broker: Broker) -> None:
     directories = broker.start()
     log = directories.create(partition(0), CONFIG)
     log.append_as_leader(batch(1, producer_id=4, producer_epoch=0, sequence=0), 0)
-    directories.apply_retention()
+    log.producers.remove_expired(broker.clock.now_ms())
     assert 4 in log.producers.entries
     broker.clock.advance_ms(1000)
-    directories.apply_retention()
+    log.producers.remove_expired(broker.clock.now_ms())
     assert 4 not in log.producers.entries
 
 
@@ -757,8 +754,6 @@ def test_a_directory_that_fails_takes_only_its_replicas_offline(code: int) -> No
     fill(logs[1], 5)
     steps = disk.steps
     directories.checkpoint()
-    directories.flush_due()
-    directories.apply_retention()
     directories.remove_due()
     directories.truncate_to({partition(0): 1})
     directories.truncate_fully_and_start_at(partition(0), 1)
@@ -777,8 +772,6 @@ def test_a_directory_that_fails_takes_only_its_replicas_offline(code: int) -> No
 
 WORK: Sequence[tuple[str, Callable[[LogDirectories], object]]] = [
     ("checkpoint", LogDirectories.checkpoint),
-    ("flush", LogDirectories.flush_due),
-    ("retention", LogDirectories.apply_retention),
     ("truncate", lambda directories: directories.truncate_to({partition(0): 3, partition(1): 3})),
     ("restart at", lambda directories: directories.truncate_fully_and_start_at(partition(0), 3)),
     ("close", LogDirectories.close),
@@ -854,7 +847,7 @@ def test_what_frees_a_full_disk_works_on_it() -> None:
         log.append_as_leader(batch(1, producer_id=4, producer_epoch=0, sequence=0), 0)
         log.set_high_watermark(41)
     filled_up(disk)
-    assert directories.apply_retention() == 4
+    assert sum(apply_retention(log) for log in directories.logs()) == 4
     directories.delete(partition(0), SOME_ID)
     directories.checkpoint()
     broker.clock.advance_ms(10)
@@ -879,11 +872,11 @@ def test_retention_of_an_active_segment_that_cannot_be_closed_takes_the_others()
     broker.clock.advance_ms(10**13)
     *closed, active = log.segments
     filled_up(disk)
-    assert directories.apply_retention() == len(closed) > 1
+    assert apply_retention(log) == len(closed) > 1
     assert log.segments == (active,)
     assert directories.online()
     disk.heal()
-    assert directories.apply_retention() == 1
+    assert apply_retention(log) == 1
     assert log.log_start_offset == 40
     check(log)
 

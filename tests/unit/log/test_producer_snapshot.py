@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.log.errors import CorruptSnapshotError
 from ottla.log.local_disk import LocalDisk
-from ottla.log.producer_snapshot import ProducerRow, SnapshotFiles, decode_snapshot, encode_snapshot, sync_snapshot
+from ottla.log.producer_snapshot import ProducerRow, SnapshotFiles, decode_snapshot, encode_snapshot
 
 PATH = Path("folder/00000000000000001045.snapshot")
 
@@ -174,12 +174,3 @@ def test_mark_deleted(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000010.snapshot").unlink()
     assert files.mark_deleted(10) is None
     assert files.offsets == ()
-
-
-def test_sync_of_a_snapshot_that_is_there_or_gone(tmp_path: Path) -> None:
-    path = snapshots_at(tmp_path, 5).path(5)
-    sync_snapshot(LocalDisk(), path)
-    assert decode_snapshot(path, path.read_bytes()) == []
-    path.unlink()
-    sync_snapshot(LocalDisk(), path)
-    assert not path.exists()

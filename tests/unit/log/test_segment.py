@@ -652,25 +652,6 @@ def test_truncation_against_a_list(
     assert set(entries(path, "timeindex")) >= set(times)
 
 
-def test_what_was_appended_can_be_taken_back(tmp_path: Path) -> None:
-    parts = batches(30)
-    segment = filled(tmp_path, parts[:11])
-    size = segment.size
-    for part in parts[11:]:
-        append(segment, part)
-    segment.transaction_index.append(AbortedTransaction(1, BASE, parts[20].last_offset, BASE))
-    more = segment.size - size
-    assert segment.cut_to_size(segment.size) == 0
-    assert segment.cut_to_size(size) == more
-    assert segment.cut_to_size(size) == 0
-    assert (segment.size, segment.read_next_offset()) == (size, parts[10].last_offset + 1)
-    assert segment.max_timestamp_ms == parts[10].max_timestamp_ms
-    assert segment.transaction_index.all() == []
-    segment.close()
-    assert entries(tmp_path, "index") == expected_entries(parts[:11])[0]
-    assert (tmp_path / f"{BASE:020d}.log").stat().st_size == size
-
-
 @pytest.mark.parametrize("tail", [b"\0", bytes(500), batch(BASE + 40, size=300).data[:-1], b"\xff" * 70])
 def test_a_torn_tail_is_cut_off(tmp_path: Path, tail: bytes) -> None:
     parts = batches(20)

@@ -162,13 +162,6 @@ def test_offset_and_epoch_do_not_touch_the_crc(
     assert batch[LENGTH_AT:LEADER_EPOCH_AT] + batch[MAGIC_AT:] == before[LENGTH_AT:LEADER_EPOCH_AT] + before[MAGIC_AT:]
 
 
-def test_last_offset_moves_the_batch() -> None:
-    view = BatchView(encode_batch(RECORDS))
-    view.assign_last_offset(1000)
-    assert (view.base_offset, view.last_offset) == (998, 1000)
-    assert [record.offset for record in decode_batch(view)] == [998, 999, 1000]
-
-
 @settings(deadline=None)
 @given(OPTIONS, st.sampled_from(TimestampType), INT64)
 def test_max_timestamp_keeps_the_batch_valid(options: BatchOptions, kind: TimestampType, timestamp_ms: int) -> None:

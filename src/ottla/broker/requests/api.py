@@ -78,7 +78,6 @@ class RequestContext:
     client_host: str
     listener: str
     connection_id: int
-    principal: str = "User:ANONYMOUS"
 
 
 @dataclass(frozen=True, slots=True)

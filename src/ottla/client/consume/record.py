@@ -43,9 +43,6 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     leader_epoch: int = -1
 
 
-OFFSET_FIELD: Final = 2
-
-
 def make_records(
     topic: str, partition: int, timestamp_type: int, leader_epoch: int, lists: RecordLists
 ) -> Iterator[ConsumerRecord]:

@@ -66,8 +66,6 @@ class CleanedGroup:
 class CompactionStatistics:
     """What a pass did, so far."""
 
-    mapped_bytes: int = 0
-    mapped_keys: int = 0
     map_utilization: float = 0.0
     bytes_read: int = 0
     bytes_written: int = 0
@@ -173,7 +171,6 @@ class Compaction:
         started_s = self._clock.monotonic_s()
         offsets = self._map_keys()
         self.statistics.mapping_s = self._clock.monotonic_s() - started_s
-        self.statistics.mapped_keys = offsets.key_count
         self.statistics.map_utilization = offsets.utilization
         self._offsets = offsets
         sources = [source for source in self._sources if source.base_offset < offsets.until_offset]
@@ -197,7 +194,6 @@ class Compaction:
         transactions = TransactionTracker(self._aborted(first))
         for source, end in zip(self._sources[first:], ends[first:], strict=True):
             for chunk in self._chunks(source):
-                self.statistics.mapped_bytes += chunk.size
                 if not engine.map_chunk(chunk, offsets, transactions, self.first_dirty_offset):
                     return offsets
             offsets.pass_over(end)

@@ -20,8 +20,6 @@ class CleanerOptions:
     load_factor: float = 0.9
     io_buffer_bytes: int = 512 * 1024
     max_io_bytes_per_second: float | None = None
-    backoff_ms: int = 15_000
-    enabled: bool = True
     threads: int = 1
 
     @classmethod
@@ -39,8 +37,6 @@ class CleanerOptions:
             load_factor=values["log.cleaner.io.buffer.load.factor"],
             io_buffer_bytes=values["log.cleaner.io.buffer.size"],
             max_io_bytes_per_second=None if rate == LARGEST_DOUBLE else rate,
-            backoff_ms=values["log.cleaner.backoff.ms"],
-            enabled=values["log.cleaner.enable"],
             threads=values["log.cleaner.threads"],
         )
 
