@@ -92,7 +92,7 @@ def test_a_member_of_a_group_goes_on_where_the_group_is(ottla: Ottla, topics: li
     assert (described["lag"], described["members"], described["partitions"][0]["committed"]) == (0, [], 3)
 
     moved = ottla("groups", "reset", group, "--topic", topics[0], "--to-offset", "1", "--execute")
-    assert moved.endswith(f"Moved 1 offset of group {group}.\n")
+    assert moved.endswith(f"Reset 1 offset of group {group}.\n")
     pattern = f"{topics[1][:8]}-.*"
     both = ottla("consume", topics[0], "-e", pattern, "-g", group, "-o", "earliest", "--no-follow")
     assert sorted(both.split()) == ["late", "late", "new", "new", "old"]

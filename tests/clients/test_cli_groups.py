@@ -113,7 +113,7 @@ def test_offsets_are_moved_in_the_usual_ways(
     assert rows(told) == [[left, topic, "0", "4", str(offset)]]
     assert "Nothing was changed yet" in told
     assert rows(ottla("groups", "describe", left))[0][3] == "4"  # so far it was only shown
-    assert f"Moved 1 offset of group {left}" in ottla(*reset, "--execute")
+    assert f"Reset 1 offset of group {left}" in ottla(*reset, "--execute")
     assert rows(ottla("groups", "describe", left))[0][3:6] == [str(offset), "10", str(COUNT - offset)]
 
 
@@ -132,28 +132,28 @@ def test_offsets_from_a_file_and_for_a_group_that_is_not_there_yet(
 
 def test_what_lies_outside_is_moved_to_the_nearer_end(ottla: Ottla, left: str, topic: str) -> None:
     told = ottla("groups", "reset-offsets", left, "--all-topics", "--to-offset", "99", "--execute")
-    assert f"{topic}-0: 99 is outside of 0 to 10, so it is moved to the end, 10" in told
-    assert f"{topic}-1: 99 is outside of 0 to 0" in told
+    assert f"{topic}-0: 99 is outside the log (0 to 10); using the end, 10" in told
+    assert f"{topic}-1: 99 is outside the log (0 to 0)" in told
     assert [row[3] for row in rows(ottla("groups", "describe", left))] == ["10", "0"]
 
 
 def test_what_cannot_be_reset_is_said(ottla: Ottla, group: str, topic: str) -> None:
     reset = ["groups", "reset-offsets", group]
-    assert "say where to, in one way" in ottla(*reset, "-t", topic, code=1)
-    assert "say where to, in one way" in ottla(*reset, "-t", topic, "--to-latest", "--to-earliest", code=1)
-    assert "say for which partitions" in ottla(*reset, "--to-latest", code=1)
+    assert "Give exactly one of" in ottla(*reset, "-t", topic, code=1)
+    assert "Give exactly one of" in ottla(*reset, "-t", topic, "--to-latest", "--to-earliest", code=1)
+    assert "Give either --topic TOPIC" in ottla(*reset, "--to-latest", code=1)
     assert "not 9" in ottla(*reset, "-t", f"{topic}:9", "--to-latest", code=1)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in ottla(*reset, "-t", "absent", "--to-latest", code=1)
     assert "is neither a topic" in ottla(*reset, "-t", f"{topic}:x", "--to-latest", code=1)
     assert "no committed offset that could be shifted" in ottla(*reset, "-t", topic, "--shift-by", "1", code=1)
-    assert "is not a length of time" in ottla(*reset, "-t", topic, "--by-duration", "long", code=1)
+    assert "is not a duration" in ottla(*reset, "-t", topic, "--by-duration", "long", code=1)
     assert "nothing to reset" in ottla(*reset, "--all-topics", "--to-latest")
     assert "GROUP_ID_NOT_FOUND" in ottla("groups", "describe", group, code=1)
     assert "GROUP_ID_NOT_FOUND" in ottla("groups", "delete", group, code=1)
 
 
 def test_offsets_and_groups_are_forgotten(broker: Peer, ottla: Ottla, left: str, topic: str) -> None:
-    assert "has committed no offset of other" in ottla("groups", "delete-offsets", left, "-t", "other", code=1)
+    assert "has no committed offset for other" in ottla("groups", "delete-offsets", left, "-t", "other", code=1)
     assert "Deleted 1 offset " in ottla("groups", "delete-offsets", left, "-t", f"{topic}:1")
     assert [row[2] for row in rows(ottla("groups", "describe", left))] == ["0"]
     told = ottla("groups", "delete", left, "nobody", code=1)

@@ -1,7 +1,7 @@
-"""How commands are declared: groups of commands, and the options of all commands that reach a cluster.
+"""How commands are declared: command groups, and the options shared by all commands that connect to a cluster.
 
-`Commands` is a `typer.Typer` whose help shows no type beside a flag, and which suggests a command also where it belongs
-to another group.
+`Commands` is a `typer.Typer` whose help shows no type next to a flag, and which also suggests commands from other
+groups for a mistyped one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _CommandGroup(TyperGroup):
 
 
 class Commands(typer.Typer):
-    """A group of commands."""
+    """A command group."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(
@@ -62,8 +62,8 @@ class Commands(typer.Typer):
 
 
 def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that say which cluster it works on. They are noted in the settings of its context,
-    which must be its first argument."""
+    """Adds the cluster options to a command. Their values are stored in the settings of its context, which must be its
+    first argument."""
     signature = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
@@ -82,7 +82,7 @@ def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _named(parameters: list[Any]) -> list[Any]:
-    """What stands beside each parameter in the help: nothing for a flag or an argument, a short name for a value."""
+    """What the help shows next to each parameter: nothing for a flag or an argument, a short type name for a value."""
     for one in parameters:
         if one.param_type_name == "argument":
             one.display_type_rich = lambda ctx: None  # noqa: ARG005
@@ -92,7 +92,7 @@ def _named(parameters: list[Any]) -> list[Any]:
 
 
 def _type_name(option: Any) -> str | None:
-    """None where nothing is known."""
+    """None if the type is unknown."""
     descriptor = getattr(option, "type_descriptor", None)
     if choices := getattr(descriptor, "choices", None):
         return "|".join(str(choice.value) for choice in choices)
@@ -102,7 +102,7 @@ def _type_name(option: Any) -> str | None:
 
 
 def _commands_like(word: str, root: Any) -> list[str]:
-    """Commands of groups whose last word is like this one, as they are typed."""
+    """Subcommands with a name similar to this word, as you would type them."""
     found: dict[str, list[str]] = {}
     for group_name, group in root.commands.items():
         for name in getattr(group, "commands", {}):

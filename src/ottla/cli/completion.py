@@ -1,6 +1,6 @@
-"""What the shell completes: names of topics, groups and profiles.
+"""Shell completion for the names of topics, groups and profiles.
 
-Nothing here may fail or take long: where a cluster does not answer at once, there is nothing to complete.
+Nothing here may fail or take long: if a cluster does not answer at once, there are no completions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-import typer  # not only for types: typer looks at the annotations of these functions
+import typer  # at run time as well: typer reads the annotations of these functions
 
 if TYPE_CHECKING:
     from ottla.cli.session import Settings
@@ -47,7 +47,7 @@ def _complete(
 ) -> list[str]:
     try:
         found = asyncio.run(_ask(_settings(context), names))
-    except (Exception, KeyboardInterrupt):  # whatever it is: somebody is typing
+    except (Exception, KeyboardInterrupt):  # completion must never print an error
         return []
     return sorted(name for name in found if name.startswith(incomplete))
 
@@ -65,7 +65,7 @@ async def _ask(settings: Settings, names: Callable[[AsyncAdmin], Awaitable[list[
 
 
 def _settings(context: typer.Context) -> Settings:
-    """Nothing has run yet: what was typed is in the parameters of the contexts, the outermost first."""
+    """The command has not run yet: what the user typed is in the parameters of the contexts, outermost first."""
     from ottla.cli.session import CLUSTER_OPTIONS, Settings
 
     settings = Settings()

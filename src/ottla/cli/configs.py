@@ -18,13 +18,17 @@ app = Commands(help="Show and change configs of topics, brokers and groups.")
 
 Topic = Annotated[
     str | None,
-    typer.Option("--topic", "-t", metavar="TOPIC", help="The configs of this topic.", autocompletion=complete_topics),
+    typer.Option(
+        "--topic", "-t", metavar="TOPIC", help="Use the configs of this topic.", autocompletion=complete_topics
+    ),
 ]
-Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="The configs of this broker.")]
-BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="The cluster-wide defaults of brokers.")]
+Broker = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Use the configs of this broker.")]
+BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="Use the cluster-wide broker defaults.")]
 Group = Annotated[
     str | None,
-    typer.Option("--group", "-g", metavar="GROUP", help="The configs of this group.", autocompletion=complete_groups),
+    typer.Option(
+        "--group", "-g", metavar="GROUP", help="Use the configs of this group.", autocompletion=complete_groups
+    ),
 ]
 
 
@@ -36,11 +40,11 @@ def describe(
     broker: Broker = None,
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Include configs that have their default.")] = False,
-    synonyms: Annotated[bool, typer.Option("--synonyms", help="Show where else a value can come from.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Include configs with their default value.")] = False,
+    synonyms: Annotated[bool, typer.Option("--synonyms", help="Show where each value can come from.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the configs that are set, or with --all every config."""
+    """Show the configs that are set, or all configs with --all."""
     resource = _resource(topic, broker, broker_defaults, group)
 
     async def work(admin: AsyncAdmin) -> dict[str, ConfigEntry]:
@@ -57,7 +61,7 @@ def describe(
     ]
     show_rows(columns, rows)
     if not shown:
-        note(f"Nothing is set for {resource}; --all shows the defaults.")
+        note(f"No configs are set for {resource}. Use --all to show the defaults.")
 
 
 @app.command(
@@ -72,7 +76,7 @@ def set_configs(
     broker_defaults: BrokerDefaults = False,
     group: Group = None,
 ) -> None:
-    """Set configs. They apply at once."""
+    """Set configs. They take effect immediately."""
     _alter(context, _resource(topic, broker, broker_defaults, group), {**parse_assignments(assignments)})
 
 
@@ -102,16 +106,14 @@ def _resource(topic: str | None, broker: int | None, broker_defaults: bool, grou
     from ottla.client.administer import ConfigResource
 
     if (topic is not None) + (broker is not None) + broker_defaults + (group is not None) != 1:
-        raise CommandError(
-            "say whose configs: --topic TOPIC, --broker ID, --broker-defaults or --group GROUP, one of them"
-        )
+        raise CommandError("give exactly one of --topic, --broker, --broker-defaults and --group")
     if group is not None:
         return ConfigResource.group(group)
     return ConfigResource.topic(topic) if topic is not None else ConfigResource.broker(broker)
 
 
 def _is_set(value: ConfigEntry, resource: ConfigResource) -> bool:
-    """Whether someone gave it a value: for a topic or a group, there."""
+    """Whether the value is set explicitly; for a topic or a group, on that resource."""
     from ottla.client.administer import ConfigSource, ResourceType
 
     if resource.kind is ResourceType.TOPIC:

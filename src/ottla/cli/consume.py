@@ -1,4 +1,4 @@
-"""`ottla consume`: records out, as lines."""
+"""`ottla consume`: print records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _RECORDS_AT_ONCE: Final = 10_000
 _LOOK_UP_S: Final = 0.2
 _PATIENCE_S: Final = 5.0
-"""For partitions, as a member of a group that has given it none."""
+"""How long to wait for partitions as a group member that has none assigned."""
 
 
 @on_cluster
@@ -39,7 +39,7 @@ def consume(
             "--pattern",
             "-e",
             metavar="REGEX",
-            help="Also read the topics whose whole name matches this regular expression. Repeatable.",
+            help="Also consume topics whose full name matches this regular expression. Repeatable.",
         ),
     ] = None,
     group: Annotated[
@@ -48,7 +48,7 @@ def consume(
             "--group",
             "-g",
             metavar="GROUP",
-            help="Read as a member of this consumer group: continue at its offsets, and commit what is printed.",
+            help="Consume as a member of this group: start at its committed offsets, and commit printed records.",
             autocompletion=complete_groups,
         ),
     ] = None,
@@ -61,19 +61,21 @@ def consume(
             "--offset",
             "-o",
             metavar="earliest|latest|N",
-            help="Where to start: earliest, latest (default), an offset, or -N for the last N of each partition.",
+            help="Start at earliest, latest (default), an offset, or -N for the last N records of each partition.",
         ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Start at this time: '10 minutes ago', 2h, 2026-03-01T12:30."),
+        typer.Option(
+            "--since", metavar="TIME", help="Start at this time, for example '10 minutes ago', 2h or 2026-03-01T12:30."
+        ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="TIME", help="Stop at this time, written as for --since, and then exit."),
+        typer.Option("--until", metavar="TIME", help="Stop at this time and exit; same format as --since."),
     ] = None,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-P", min=0, help="Read only this partition. Repeatable.")
+        list[int] | None, typer.Option("--partition", "-P", min=0, help="Consume only this partition. Repeatable.")
     ] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Exit after this many records.")] = None,
     follow: Annotated[
@@ -90,10 +92,10 @@ def consume(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as one JSON object per line.")] = False,
 ) -> None:
-    """Print records as they arrive, or those that are there.
+    """Print the records of topics, waiting for new ones.
 
-    Records of one partition come in order; partitions take turns. Topics that match --pattern are looked up at the
-    start; with --group, also later.
+    Records of one partition are printed in order; the order across partitions is not defined. Topics that match
+    --pattern are looked up once at the start; with --group, continuously.
 
     [bold]Examples[/]
 
@@ -110,13 +112,13 @@ def consume(
     from ottla.cli.times import parse_time
 
     if not topics and not patterns:
-        raise CommandError("no topic is given: name one, or use --pattern")
+        raise CommandError("no topic given: name a topic or use --pattern")
     if sum((from_beginning, offset is not None, since is not None)) > 1:
-        raise CommandError("only one of --from-beginning, --offset and --since can say where to start")
+        raise CommandError("use only one of --from-beginning, --offset and --since")
     if as_json and template is not None:
-        raise CommandError("--json is a format of its own: leave out --format")
+        raise CommandError("--json and --format cannot be used together")
     if until is not None and follow:
-        raise CommandError("--until stops and --follow does not: leave one out")
+        raise CommandError("--until and --follow cannot be used together")
     try:
         formatter = json_formatter if as_json else template_formatter(template or DEFAULT_TEMPLATE)
         matching = [re.compile(pattern) for pattern in patterns or []]
@@ -128,7 +130,7 @@ def consume(
     except ValueError as error:
         raise CommandError(str(error)) from None
     if chosen.until is not None and chosen.until > datetime.now(UTC):
-        raise CommandError(f"--until {until!r} lies in the future")
+        raise CommandError(f"--until {until!r} is in the future")
     if group is not None:
         chosen.check_for_group()
     at_end = not from_beginning and since is None and until is None and offset in (None, "latest")
@@ -165,24 +167,24 @@ def consume(
     try:
         asyncio.run(work())
     except KeyboardInterrupt:
-        return  # how one ends `tail -f`
+        return  # Ctrl-C is the usual way to stop following
     except BrokenPipeError:
-        silence_stdout()  # whoever reads us has had enough
+        silence_stdout()  # the reader of the pipe has closed it
 
 
 def waiting_hint(group: str | None, *, at_end: bool, follow: bool) -> str | None:
-    """What to tell a person who would otherwise look at an empty screen."""
+    """A hint for a user who would otherwise see an empty screen."""
     if not follow:
         return None
     if group is not None:
-        return f"Joining group {group}; Ctrl-C leaves it."
+        return f"Joining group {group}. Press Ctrl-C to leave."
     if at_end:
-        return "Waiting for new records. --from-beginning also prints those that are already there. Ctrl-C stops."
+        return "Waiting for new records. Use --from-beginning to include existing ones. Press Ctrl-C to stop."
     return None
 
 
 async def _names(consumer: AsyncConsumer, topics: list[str], patterns: list[re.Pattern[str]]) -> list[str]:
-    """The topics that are named, and those that match; internal ones only by their names."""
+    """The named topics and those that match a pattern; internal topics only if named."""
     names = dict.fromkeys(topics)
     if patterns:
         known = await consumer.topics()
@@ -195,14 +197,14 @@ async def _names(consumer: AsyncConsumer, topics: list[str], patterns: list[re.P
 
 
 def _subscription(topics: list[str], patterns: list[re.Pattern[str]]) -> list[str] | re.Pattern[str]:
-    """All of it as one: a group is subscribed to names or to a pattern."""
+    """One subscription for all: a group member subscribes either to names or to one pattern."""
     if not patterns:
         return topics
     return re.compile("|".join([*(f"(?:{one.pattern})" for one in patterns), *map(re.escape, topics)]))
 
 
 class _Printer:
-    """Writes records to standard output, what a poll gives at once, and counts them."""
+    """Writes the records of a poll to standard output at once, and counts them."""
 
     def __init__(self, formatter: Formatter, count: int | None) -> None:
         self._formatter = formatter
@@ -221,15 +223,15 @@ class _Printer:
 
 
 async def _show(consumer: AsyncConsumer, printer: _Printer) -> None:
-    """Until all partitions are read to their ends, if they have any."""
+    """Runs until every partition has reached its end offset, if it has one."""
     while not consumer.is_done and not printer.is_done:
         if records := await consumer.poll(None, printer.left):
             printer.write(records)
 
 
 async def _show_as_member(consumer: AsyncConsumer, printer: _Printer, *, is_endless: bool) -> None:
-    """What is printed is committed. Where it is not to go on for ever, it ends when all partitions that the group gives
-    it are read up to where they ended when they were given."""
+    """Commits what it prints. Without `is_endless`, it stops once every assigned partition has been read up to the end
+    it had when it was assigned."""
     ends: dict[TopicPartition, int] = {}
     looks_without = 0
     while not printer.is_done:
@@ -241,7 +243,7 @@ async def _show_as_member(consumer: AsyncConsumer, printer: _Printer, *, is_endl
         assigned = consumer.assignment()
         looks_without = 0 if assigned or consumer.group_metadata().generation_id < 0 else looks_without + 1
         if looks_without * _LOOK_UP_S >= _PATIENCE_S:
-            typer.echo("The group's other members have all partitions: nothing to read.", err=True)
+            typer.echo("All partitions are assigned to other members of the group: nothing to consume.", err=True)
             return
         ends = {one: end for one, end in ends.items() if one in assigned}
         if new := assigned - ends.keys():

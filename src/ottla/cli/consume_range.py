@@ -18,17 +18,17 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 Bounds = dict[TopicPartition, tuple[int, int | None]]
-"""The first offset of each partition, and the one before which it stops; None: never."""
+"""The first offset of each partition, and the end offset (exclusive); None means no end."""
 
 
 @dataclass(slots=True)
 class Range:
-    """What the options say."""
+    """The parsed options."""
 
     start: int | str = LATEST
     """An offset; a negative one counts back from the end."""
     partitions: list[int] = field(default_factory=list)
-    """All if there are none."""
+    """All partitions if empty."""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -39,15 +39,15 @@ class Range:
         try:
             return cls(int(offset), partitions)
         except ValueError:
-            raise ValueError(f"--offset must be earliest, latest or a whole number, not {offset!r}") from None
+            raise ValueError(f"--offset must be earliest, latest or an integer, not {offset!r}") from None
 
     @property
     def reset(self) -> str:
-        """Where a group starts that has committed nothing yet."""
+        """Where a group without committed offsets starts."""
         return str(self.start)
 
     def check_for_group(self) -> None:
-        """A group has its own offsets and partitions."""
+        """Rejects options that contradict --group: a group has its own offsets and partitions."""
         given = {
             f"--offset {self.start}": isinstance(self.start, int),
             "--since": self.since is not None,
@@ -57,8 +57,8 @@ class Range:
         for option, is_given in given.items():
             if is_given:
                 raise CommandError(
-                    f"{option} cannot be used with --group: the group decides what its members read, and from where. "
-                    "`ottla groups reset-offsets` moves its offsets"
+                    f"{option} cannot be used with --group: the group decides which partitions and offsets its members "
+                    "read. Use `ottla groups reset-offsets` to change its offsets"
                 )
 
     async def bounds(self, consumer: AsyncConsumer, topics: Iterable[str], *, is_endless: bool) -> Bounds:
@@ -77,7 +77,7 @@ class Range:
         for index in self.partitions:
             if index >= count:
                 has = "has only partition 0" if count == 1 else f"has partitions 0 to {count - 1}"
-                raise CommandError(f"topic {topic} {has}, not {index}")
+                raise CommandError(f"topic {topic} has no partition {index}: it {has}")
         wanted = self.partitions or range(count)
         return [TopicPartition(topic, one.index) for one in info.partitions if one.index in wanted]
 
@@ -89,21 +89,21 @@ class Range:
         if self.start == LATEST and self.until is None:
             return end
         if isinstance(self.start, str):
-            return first  # where it stops in the past, it starts there too
+            return first  # an end in the past without a start: consume from the beginning
         if self.start < 0:
             return {partition: max(first[partition], end[partition] + self.start) for partition in first}
         for partition in first:
             if not first[partition] <= self.start <= end[partition]:
                 has = f"has offsets {first[partition]} to {end[partition] - 1}"
                 if first[partition] == end[partition]:
-                    has = f"is empty, and its next offset is {end[partition]}"
-                raise CommandError(f"partition {partition} {has}: offset {self.start} is not there")
+                    has = f"is empty; its log end offset is {end[partition]}"
+                raise CommandError(f"offset {self.start} is out of range: partition {partition} {has}")
         return dict.fromkeys(first, self.start)
 
 
 async def _at_time(
     consumer: AsyncConsumer, time: datetime, end: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The first offset of this time or later; the end where all records are older."""
+    """The first offset at or after this time; the log end offset if all records are older."""
     found = await consumer.offsets_for_times(dict.fromkeys(end, milliseconds(time)))
     return {partition: end[partition] if one is None else one.offset for partition, one in found.items()}

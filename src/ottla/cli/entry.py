@@ -1,4 +1,4 @@
-"""The start of the command `ottla`, which can say what is missing when only the client is installed."""
+"""Entry point of the command `ottla`; says what to install if only the client is installed."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise
-        sys.exit(f"Error: the command `ottla` needs {error.name}. Install it with `pip install 'ottla[cli]'`.")
+        sys.exit(f"Error: The command `ottla` needs {error.name}. Install it with `pip install 'ottla[cli]'`.")
     run()

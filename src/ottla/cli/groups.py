@@ -1,4 +1,4 @@
-"""`ottla groups`: list, describe and delete groups of consumers, and move their offsets."""
+"""`ottla groups`: list, describe and delete consumer groups, and reset their offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Topics = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC[:P,…]",
-        help="Only this topic, or these partitions of it, as in orders:0,3. Repeatable.",
+        help="Reset this topic, or only these partitions of it, for example orders:0,3. Repeatable.",
         autocompletion=complete_topics,
     ),
 ]
@@ -43,7 +43,7 @@ _RESET_COLUMNS = ("group", "topic", "partition", "committed", "new")
 
 
 class StateFilter(StrEnum):
-    """As Kafka's tools spell them, in small letters."""
+    """As Kafka's tools spell them, in lower case."""
 
     EMPTY = "empty"
     STABLE = "stable"
@@ -54,7 +54,7 @@ class StateFilter(StrEnum):
 
 
 class Type(StrEnum):
-    """By which protocol a group works."""
+    """The rebalance protocol of a group."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -70,12 +70,12 @@ def list_groups(
             "--state",
             metavar="STATE",
             case_sensitive=False,
-            help=f"Only groups in this state: {', '.join(StateFilter)}. Repeatable.",
+            help=f"List only groups in this state: {', '.join(StateFilter)}. Repeatable.",
         ),
     ] = None,
     types: Annotated[
         list[Type] | None,
-        typer.Option("--type", case_sensitive=False, help="Only groups of this protocol."),
+        typer.Option("--type", case_sensitive=False, help="List only groups with this protocol."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -97,7 +97,7 @@ def list_groups(
     elif rows:
         show_rows(columns, rows)
     else:
-        note("There are no such groups.")
+        note("No groups found.")
 
 
 @app.command(epilog="Example: ottla groups describe billing --json")
@@ -107,7 +107,10 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="GROUP", help="The groups (default: all).", show_default=False, autocompletion=complete_groups
+            metavar="GROUP",
+            help="One or more groups (default: all).",
+            show_default=False,
+            autocompletion=complete_groups,
         ),
     ] = None,
     members: Annotated[bool, typer.Option("--members", "-m", help="Show members instead of offsets.")] = False,
@@ -137,7 +140,7 @@ def describe(
             note(f"{title}: no {'members' if members else 'offsets committed'}.")
 
 
-@app.command("reset", help="Reset offsets of a group. The same as reset-offsets.")
+@app.command("reset", help="Same as reset-offsets.")
 @app.command(
     "reset-offsets",
     epilog="Example: ottla groups reset-offsets billing --topic orders --to-datetime '2 hours ago' --execute",
@@ -147,24 +150,33 @@ def reset_offsets(
     context: typer.Context,
     group: Group,
     topics: Topics = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All partitions with committed offsets.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="To the committed offset, or to the end where there is none.")
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Reset all partitions with a committed offset.")
     ] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N", min=0, help="To this offset.")] = None,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the log end offset.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="Reset to the committed offset, or to the end if there is none.")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", metavar="N", min=0, help="Reset to this offset.")
+    ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Move by N records, back if N is negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Move by N offsets; negative moves back.")
     ] = None,
     to_datetime: Annotated[
         str | None,
         typer.Option(
-            "--to-datetime", metavar="TIME", help="To the first record at or after this time: 2026-03-01T12:30, 1h ago."
+            "--to-datetime",
+            metavar="TIME",
+            help="Reset to the first record at or after this time, for example 2026-03-01T12:30.",
         ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="TIME", help="To this long ago: 2h, 30 min, PT1H30M.")
+        str | None,
+        typer.Option(
+            "--by-duration", metavar="TIME", help="Reset to this long ago, for example 2h, '30 min' or PT1H30M."
+        ),
     ] = None,
     from_file: Annotated[
         Path | None,
@@ -172,17 +184,17 @@ def reset_offsets(
             "--from-file",
             exists=True,
             dir_okay=False,
-            help="To the offsets in this file, in lines of topic,partition,offset.",
+            help="Reset to the offsets in this CSV file, with lines of topic,partition,offset.",
         ),
     ] = None,
     execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Reset the offsets, or only show what would be done (default).")
+        bool, typer.Option("--execute/--dry-run", help="Reset the offsets, or only show the new ones (default).")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Reset the offsets of a group that has no members. Its next members start there.
+    """Reset the committed offsets of a group that has no members.
 
-    An offset that a partition does not have becomes its nearest one. Without --execute nothing is changed.
+    An offset outside the log becomes the nearest valid one. Without --execute, nothing changes.
     """
     from ottla.cli.offset_resets import Reset, plan, read_file
     from ottla.cli.times import milliseconds, parse_duration, parse_time
@@ -202,9 +214,9 @@ def reset_offsets(
         raise CommandError(str(error)) from None
     chosen = [reset for reset in given.values() if reset is not None]
     if len(chosen) != 1:
-        raise CommandError(f"say where to, in one way: {', '.join(given)}")
+        raise CommandError(f"give exactly one of {', '.join(given)}")
     if from_file is None and bool(topics) == all_topics:
-        raise CommandError("say for which partitions: --topic TOPIC, or --all-topics that the group has offsets of")
+        raise CommandError("give either --topic TOPIC or --all-topics")
     (reset,) = chosen
 
     async def work(admin: AsyncAdmin) -> list[PlannedOffset]:
@@ -226,11 +238,11 @@ def reset_offsets(
     elif rows:
         show_rows(_RESET_COLUMNS, rows)
     if not rows:
-        note(f"There is nothing to reset: group {group} has committed no offsets.")
+        note(f"Nothing to reset: group {group} has no committed offsets.")
     elif execute:
-        note(f"Moved {counted(len(rows), 'offset')} of group {group}.")
+        note(f"Reset {counted(len(rows), 'offset')} of group {group}.")
     else:
-        note("Nothing was changed yet. Run the command again with --execute to move the offsets.")
+        note("Nothing was changed. Run the command again with --execute to reset the offsets.")
 
 
 @app.command(epilog="Example: ottla groups delete billing")
@@ -270,12 +282,12 @@ def delete_offsets(
             "--topic",
             "-t",
             metavar="TOPIC[:P,…]",
-            help="The topic, or partitions of it. Repeatable.",
+            help="Delete the offsets of this topic, or of these partitions, for example orders:0,3. Repeatable.",
             autocompletion=complete_topics,
         ),
     ],
 ) -> None:
-    """Delete committed offsets of topics that a group does not read any more."""
+    """Delete committed offsets of topics that a group no longer consumes."""
     from ottla.cli.offset_resets import parse_topic
 
     async def work(admin: AsyncAdmin) -> int:
@@ -285,7 +297,7 @@ def delete_offsets(
             name, indexes = parse_topic(text)
             found = {one for one in committed if one.topic == name and (indexes is None or one.partition in indexes)}
             if not found:
-                raise CommandError(f"group {group} has committed no offset of {text}")
+                raise CommandError(f"group {group} has no committed offset for {text}")
             partitions |= found
         await admin.delete_consumer_group_offsets(group, partitions)
         return len(partitions)
@@ -295,7 +307,7 @@ def delete_offsets(
 
 
 def _has_offsets(group: GroupListing) -> bool:
-    """Share groups and those of streams are others, for tools of their own."""
+    """Share groups and streams groups have tools of their own."""
     from ottla.client.administer import GroupType
 
     return group.type not in (GroupType.SHARE, GroupType.STREAMS)
@@ -345,7 +357,7 @@ async def _describe(admin: AsyncAdmin, group: GroupDescription) -> dict[str, Any
 
 
 async def _ends(admin: AsyncAdmin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-    """Topics of which a group has offsets may be gone."""
+    """A group can have offsets for topics that no longer exist."""
     from ottla.client.administer import LATEST, SomeRefusedError
 
     try:
@@ -358,26 +370,26 @@ async def _ends(admin: AsyncAdmin, partitions: Iterable[TopicPartition]) -> dict
 
 
 async def _check_empty(admin: AsyncAdmin, group: str) -> None:
-    """That members would be in the way is told also where nothing is to be done yet."""
+    """Checked in a dry run as well, so that it reports what --execute would report."""
     from ottla.client.administer import SomeRefusedError
 
     try:
         described = (await admin.describe_consumer_groups([group]))[group]
     except SomeRefusedError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
-            return  # it is made with its first offset
+            return  # the first offset creates the group
         raise
     if described.members:
         raise CommandError(
             f"group {group} is {described.state.value} and has {counted(len(described.members), 'member')}: stop its "
-            "consumers before you move its offsets"
+            "consumers before you reset its offsets"
         )
 
 
 async def _chosen(
     admin: AsyncAdmin, topics: list[str] | None, without: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions that the options name; `without` any, these."""
+    """The partitions that the options name, or `without` if they name none."""
     from ottla.base.ids import TopicPartition
     from ottla.cli.offset_resets import parse_topic
 
@@ -390,7 +402,7 @@ async def _chosen(
         count = len(described[name].partitions)
         for index in range(count) if indexes is None else indexes:
             if index >= count:
-                raise CommandError(f"topic {name} has partitions 0 to {count - 1}, not {index}")
+                raise CommandError(f"topic {name} has no partition {index}: its partitions are 0 to {count - 1}")
             chosen[TopicPartition(name, index)] = None
     return sorted(chosen)
 

@@ -1,7 +1,7 @@
-"""Lines of a file or of standard input, in chunks, without stopping the loop.
+"""Reads lines from a file or standard input in chunks, without blocking the event loop.
 
-A thread of its own reads, as much at a time as is there: a line that someone types arrives at once, a large file in
-large pieces. It is a daemon, so that a command which is interrupted need not wait for one more line.
+A thread reads whatever is available: a typed line arrives at once, a large file in large chunks. It is a daemon thread,
+so an interrupted command does not wait for one more line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CHUNKS_AHEAD: Final = 4
 
 
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """What can be read from the descriptor until its end."""
+    """Everything that can be read from the file descriptor, in chunks."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(_CHUNKS_AHEAD)
@@ -32,7 +32,7 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
                 chunk = error
             try:
                 loop.call_soon_threadsafe(chunks.put_nowait, chunk)
-            except RuntimeError:  # the loop is closed: nobody listens any more
+            except RuntimeError:  # the loop is closed: nobody is listening
                 return
             if not chunk or isinstance(chunk, OSError):
                 return
@@ -49,7 +49,7 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
-    """The lines that have arrived, without their ends; the last one may lack its own."""
+    """The lines received so far, without line endings; the last one may be incomplete."""
     begun = b""
     async for chunk in read_chunks(descriptor):
         head, newline, rest = (begun + chunk).rpartition(b"\n")

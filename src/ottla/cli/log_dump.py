@@ -1,4 +1,4 @@
-"""`ottla log dump`: what is in the files of a log."""
+"""`ottla log dump`: print the contents of log files."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from ottla.cli.session import CommandError
 if TYPE_CHECKING:
     from ottla.cli.log_files import Line
 
-app = Commands(help="Look into the files of a log, Ottla's or Kafka's.")
+app = Commands(help="Inspect the log files of an Ottla or Kafka broker.")
 
 
 @app.callback()
 def only_one_so_far() -> None:
-    """Look into the files of a log, Ottla's or Kafka's."""
+    """Inspect the log files of an Ottla or Kafka broker."""
 
 
 @app.command(epilog="Example: ottla log dump ottla-data/logs/orders-0 --values")
 def dump(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="Files, or the folder of a partition.", show_default=False)
+        list[Path],
+        typer.Argument(metavar="FILE", help="One or more log files or partition directories.", show_default=False),
     ],
-    records: Annotated[bool, typer.Option("--records", "-r", help="Each record, not only batches.")] = False,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Print each record, not only batches.")] = False,
     values: Annotated[
-        bool, typer.Option("--values", "-v", help="Records with their keys, values and headers.")
+        bool, typer.Option("--values", "-v", help="Print records with keys, values and headers.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only what is wrong.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Print problems only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show what segments, indexes, snapshots and checkpoints hold, and what is wrong with them.
+    """Print the contents of segments, indexes, snapshots and checkpoints, and check them.
 
-    Every batch is checked against its CRC, and index entries against the segment beside them. Files are only read: a
-    broker may be using them. The exit code is 1 if anything is wrong.
+    Checks the CRC of every batch, and index entries against their segment. Files are only read, so this is safe while a
+    broker is running. The exit code is 1 if a problem is found.
     """
     from ottla.cli.log_files import PROBLEM, DumpOptions, UnknownFileError, dump_file, files_in
 
@@ -64,7 +65,7 @@ def _as_text(path: Path, line: Line, check: bool) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """A text that has blanks, or that could be taken for something else, stands in quotes."""
+    """Quotes text that contains spaces or could be mistaken for another value."""
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     text = text_of(value)

@@ -1,7 +1,7 @@
-"""What the files of a log hold, one line of facts after the other: segments, indexes, snapshots, checkpoints.
+"""Reads the files of a log (segments, indexes, snapshots, checkpoints) into lines of facts.
 
-Files are only read. A fact that contradicts another is a `problem` among the lines, and reading goes on where it can;
-what makes the rest of a file unreadable is a problem too, and the last line of that file.
+Files are only read. An inconsistency is reported as a `problem` among the lines, and reading continues if possible; an
+error that makes the rest of a file unreadable is a problem too, and the last line of that file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PROBLEM: Final = "problem"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One thing that a file says: what kind of thing it is, and its facts in the order to be shown."""
+    """One fact from a file: its kind, and its values in display order."""
 
     kind: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -49,32 +49,32 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """How deep to look."""
+    """How much detail to read."""
 
     records: bool = False
     values: bool = False
 
 
 class UnknownFileError(Exception):
-    """A file that is none of a log's."""
+    """A file that does not belong to a log."""
 
 
 def files_in(path: Path) -> list[Path]:
-    """The file itself; or, of a folder, all files in it that can be dumped."""
+    """The file itself, or all files in a directory that can be dumped."""
     if not path.is_dir():
         return [path]
     files = sorted(one for one in path.iterdir() if one.is_file() and _reader_for(one) is not None)
     if not files:
-        raise UnknownFileError(f"{path} holds no files of a log")
+        raise UnknownFileError(f"{path} contains no log files")
     return files
 
 
 def dump_file(path: Path, options: DumpOptions) -> Iterator[Line]:
-    """What the file says. One that is none of a log's raises `UnknownFileError`."""
+    """The contents of the file. Raises `UnknownFileError` for a file that does not belong to a log."""
     reader = _reader_for(path)
     if reader is None:
         known = "segments (.log), .index, .timeindex, .txnindex, .snapshot, checkpoints, partition.metadata"
-        raise UnknownFileError(f"{path.name} is no file of a log by its name; those are {known}, meta.properties")
+        raise UnknownFileError(f"{path.name} is not a log file; expected {known} or meta.properties")
     if not path.is_file():
         raise FileNotFoundError(2, "no such file", str(path))
     try:
@@ -110,7 +110,7 @@ def _segment(path: Path, options: DumpOptions) -> Iterator[Line]:
         batch = data[position : position + header.size_in_bytes]
         yield Line("batch", _batch_facts(header, position))
         if header.base_offset < next_offset and header.magic == MAGIC_V2:
-            reason = f"offset {header.base_offset} comes where {next_offset} or a later one must"
+            reason = f"offset {header.base_offset} is out of order: expected {next_offset} or later"
             yield Line(PROBLEM, {"reason": reason, "position": position})
         try:
             check_crc(header, batch, position)
@@ -125,7 +125,7 @@ def _segment(path: Path, options: DumpOptions) -> Iterator[Line]:
 
 
 def _batch_facts(header: BatchHeader, position: int) -> dict[str, Any]:
-    # Of an old message that wraps others, only the last one's offset is known without opening it.
+    # For an old message that wraps others, only the last offset is known without decompressing it.
     is_wrapper = header.record_count < 0
     facts: dict[str, Any] = {
         "first_offset": None if is_wrapper else header.base_offset,
@@ -194,7 +194,7 @@ def _time_text(timestamp_ms: int) -> str | None:
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)  # beyond the calendar
+        return str(timestamp_ms)  # outside the range of datetime
 
 
 def _base_offset(path: Path) -> int:
@@ -208,7 +208,7 @@ def _base_offset(path: Path) -> int:
 def _entries(path: Path, index: OffsetIndex | TimeIndex) -> Iterator[tuple[int, ...]]:
     data = LocalDisk().map(path)
     if len(data) % index.ENTRY.size:
-        reason = f"its {len(data)} bytes are no multiple of {index.ENTRY.size}"
+        reason = f"its size of {len(data)} bytes is not a multiple of {index.ENTRY.size}"
         raise FileError(path, reason)
     return struct.Struct(index.ENTRY.format).iter_unpack(data[: index.entry_count * index.ENTRY.size])
 
@@ -222,22 +222,22 @@ def _offset_index(path: Path, _: DumpOptions) -> Iterator[Line]:
         offset = base_offset + relative
         yield Line("entry", {"offset": offset, "position": position})
         if offset <= previous[0] or position <= previous[1]:
-            yield Line(PROBLEM, {"reason": f"offset {offset} at byte {position} does not come after {previous}"})
+            yield Line(PROBLEM, {"reason": f"entry ({offset}, {position}) does not come after entry {previous}"})
         elif data is not None and (reason := _misplaced(data, offset, position)):
             yield Line(PROBLEM, {"reason": reason})
         previous = offset, position
 
 
 def _misplaced(data: memoryview, offset: int, position: int) -> str | None:
-    """What is wrong with an entry that says where the batch with this last offset begins."""
+    """What is wrong with an index entry: the position must be that of the batch with this last offset."""
     if position >= len(data):
-        return f"the log has {len(data)} bytes, so nothing is at byte {position}"
+        return f"position {position} is beyond the end of the log at {len(data)}"
     try:
         header = header_at(data, position, len(data) - position, position)
     except RecordError as error:
-        return f"no batch begins at byte {position}: {error.reason}"
+        return f"no batch starts at position {position}: {error.reason}"
     if header.last_offset != offset:
-        return f"the batch at byte {position} ends at offset {header.last_offset}, not {offset}"
+        return f"the batch at position {position} ends at offset {header.last_offset}, not {offset}"
     return None
 
 
@@ -248,7 +248,7 @@ def _time_index(path: Path, _: DumpOptions) -> Iterator[Line]:
         offset = base_offset + relative
         yield Line("entry", {"time": _time_text(timestamp_ms), "timestamp": timestamp_ms, "offset": offset})
         if timestamp_ms < previous_ms or offset < previous_offset:
-            reason = f"time {timestamp_ms} at offset {offset} comes after {previous_ms} at {previous_offset}"
+            reason = f"timestamp {timestamp_ms} at offset {offset} follows {previous_ms} at {previous_offset}"
             yield Line(PROBLEM, {"reason": reason})
         previous_ms, previous_offset = timestamp_ms, offset
 

@@ -1,7 +1,7 @@
-"""The command `ottla`: its commands, what they share, and how it ends.
+"""The command `ottla`: registers its subcommands and shared options, and turns failures into exit codes.
 
-Modules of commands are imported with it, but what they need (a client, a broker, rich) only when they run: `ottla
---help` and `ottla start` must be quick.
+Subcommand modules are imported at start, but their dependencies (a client, a broker, rich) only when they run, so that
+`ottla --help` and `ottla start` are quick.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ottla.cli.session import CommandError, Settings, settings_of
 
 app = Commands(
     name="ottla",
-    help="Event streaming that speaks Kafka's protocol.",
-    epilog="Begin with [bold]ottla start[/] in one terminal and [bold]ottla topics create orders[/] in another; "
-    "[bold]ottla demo[/] shows it all by itself.",
+    help="Run and administer an event-streaming broker that speaks the Kafka protocol.",
+    epilog="To get started, run [bold]ottla start[/] in one terminal and [bold]ottla topics create orders[/] in "
+    "another, or run [bold]ottla demo[/].",
 )
 app.command("start")(start.start)
 app.add_typer(topics.app, name="topics")
@@ -48,7 +48,7 @@ def _show_version(is_asked: bool) -> None:
 def everywhere(
     context: typer.Context,
     debug: Annotated[
-        bool, typer.Option("--debug", envvar="OTTLA_DEBUG", help="Show the traceback of a failure.")
+        bool, typer.Option("--debug", envvar="OTTLA_DEBUG", help="Print a traceback when a command fails.")
     ] = False,
     version: Annotated[  # noqa: ARG001
         bool, typer.Option("--version", "-V", is_eager=True, callback=_show_version, help="Show the version and exit.")
@@ -64,8 +64,8 @@ def version() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Does what the arguments say; the exit code. Failures are told on standard error in a sentence or two: 1 where
-    something could not be done, 2 where the command line is wrong."""
+    """Runs the command line and returns the exit code. Prints failures to standard error: 1 if the command failed, 2 if
+    the command line is wrong."""
     settings = Settings()
     try:
         app(args=list(arguments), prog_name="ottla", obj=settings)
@@ -84,7 +84,7 @@ def _named_bootstrap(settings: Settings) -> str | None:
     try:
         return settings.named_bootstrap()
     except CommandError:
-        return None  # a config file that cannot be read, which is what is to be told
+        return None  # the config file cannot be read; that error is the one to report
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Rates for people to look at."""
+"""Rates for display."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 
 
 class Meter:
-    """Counts, and says how many there were a second of late."""
+    """Counts events and computes the recent rate per second."""
 
     def __init__(self, window_s: float = 2.0) -> None:
         self.total = 0
@@ -17,7 +17,7 @@ class Meter:
         self.total += count
 
     def sample(self, now_s: float) -> None:
-        """Notes how far the count is; to be called now and then."""
+        """Records the current count; call it regularly."""
         self._samples.append((now_s, self.total))
         while now_s - self._samples[0][0] > self._window_s:
             self._samples.popleft()

@@ -1,4 +1,4 @@
-"""Where offsets of a group are moved to: what was asked for, and what that is for each partition."""
+"""Offset resets of a group: what the user asked for, and the resulting offset of each partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _FIELDS: Final = 3
 
 
 class Ends(NamedTuple):
-    """What is known of a partition: where it begins and ends, what is committed, and what is at the time asked for."""
+    """What is known about a partition: log start and end offsets, the committed offset, and the offset for the
+    requested time."""
 
     first: int
     end: int
@@ -27,7 +28,7 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """Where one offset is moved to, and perhaps why not exactly to where it was wanted."""
+    """The new offset of a partition, and a remark if it differs from the requested one."""
 
     partition: TopicPartition
     committed: int | None
@@ -37,7 +38,7 @@ class PlannedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Where to move offsets; those that depend on the partition are worked out by `target`."""
+    """Where to reset offsets to; `target` computes the offset of one partition."""
 
     target: Callable[[TopicPartition, Ends], int]
     time_ms: int | None = None
@@ -63,14 +64,14 @@ class Reset:
     def shift_by(cls, count: int) -> Reset:
         def target(partition: TopicPartition, ends: Ends) -> int:
             if ends.committed is None:
-                raise CommandError(f"{partition} has no committed offset that could be shifted")
+                raise CommandError(f"{partition} has no committed offset to shift")
             return ends.committed + count
 
         return cls(target)
 
     @classmethod
     def to_time(cls, time_ms: int) -> Reset:
-        """Where all records are older: the end."""
+        """The log end offset if all records are older."""
         return cls(lambda _, ends: ends.end if ends.at_time is None else ends.at_time, time_ms=time_ms)
 
     @classmethod
@@ -79,20 +80,20 @@ class Reset:
 
 
 def planned(reset: Reset, partition: TopicPartition, ends: Ends) -> PlannedOffset:
-    """Never outside of the partition."""
+    """Limits the new offset to the range of the log."""
     wanted = reset.target(partition, ends)
     new = min(max(wanted, ends.first), ends.end)
     remark = ""
     if new != wanted:
         end = "beginning" if new == ends.first else "end"
-        remark = f"{wanted} is outside of {ends.first} to {ends.end}, so it is moved to the {end}, {new}"
+        remark = f"{wanted} is outside the log ({ends.first} to {ends.end}); using the {end}, {new}"
     return PlannedOffset(partition, ends.committed, new, remark)
 
 
 async def plan(
     admin: AsyncAdmin, reset: Reset, partitions: Iterable[TopicPartition], committed: Mapping[TopicPartition, int]
 ) -> list[PlannedOffset]:
-    """What becomes of each partition."""
+    """The new offset of each partition."""
     from ottla.client.administer import EARLIEST, LATEST, Place
 
     partitions = list(partitions)
@@ -117,26 +118,26 @@ async def plan(
 
 
 def parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """The topic in `orders` or `orders:0,3`, and the partitions; None for all."""
+    """Parses `orders` or `orders:0,3` into the topic and its partitions; None means all."""
     name, colon, rest = text.partition(":")
     if not colon:
         return name, None
     indexes = [part.strip() for part in rest.split(",")]
     if not name or not all(part.isascii() and part.isdigit() for part in indexes):
-        raise CommandError(f"{text!r} is neither a topic nor TOPIC:PARTITION,…, as in orders:0,3")
+        raise CommandError(f"{text!r} is neither TOPIC nor TOPIC:PARTITION,…, for example orders:0,3")
     return name, [int(part) for part in indexes]
 
 
 def read_file(path: Path) -> dict[TopicPartition, int]:
-    """The offsets in lines `topic,partition,offset`, which may be in quotes as Kafka's tool writes them."""
+    """Parses lines of `topic,partition,offset`, optionally quoted as Kafka's tool writes them."""
     offsets: dict[TopicPartition, int] = {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if not line.strip():
             continue
         fields = [field.strip().strip('"') for field in line.split(",")]
         if len(fields) != _FIELDS or not fields[0] or not all(part.isascii() and part.isdigit() for part in fields[1:]):
-            raise ValueError(f"{path}, line {number}: {line.strip()!r} is not topic,partition,offset")
+            raise ValueError(f"{path}, line {number}: {line.strip()!r} is not of the form topic,partition,offset")
         offsets[TopicPartition(fields[0], int(fields[1]))] = int(fields[2])
     if not offsets:
-        raise ValueError(f"{path} has no line topic,partition,offset")
+        raise ValueError(f"{path} has no lines of the form topic,partition,offset")
     return offsets

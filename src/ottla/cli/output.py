@@ -1,4 +1,4 @@
-"""How commands show what they found: a table at a terminal, tab-separated lines in a pipe, JSON where asked."""
+"""How commands print results: a table on a terminal, tab-separated lines in a pipe, JSON on request."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ def is_terminal() -> bool:
 
 
 def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
-    """A table at a terminal; elsewhere a line for each row with tabs between its cells, and no heading: what `cut` and
-    `awk` want."""
+    """A table on a terminal; otherwise one line per row with tab-separated cells and no header, for `cut` and `awk`."""
     cells = [[text_of(cell) for cell in row] for row in rows]
     if not is_terminal():
         for row in cells:
@@ -40,7 +39,7 @@ def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: s
 
 
 def show_json(value: Any) -> None:
-    """One JSON document, indented where a person looks at it."""
+    """One JSON document, indented on a terminal."""
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2 if is_terminal() else None))
 
 
@@ -49,7 +48,7 @@ def json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Map
 
 
 def note(text: str) -> None:
-    """A word for the person at the terminal, where it does not disturb what goes down the pipe."""
+    """A message for the user on standard error, so that it does not mix with the output."""
     typer.echo(text, err=True)
 
 
@@ -59,7 +58,7 @@ def confirm(question: str, *, is_given: bool) -> bool:
 
 
 def silence_stdout() -> None:
-    """Nobody reads our output any more: what is still buffered must not fail when Python ends."""
+    """The reader closed the pipe: buffered output must not fail when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -80,13 +79,13 @@ def text_of(cell: Any) -> str:
 
 
 def size_text(size_in_bytes: int) -> str:
-    """About how much that is, for people."""
+    """A size in bytes, rounded for display."""
     amount = float(size_in_bytes)
     for unit in _UNITS:
         if amount < 1024 or unit == _UNITS[-1]:
             return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
         amount /= 1024
-    raise AssertionError("the last unit takes everything")
+    raise AssertionError("unreachable: the last unit has no upper limit")
 
 
 def _is_number(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""`ottla produce`: lines in, records out."""
+"""`ottla produce`: send lines as records."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 _PROGRESS_EVERY_S: Final = 1.0
 _ANY_SIZE: Final = 128 * 1024 * 1024
-"""How large a record may be is for the topic to say."""
+"""The record size is limited by the topic, not by this command."""
 
 
 class Codec(StrEnum):
-    """What batches can be compressed with."""
+    """Compression codecs."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -39,7 +39,7 @@ class Codec(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as sent."""
+    """Which replicas must have a record before it is acknowledged."""
 
     ALL = "all"
     LEADER = "1"
@@ -55,40 +55,47 @@ def produce(
     ],
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this file, not standard input."),
+        typer.Option(
+            "--file", "-f", exists=True, dir_okay=False, help="Read from this file instead of standard input."
+        ),
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", help="What stands between key and value on a line; none: no keys."),
+        typer.Option(
+            "--key-separator", "-k", help="Split each line into key and value at this separator (default: no keys)."
+        ),
     ] = None,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record."),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Add this header to every record. Repeatable."),
     ] = None,
     line_headers: Annotated[
         bool,
-        typer.Option("--headers", help="Each line begins with its own headers, name=value,… and a tab."),
+        typer.Option("--headers", help="Read headers from the start of each line: name=value,… followed by a tab."),
     ] = False,
     as_json: Annotated[
         bool,
         typer.Option(
-            "--json", help='A JSON object a line, with "value" and perhaps "key", "headers", "partition", "timestamp".'
+            "--json",
+            help='Read one JSON object per line: "value", and optionally "key", "headers", "partition", "timestamp".',
         ),
     ] = False,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-P", min=0, help="The partition; else it goes by the key.")
+        int | None, typer.Option("--partition", "-P", min=0, help="Send to this partition (default: chosen by key).")
     ] = None,
-    compression: Annotated[Codec, typer.Option("--compression", "-z", help="How batches are compressed.")] = Codec.NONE,
+    compression: Annotated[
+        Codec, typer.Option("--compression", "-z", help="Compress batches with this codec.")
+    ] = Codec.NONE,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Wait for all replicas in sync, for the leader alone, or for nobody.")
+        Acks, typer.Option("--acks", help="Wait for all in-sync replicas, for the leader only, or not at all.")
     ] = Acks.ALL,
     tombstones: Annotated[
-        bool, typer.Option("--null-if-empty", "-Z", help="An empty value is null: it deletes the key when compacted.")
+        bool, typer.Option("--null-if-empty", "-Z", help="Send an empty value as null (a tombstone).")
     ] = False,
 ) -> None:
-    """Send lines as records to a topic. Ends with the input (Ctrl-D).
+    """Send each line of the input as a record to a topic, until the end of the input (Ctrl-D).
 
-    A topic that does not exist is made, if the broker is configured to.
+    The topic is created if it does not exist and the broker has auto.create.topics.enable=true.
 
     [bold]Examples[/]
 
@@ -120,7 +127,7 @@ def produce(
         await reach(settings)
         async with AsyncProducer(settings) as producer:
             async with telling_why(lambda: Progress(0, _without_metadata(topic))):
-                await producer.partitions_for(topic)  # before anybody types in vain
+                await producer.partitions_for(topic)  # fail before the user types anything
             descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
             try:
                 async with telling_why(lambda: _progress(producer)):
@@ -142,14 +149,14 @@ def produce(
         },
     )
     if file is None and sys.stdin.isatty():
-        note(f"Type a record for {topic} and press Enter; Ctrl-D ends.")
+        note(f"Type a record for {topic} and press Enter. Press Ctrl-D to finish.")
     asyncio.run(work())
 
 
 def _without_metadata(topic: str) -> str:
     return (
-        f"topic '{topic}' does not exist and the broker does not create it, or the broker does not answer; "
-        f"trying for {PATIENCE_MS // 1000} s"
+        f"topic '{topic}' does not exist and the broker does not create it, or the broker does not respond; "
+        f"retrying for {PATIENCE_MS // 1000} s"
     )
 
 
@@ -158,7 +165,9 @@ def _progress(producer: AsyncProducer) -> Progress:
     if not metrics["batches_unfinished"]:
         return Progress(0, None)
     why = producer.hindrance
-    reason = f"records are not delivered yet: {why}" if why else "the broker has not acknowledged the last records yet"
+    reason = (
+        f"records have not been delivered yet: {why}" if why else "the broker has not acknowledged the last records yet"
+    )
     return Progress(metrics["records"], reason)
 
 
@@ -174,7 +183,7 @@ async def _send_lines(producer: AsyncProducer, topic: str, descriptor: int, read
                 record = read(line)
             except LineError as error:
                 await producer.flush()
-                raise CommandError(f"line {count + 1}: {error}; sent {counted(count, 'line')} before it") from None
+                raise CommandError(f"line {count + 1}: {error}. Sent {counted(count, 'line')} before it") from None
             await producer.send(
                 topic,
                 record.value,
@@ -185,11 +194,11 @@ async def _send_lines(producer: AsyncProducer, topic: str, descriptor: int, read
             )
             count += 1
         if os.isatty(descriptor):
-            await producer.flush()  # who types wants to know now what went wrong
+            await producer.flush()  # show errors to an interactive user right away
         now_s = time.monotonic()
         if now_s - told_s >= _PROGRESS_EVERY_S and sys.stderr.isatty():
             told_s = now_s
             sys.stderr.write(f"\r{counted(count, 'record')}, {count / (now_s - begun_s):,.0f}/s ")
     await producer.flush()
     if told_s > begun_s:
-        note(f"\r{counted(count, 'record')} sent to {topic}.          ")
+        note(f"\r{counted(count, 'record')} sent to topic {topic}.          ")

@@ -1,6 +1,6 @@
-"""Profiles: named sets of client configs in a file, so that a cluster need not be spelled out in every command.
+"""Profiles: named sets of client configs in a file, so that you need not repeat them in every command.
 
-The file is `ottla/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`, or what the variable OTTLA_CONFIG names:
+The file is `ottla/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`, unless OTTLA_CONFIG names another one:
 
     profile = "local"               # used when no profile is named
 
@@ -28,32 +28,32 @@ Values = Mapping[str, str | int | float | bool]
 
 
 class ProfileError(Exception):
-    """The file cannot be read, or does not have what was asked for."""
+    """The config file cannot be read, or has no such profile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """What the file says."""
+    """The parsed config file."""
 
     path: Path
     profiles: Mapping[str, Any] = field(default_factory=dict)
-    """As they are in the file: a mistake in one is told when that one is asked for."""
+    """As they are in the file; a profile is validated when it is used."""
     default: str | None = None
     exists: bool = True
 
     def get(self, name: str | None) -> Values:
-        """The configs of a profile; of the default one, if there is any, where none is named."""
+        """The configs of a profile; of the default profile if `name` is None."""
         name = self.default if name is None else name
         if name is None:
             return {}
         if name in self.profiles:
             return _values(self.path, name, self.profiles[name])
         if not self.exists:
-            raise ProfileError(f"profile {name!r} is not known: the config file {self.path} does not exist")
+            raise ProfileError(f"unknown profile {name!r}: the config file {self.path} does not exist")
         close = get_close_matches(name, self.profiles, n=1)
         known = f"it has {', '.join(sorted(self.profiles))}" if self.profiles else "it has no profiles"
         hint = f"did you mean {close[0]!r}?" if close else known
-        raise ProfileError(f"profile {name!r} is not in {self.path}: {hint}")
+        raise ProfileError(f"unknown profile {name!r} in {self.path}: {hint}")
 
 
 def profiles_path(environment: Mapping[str, str]) -> Path:
@@ -64,26 +64,26 @@ def profiles_path(environment: Mapping[str, str]) -> Path:
 
 
 def read_profiles(environment: Mapping[str, str]) -> Profiles:
-    """What the file says; nothing where there is none, unless the environment names it."""
+    """The parsed config file; empty if there is none, unless the environment variable names it."""
     path = profiles_path(environment)
     try:
         given = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         if environment.get(FILE_VARIABLE):
-            raise ProfileError(f"{path} does not exist, and the variable {FILE_VARIABLE} names it") from None
+            raise ProfileError(f"{path}, set by the environment variable {FILE_VARIABLE}, does not exist") from None
         return Profiles(path, exists=False)
     except OSError as error:
         raise ProfileError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProfileError(f"{path} is not TOML: {error}") from None
+        raise ProfileError(f"{path} is not valid TOML: {error}") from None
     if unknown := sorted(given.keys() - _KEYS):
-        raise ProfileError(f"{path}: there is no key {unknown[0]!r}, only profile and [profiles.NAME]")
+        raise ProfileError(f"{path}: unknown key {unknown[0]!r}; use profile or [profiles.NAME]")
     default = given.get("profile")
     if default is not None and not isinstance(default, str):
         raise ProfileError(f"{path}: profile must be the name of a profile, not {default!r}")
     profiles = given.get("profiles", {})
     if not isinstance(profiles, dict):
-        raise ProfileError(f"{path}: profiles must be tables, as in [profiles.local]")
+        raise ProfileError(f"{path}: profiles must be tables, for example [profiles.local]")
     return Profiles(path, profiles, default)
 
 
@@ -93,8 +93,8 @@ def _values(path: Path, name: str, values: Any) -> Values:
     for key, value in values.items():
         if isinstance(value, dict):
             raise ProfileError(
-                f'{path}: write the keys of profile {name!r} in quotes, as in "{key}.{next(iter(value), "x")}" = …'
+                f'{path}: quote the keys of profile {name!r}, for example "{key}.{next(iter(value), "x")}" = …'
             )
         if not isinstance(value, str | int | float | bool):
-            raise ProfileError(f"{path}: {key} of profile {name!r} must be a text, a number, true or false")
+            raise ProfileError(f"{path}: {key} of profile {name!r} must be a string, a number, true or false")
     return values

@@ -1,4 +1,4 @@
-"""Records as lines of text: templates like kcat's, and JSON."""
+"""Records as text: templates like kcat's, and JSON."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _FIELDS: Final[dict[str, Formatter]] = {
 }
 FIELD_HELP: Final = (
     "%k key, %v (or %s) value, %h headers, %t topic, %p partition, %o offset, %T timestamp in ms, "
-    "%K and %S length of key and value (-1: null), %% a percent sign; \\n, \\t, \\x1f as usual"
+    "%K and %S length of key and value (-1: null), %% a percent sign; \\n, \\t, \\x1f as in Python"
 )
 
 
 def template_formatter(template: str) -> Formatter:
-    """What fills the template with a record. It is read once, so a record costs little more than its bytes."""
+    """Returns a function that formats a record. The template is parsed once, so each record is cheap."""
     parts = [_part(token, template) for token in _TOKEN.finditer(template)]
     if len(parts) == 2 and parts[0] is _FIELDS["v"] and isinstance(parts[1], bytes):
         end = parts[1]
@@ -61,7 +61,7 @@ def _part(token: re.Match[str], template: str) -> bytes | Formatter:
         if field == "%":
             return b"%"
         if field not in _FIELDS:
-            raise ValueError(f"%{field} in {template!r} stands for nothing; there are {FIELD_HELP}")
+            raise ValueError(f"unknown field %{field} in --format {template!r}; use {FIELD_HELP}")
         return _FIELDS[field]
     if token["hex"] is not None:
         return bytes.fromhex(token["hex"])
@@ -71,7 +71,7 @@ def _part(token: re.Match[str], template: str) -> bytes | Formatter:
 
 
 def json_formatter(record: ConsumerRecord) -> bytes:
-    """One JSON object a line, in the form that `ottla produce --json` takes."""
+    """One JSON object per line, in the format that `ottla produce --json` reads."""
     line: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -86,7 +86,7 @@ def json_formatter(record: ConsumerRecord) -> bytes:
 
 
 def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """Text as it is; what is no text, in base64 under another name."""
+    """UTF-8 text as is; other bytes as base64 under another key."""
     if data is None:
         return {name: None}
     try:
@@ -96,11 +96,11 @@ def _json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
 
 
 class LineError(ValueError):
-    """A line of input that is no record."""
+    """A line of input that is not a valid record."""
 
 
 class NewRecord:
-    """A record to be produced, as a line of input describes it."""
+    """A record to produce, parsed from a line of input."""
 
     __slots__ = ("headers", "key", "partition", "timestamp_ms", "value")
 
@@ -120,46 +120,46 @@ class NewRecord:
 
 
 def read_plain_line(line: bytes, key_separator: bytes | None, header_separator: bytes | None) -> NewRecord:
-    """`headers<tab>key<separator>value`, as far as separators are given; headers are `name=value,…`."""
+    """Parses `headers<tab>key<separator>value`, depending on the separators given; headers are `name=value,…`."""
     headers: tuple[Header, ...] = ()
     if header_separator is not None:
         given, found, line = line.partition(header_separator)
         if not found:
-            raise LineError(f"there is no {header_separator.decode(errors='replace')!r} that ends its headers")
+            raise LineError(f"no {header_separator.decode(errors='replace')!r} after the headers")
         headers = parse_headers(given.decode("utf-8", "replace"))
     if key_separator is None:
         return NewRecord(line, None, headers)
     key, found, value = line.partition(key_separator)
     if not found:
-        raise LineError(f"there is no {key_separator.decode(errors='replace')!r} between key and value")
+        raise LineError(f"no {key_separator.decode(errors='replace')!r} between key and value")
     return NewRecord(value, key, headers)
 
 
 def parse_headers(text: str) -> tuple[Header, ...]:
-    """The headers in `name=value,…`."""
+    """Parses `name=value,…`."""
     headers: list[Header] = []
     for part in filter(None, text.split(",")):
         name, equals, value = part.partition("=")
         if not equals or not name:
-            raise LineError(f"{part!r} is not a header: write name=value")
+            raise LineError(f"{part!r} is not a header of the form name=value")
         headers.append((name, value.encode()))
     return tuple(headers)
 
 
 def read_json_line(line: bytes) -> NewRecord:
-    """An object with `value`, and perhaps `key`, `headers`, `partition` and `timestamp`. What is neither text nor null
-    is taken as JSON; `value_base64` and `key_base64` hold bytes that are no text."""
+    """Parses an object with `value`, and optionally `key`, `headers`, `partition` and `timestamp`. A value that is
+    neither a string nor null is sent as JSON; `value_base64` and `key_base64` hold binary data."""
     try:
         given = json.loads(line)
     except ValueError as error:
-        raise LineError(f"it is not JSON: {error}") from None
+        raise LineError(f"not valid JSON: {error}") from None
     if not isinstance(given, dict) or not given.keys() & {"value", "value_base64"}:
-        raise LineError('it is no object with a "value"')
+        raise LineError('not a JSON object with a "value"')
     headers = given.get("headers") or []
     if isinstance(headers, dict):
         headers = [{"name": name, "value": value} for name, value in headers.items()]
     if not isinstance(headers, list) or not all(isinstance(one, dict) and "name" in one for one in headers):
-        raise LineError('its "headers" are neither an object nor a list of objects with "name" and "value"')
+        raise LineError('"headers" must be an object, or a list of objects with "name" and "value"')
     return NewRecord(
         _bytes_of(given, "value"),
         _bytes_of(given, "key"),
@@ -175,7 +175,7 @@ def _bytes_of(given: dict[str, Any], name: str) -> bytes | None:
         try:
             return base64.b64decode(encoded, validate=True)
         except (ValueError, TypeError):
-            raise LineError(f'its "{name}_base64" is no base64') from None
+            raise LineError(f'"{name}_base64" is not valid base64') from None
     value = given.get(name)
     if value is None:
         return None
@@ -186,4 +186,4 @@ def _whole_number(given: dict[str, Any], name: str) -> int | None:
     value = given.get(name)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
         return value
-    raise LineError(f'its "{name}" is {value!r}, not a whole number')
+    raise LineError(f'"{name}" must be an integer, not {value!r}')

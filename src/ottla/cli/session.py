@@ -1,7 +1,7 @@
-"""What commands share: the options of the whole command line, and an admin of the cluster they name.
+"""What commands share: the global options, and an admin client for the cluster they name.
 
-Which cluster, and how its clients are set up, is looked for in this order: the command line (`-X`, `-b`, `--profile`),
-the environment (OTTLA_BOOTSTRAP, OTTLA_PROFILE), the default profile of the config file.
+The cluster and the client configs are looked up in this order: the command line (`-X`, `-b`, `--profile`), the
+environment (OTTLA_BOOTSTRAP, OTTLA_PROFILE), the default profile of the config file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 BOOTSTRAP_KEY: Final = "bootstrap.servers"
 
 PATIENCE_MS: Final = 20_000
-"""How long a person waits for something that may yet succeed."""
+"""How long a command keeps retrying before it fails."""
 
 _HINT_PATIENCE_S: Final = 2.0
 
@@ -41,7 +41,7 @@ CLUSTER_OPTIONS: Final[dict[str, Any]] = {
             "--bootstrap-server",
             "-b",
             metavar="HOST:PORT,…",
-            help=f"Brokers to connect to. Environment: {BOOTSTRAP_VARIABLE}.",
+            help=f"Connect to these brokers. Environment: {BOOTSTRAP_VARIABLE}.",
             show_default=DEFAULT_BOOTSTRAP,
         ),
     ],
@@ -51,7 +51,7 @@ CLUSTER_OPTIONS: Final[dict[str, Any]] = {
             "--client-config",
             "-X",
             metavar="KEY=VALUE",
-            help="Set a config of the client, as in -X request.timeout.ms=60000. Repeatable.",
+            help="Set a client config, for example -X request.timeout.ms=60000. Repeatable.",
             show_default=False,
         ),
     ],
@@ -66,18 +66,18 @@ CLUSTER_OPTIONS: Final[dict[str, Any]] = {
         ),
     ],
 }
-"""Can be given before the command and after it; what comes after it wins."""
+"""Can be given before or after the subcommand; the one after it takes precedence."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 class CommandError(Exception):
-    """Something that the user has to know, in a sentence or two. Ends the command with exit code 1."""
+    """An error to show to the user in one or two sentences. Ends the command with exit code 1."""
 
 
 @dataclass(slots=True)
 class Settings:
-    """What the command line says of the whole command."""
+    """The values of the global options."""
 
     bootstrap: str | None = None
     profile: str | None = None
@@ -85,13 +85,13 @@ class Settings:
     debug: bool = False
 
     def choose(self, *, bootstrap: str | None, client_config: Iterable[str] | None, profile: str | None) -> None:
-        """Notes what options say of the cluster."""
+        """Stores the cluster options."""
         self.bootstrap = bootstrap or self.bootstrap
         self.profile = profile or self.profile
         self.client_config |= parse_assignments(client_config or [])
 
     def named_bootstrap(self, environment: Mapping[str, str] = os.environ) -> str | None:
-        """The brokers that are named in any way."""
+        """The bootstrap servers from the command line, the environment or the config file; None if none are set."""
         named = self.client_config.get(BOOTSTRAP_KEY) or self.bootstrap
         if named:
             return named
@@ -105,17 +105,18 @@ class Settings:
     def client_settings(
         self, kind: type[CommonConfig], own: Mapping[str, object], environment: Mapping[str, str] = os.environ
     ) -> dict[str, Any]:
-        """What a client is made with. `own` is what the command sets itself; it yields to what the user sets.
+        """The configs of a client. `own` are the defaults of the command; the user's configs override them.
 
-        A profile serves all clients, so a client gets from it only the keys that its kind has in Kafka. They include
-        those that Ottla does not support, such as security.protocol: the client refuses them."""
+        A profile is shared by all client types, so a client takes from it only the keys that exist for its type in
+        Kafka. These include keys that Ottla does not support, such as security.protocol; the client rejects them.
+        """
         profile = self._profile_values(environment)
         _check_known(profile, self.profile or environment.get(PROFILE_VARIABLE) or "(default)")
         given: dict[str, Any] = {"client.id": "ottla-cli", **own}
         given |= {key: value for key, value in profile.items() if _has_key(kind, key)}
         given |= self.client_config
         given[BOOTSTRAP_KEY] = _addresses(self.named_bootstrap(environment) or DEFAULT_BOOTSTRAP)
-        kind.parse(given)  # so that a wrong key is told before a broker is looked for
+        kind.parse(given)  # report a wrong key before connecting
         return given
 
     def _profile_values(self, environment: Mapping[str, str]) -> Values:
@@ -131,19 +132,20 @@ def settings_of(context: typer.Context) -> Settings:
 
 
 def parse_assignments(texts: Iterable[str]) -> dict[str, str]:
-    """The keys and values of `KEY=VALUE` arguments."""
+    """Parses `KEY=VALUE` arguments."""
     assignments = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise CommandError(f"{text!r} is not KEY=VALUE")
+            raise CommandError(f"{text!r} is not of the form KEY=VALUE")
         assignments[key.strip()] = value
     return assignments
 
 
 def with_admin(context: typer.Context, work: Callable[[AsyncAdmin], Awaitable[T]]) -> T:
-    """Runs the work on the cluster that the options name; all connections are closed when it is done or interrupted."""
-    from ottla.client.config import AdminConfig  # not before a command needs it: help must be quick
+    """Runs `work` with an admin client for the chosen cluster, and closes all connections when it ends or is
+    interrupted."""
+    from ottla.client.config import AdminConfig  # imported late: help must be quick
 
     settings = settings_of(context).client_settings(AdminConfig, {"default.api.timeout.ms": PATIENCE_MS})
 
@@ -159,7 +161,7 @@ def with_admin(context: typer.Context, work: Callable[[AsyncAdmin], Awaitable[T]
 
 @asynccontextmanager
 async def topic_hints(names: Callable[[], Awaitable[Iterable[str]]]) -> AsyncIterator[None]:
-    """Notes with the failure of a command that asks for a topic which is not there, which topics there are."""
+    """Adds the existing topics to the error of a command that names an unknown topic, for a suggestion."""
     from ottla.client.errors import OttlaError, UnknownTopicError
 
     try:
@@ -183,14 +185,14 @@ def _addresses(bootstrap: str) -> object:
     except ValueError as error:
         raise CommandError(f"--bootstrap-server: {error}") from None
     if not addresses:
-        reason = "no address of a broker is given: write host:port, for instance localhost:9092"
+        reason = "the list of brokers is empty; use host:port, for example localhost:9092"
         raise CommandError(f"--bootstrap-server: {reason}")
     return addresses
 
 
 async def reach(settings: Mapping[str, Any]) -> None:
-    """Raises if no broker answers right now. Clients try for as long as their time-outs say, because a broker may be
-    starting; whoever types a command wants to know at once."""
+    """Raises if no broker can be reached now. Clients retry until their timeout, because a broker may be starting; a
+    command reports it at once."""
     from ottla.client.cluster import Cluster
 
     async with Cluster(settings["bootstrap.servers"]) as cluster:
@@ -204,7 +206,7 @@ def _has_key(kind: type[CommonConfig], key: str) -> bool:
 
 
 def _check_known(values: Values, profile: str) -> None:
-    """Refuses a key that no client has."""
+    """Rejects a key that no client has."""
     from ottla.client.config import ADMIN_CONFIG, CONSUMER_CONFIG, PRODUCER_CONFIG
     from ottla.client.config_keys.elsewhere import OWNERS
 
@@ -214,4 +216,4 @@ def _check_known(values: Values, profile: str) -> None:
             continue
         nearest = next((found for schema in schemas if (found := schema.nearest(key))), None)
         hint = f"; did you mean {nearest}?" if nearest else ""
-        raise CommandError(f"profile {profile}: there is no client config {key!r}{hint}")
+        raise CommandError(f"profile {profile}: unknown client config {key!r}{hint}")

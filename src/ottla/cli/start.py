@@ -1,4 +1,4 @@
-"""`ottla start`: a broker, here and now."""
+"""`ottla start`: start a broker in the foreground."""
 
 from __future__ import annotations
 
@@ -13,40 +13,43 @@ if TYPE_CHECKING:
     from ottla.broker.broker import ReadyInfo
 
 READY = "ready at"
-"""Stands in the first line that a broker says on standard output, before its address."""
+"""Part of the first line that a broker prints to standard output, before its address."""
 
 
 def start(
     config_file: Annotated[
         Path | None,
-        typer.Argument(metavar="CONFIG_FILE", help="Read this server.properties, as Kafka does.", show_default=False),
+        typer.Argument(
+            metavar="CONFIG_FILE", help="Read broker configs from this server.properties file.", show_default=False
+        ),
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option("--override", "-o", metavar="KEY=VALUE", help="Set a config; overrides the value from the file."),
+        typer.Option(
+            "--override", "-o", metavar="KEY=VALUE", help="Set a config; overrides the value from the file. Repeatable."
+        ),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", "-d", help="Keep the data here.", show_default="./ottla-data")
+        Path | None, typer.Option("--data-dir", "-d", help="Store data in this directory.", show_default="./ottla-data")
     ] = None,
     host: Annotated[
         str | None,
         typer.Option(
             "--host",
-            help="Listen on this address; 0.0.0.0 accepts connections from other machines.",
+            help="Listen on this address; use 0.0.0.0 to accept connections from other machines.",
             show_default="127.0.0.1 without a config file",
         ),
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", "-p", min=0, max=65535, help="Listen on this port; 0 takes any free one.", show_default="9092"
+            "--port", "-p", min=0, max=65535, help="Listen on this port; 0 picks a free one.", show_default="9092"
         ),
     ] = None,
 ) -> None:
-    """Start a broker. Ctrl-C stops it cleanly.
+    """Start a broker. Stop it with Ctrl-C.
 
-    Without any argument it listens on 127.0.0.1:9092, for programs on this machine only, and keeps its data in
-    ./ottla-data.
+    By default it listens on 127.0.0.1:9092, which only this machine can reach, and stores its data in ./ottla-data.
 
     [bold]Examples[/]
 
@@ -69,7 +72,7 @@ def start(
 
 
 def _tell(ready: ReadyInfo) -> None:
-    """What to know and what to try, on standard output; programs that start a broker read the first line."""
+    """Prints the address and commands to try. Programs that start a broker parse the first line."""
     first = ready.listeners[0]
     host = f"[{first.host}]" if ":" in first.host else first.host
     address = f"{host}:{first.port}"

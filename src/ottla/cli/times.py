@@ -1,4 +1,4 @@
-"""Points in time as people write them."""
+"""Parses points in time as people write them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _MILLISECONDS = re.compile(r"\d{11,14}")
 
 
 def parse_time(text: str, now: datetime | None = None) -> datetime:
-    """The time that `10 minutes ago`, `1h`, `yesterday`, `2026-03-01 12:30`, an ISO time or milliseconds since 1970
-    stand for. Without a time zone it is that of this machine."""
+    """Parses `10 minutes ago`, `1h`, `yesterday`, `2026-03-01 12:30`, an ISO 8601 time or milliseconds since the epoch.
+    Without a time zone, the local one is used."""
     now = now or datetime.now(UTC)
     words = " ".join(text.strip().lower().split())
     if words == "now":
@@ -50,12 +50,12 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
         return datetime.fromisoformat(text.strip()).astimezone()
     except ValueError:
         raise ValueError(
-            f"{text!r} is not a time: write '10 minutes ago', '2h', 'yesterday' or '2026-03-01T12:30'"
+            f"{text!r} is not a time; use '10 minutes ago', '2h', 'yesterday' or '2026-03-01T12:30'"
         ) from None
 
 
 def parse_duration(text: str, now: datetime | None = None) -> datetime:
-    """The time that lies `2h`, `30 min` or, as ISO writes it, `P1DT2H30M` ago."""
+    """The time `2h`, `30 min` or (ISO 8601) `P1DT2H30M` ago."""
     now = now or datetime.now(UTC)
     found = _ISO_DURATION.fullmatch(text.strip().upper())
     if found is not None and any(found.groups()):
@@ -63,9 +63,9 @@ def parse_duration(text: str, now: datetime | None = None) -> datetime:
     words = " ".join(text.strip().lower().split())
     if _AGO.fullmatch(words):
         return parse_time(words, now)
-    raise ValueError(f"{text!r} is not a length of time: write 2h, '30 min' or PT1H30M")
+    raise ValueError(f"{text!r} is not a duration; use 2h, '30 min' or PT1H30M")
 
 
 def milliseconds(time: datetime) -> int:
-    """Since 1970, and never before it."""
+    """Milliseconds since the epoch, never negative."""
     return max(0, int(time.timestamp() * 1000))

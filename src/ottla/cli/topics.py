@@ -44,11 +44,18 @@ def create(
     names: NewNames,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="Number of partitions (default: the broker's num.partitions)."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="Set the number of partitions (default: num.partitions of the broker)."
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, help="Replicas of each partition (default: the broker's)."),
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            min=1,
+            help="Set the replication factor (default: default.replication.factor of the broker).",
+        ),
     ] = None,
     config: Configs = None,
     if_not_exists: Annotated[
@@ -73,7 +80,7 @@ def create(
             note(f"Created topic {name}{counts}.")
         for name, failure in list(failures.items()):
             if if_not_exists and failure.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-                note(f"Topic {name} is there already.")
+                note(f"Topic {name} already exists.")
                 del failures[name]
         raise_all(failures.values())
 
@@ -103,7 +110,7 @@ def list_topics(
     elif rows:
         show_rows(columns, rows)
     else:
-        note("There are no topics yet: `ottla topics create orders` makes one.")
+        note("There are no topics. Create one with `ottla topics create orders`.")
 
 
 @app.command(epilog="Example: ottla topics describe orders payments --json")
@@ -113,12 +120,15 @@ def describe(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TOPIC", help="The topics (default: all).", show_default=False, autocompletion=complete_topics
+            metavar="TOPIC",
+            help="One or more topics (default: all).",
+            show_default=False,
+            autocompletion=complete_topics,
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the partitions of topics: leaders, replicas, offsets, sizes."""
+    """Show the partitions of topics with leader, replicas, offsets and size."""
 
     async def work(admin: AsyncAdmin) -> list[dict[str, Any]]:
         return await _describe(admin, names or [])
@@ -150,7 +160,7 @@ def alter(
     ],
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="New total number of partitions. It can only grow."),
+        typer.Option("--partitions", "-p", min=1, help="Set the total number of partitions; it can only grow."),
     ] = None,
     config: Configs = None,
     unset: Annotated[
@@ -159,7 +169,8 @@ def alter(
 ) -> None:
     """Add partitions to a topic, or change its configs.
 
-    A key's partition depends on the number of partitions: after adding some, a key's new records may go to another one.
+    The partition of a key depends on the number of partitions: after you add some, new records with an existing key may
+    go to another partition.
     """
     changes: dict[str, str | None] = {**parse_assignments(config or []), **dict.fromkeys(unset or [])}
     if partitions is None and not changes:
@@ -203,7 +214,7 @@ def delete(
             note(f"Deleted topic {name}.")
         for name, failure in list(failures.items()):
             if if_exists and failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                note(f"There is no topic {name}.")
+                note(f"Topic {name} does not exist.")
                 del failures[name]
         raise_all(failures.values())
 
@@ -227,19 +238,20 @@ def delete_records(
     ] = None,
     all_records: Annotated[bool, typer.Option("--all", help="Delete all records.")] = False,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", "-P", min=0, help="Only in this partition. Repeatable.")
+        list[int] | None, typer.Option("--partition", "-P", min=0, help="Delete only from this partition. Repeatable.")
     ] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete the oldest records of topics. This cannot be undone. Other records keep their offsets.
+    """Delete the oldest records of topics. This cannot be undone. The remaining records keep their offsets.
 
-    Prints for each partition how many offsets were deleted, and its first offset now. At a terminal, ask first.
+    Prints, for each partition, the number of offsets deleted and the new log start offset. Asks for confirmation on a
+    terminal.
     """
     from ottla.cli.times import milliseconds, parse_time
 
     if (before is not None) + (before_offset is not None) + all_records != 1:
-        raise CommandError("say which records to delete: --before TIME, --before-offset N or --all, one of them")
+        raise CommandError("give exactly one of --before, --before-offset and --all")
     try:
         time = None if before is None else milliseconds(parse_time(before))
     except ValueError as error:
@@ -254,7 +266,7 @@ def delete_records(
             for index in partitions or ():
                 if index >= len(topic.partitions):
                     has = counted(len(topic.partitions), "partition")
-                    raise CommandError(f"topic {topic.name} has {has}, counted from 0: there is no partition {index}")
+                    raise CommandError(f"topic {topic.name} has no partition {index}: it has {has}, numbered from 0")
         chosen = [
             TopicPartition(topic.name, one.index)
             for topic in described
@@ -295,7 +307,7 @@ def _listed(names: list[str]) -> str:
 
 
 def raise_all(failures: Iterable[RefusedError]) -> None:
-    """One error that tells of all; nothing if there are none."""
+    """Raises one error that describes all of them; does nothing if there are none."""
     if texts := [str(failure) for failure in failures]:
         raise CommandError("\n".join(texts))
 
@@ -350,7 +362,7 @@ async def _topics(admin: AsyncAdmin, names: list[str]) -> list[TopicDescription]
 
 
 async def _sizes(admin: AsyncAdmin, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
-    """The bytes that each partition's leader keeps of it; none where brokers do not tell."""
+    """The size of each partition on its leader, in bytes; empty if the brokers do not report it."""
     from ottla.base.ids import TopicPartition
     from ottla.net.client_connection import UnsupportedApiError
 

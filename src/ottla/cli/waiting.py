@@ -1,4 +1,4 @@
-"""Tells whoever waits for a command why it waits, within seconds, on standard error."""
+"""Tells the user on standard error why a command is waiting, after a few seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _LOOK_EVERY_S: Final = 0.5
 
 @dataclass(slots=True)
 class Progress:
-    """How far a command is: `done` grows as long as it gets on, and `reason` says what it waits for, if it does."""
+    """How far a command has got: `done` grows while it makes progress; `reason` says what it is waiting for, if
+    anything."""
 
     done: int
     reason: str | None
@@ -24,7 +25,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Patience:
-    """When to tell, without a clock of its own: after `after_s` without progress, then every `again_s`."""
+    """When to print a message, without reading a clock: after `after_s` without progress, then every `again_s`."""
 
     after_s: float = 3.0
     again_s: float = 15.0
@@ -32,7 +33,7 @@ class Patience:
     _tell_at_s: float = field(default=0.0, init=False)
 
     def look(self, now_s: float, progress: Progress) -> str | None:
-        """What to tell now, if anything."""
+        """The message to print now, if any."""
         if progress.reason is None or progress.done != self._done:
             self._done, self._tell_at_s = progress.done, now_s + self.after_s
             return None
@@ -44,7 +45,7 @@ class Patience:
 
 @asynccontextmanager
 async def telling_why(progress: Callable[[], Progress]) -> AsyncIterator[None]:
-    """While the block runs, says what it waits for."""
+    """Says why the block is waiting, while it runs."""
 
     async def watch() -> None:
         patience = Patience()
@@ -54,7 +55,7 @@ async def telling_why(progress: Callable[[], Progress]) -> AsyncIterator[None]:
                 note(f"Waiting: {told.rstrip('.')}.")
             await asyncio.sleep(_LOOK_EVERY_S)
 
-    task = asyncio.get_running_loop().create_task(watch(), name="tell why the command waits")
+    task = asyncio.get_running_loop().create_task(watch(), name="report why the command is waiting")
     try:
         yield
     finally:

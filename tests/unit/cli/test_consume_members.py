@@ -35,4 +35,4 @@ def test_it_ends_when_others_have_all_partitions(capsys: pytest.CaptureFixture[s
     printer = consume._Printer(lambda _: b"", None)
     asyncio.run(consume._show_as_member(cast("AsyncConsumer", member), printer, is_endless=False))
     assert member.looks == 2 + round(consume._PATIENCE_S / consume._LOOK_UP_S)
-    assert "have all partitions" in capsys.readouterr().err
+    assert "are assigned to other members" in capsys.readouterr().err

@@ -18,7 +18,7 @@ def test_offsets_as_they_are_written(text: str | None, start: int | str) -> None
 
 
 def test_anything_else_is_refused() -> None:
-    with pytest.raises(ValueError, match="--offset must be earliest, latest or a whole number, not 'soon'"):
+    with pytest.raises(ValueError, match="--offset must be earliest, latest or an integer, not 'soon'"):
         Range.parse("soon", [])
 
 

@@ -15,22 +15,23 @@ from ottla.net.client_connection import BrokerUnreachableError, RequestTimeoutEr
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (CommandError("it cannot be"), "it cannot be."),
+        (CommandError("it cannot be"), "It cannot be."),
         (CommandError("really?"), "really?"),
         (ConfigError("a.key", "it is wrong"), "a.key: it is wrong."),
-        (RefusedError(ErrorCode.INVALID_CONFIG, "topic t", "Not so."), "topic t: Not so (INVALID_CONFIG)."),
+        (RefusedError(ErrorCode.INVALID_CONFIG, "topic t", "Not so."), "Topic t: Not so (INVALID_CONFIG)."),
         (
             UnknownTopicError("t"),
-            "topic 't' does not exist. `ottla topics list` lists the topics, `ottla topics create t` creates this one.",
+            "Topic 't' does not exist. "
+            "List topics with `ottla topics list`, or create it with `ottla topics create t`.",
         ),
-        (RequestTimeoutError("it is late"), "it is late."),
+        (RequestTimeoutError("it is late"), "It is late."),
         (FileNotFoundError(2, "No such file", "/a/b"), "/a/b: No such file."),
         (OSError(5, "Input/output error"), "Input/output error."),
         (
             ModuleNotFoundError("No module named 'prometheus_client'", name="prometheus_client"),
             "This command needs prometheus_client. Install it with `pip install 'ottla[broker]'`.",
         ),
-        (ZeroDivisionError("zero"), "This should not happen: ZeroDivisionError, zero. `ottla --debug …` shows where."),
+        (ZeroDivisionError("zero"), "Internal error: ZeroDivisionError: zero. Run `ottla --debug …` for a traceback."),
     ],
 )
 def test_each_failure_has_its_words(error: Exception, words: str) -> None:
@@ -38,13 +39,13 @@ def test_each_failure_has_its_words(error: Exception, words: str) -> None:
 
 
 def test_where_no_broker_is_it_says_how_to_get_one() -> None:
-    start = "nobody there. Start a broker with `ottla start`, or name another one with --bootstrap-server."
+    start = "Nobody there. Start a broker with `ottla start`, or choose another one with --bootstrap-server."
     error = BrokerUnreachableError("nobody there")
     assert [explain(error, bootstrap) for bootstrap in (None, "localhost:1", "x:1,127.0.0.1:2")] == [start] * 3
-    assert explain(error, "kafka-1:9092") == "nobody there. --bootstrap-server names the brokers to connect to."
+    assert explain(error, "kafka-1:9092") == "Nobody there. Choose the brokers to connect to with --bootstrap-server."
 
 
 def test_a_topic_that_is_not_there_may_be_another() -> None:
     error = UnknownTopicError("ordres")
     error.known_topics = ("payments", "orders")  # type: ignore[attr-defined]
-    assert explain(error) == "topic 'ordres' does not exist. Did you mean 'orders'?"
+    assert explain(error) == "Topic 'ordres' does not exist. Did you mean 'orders'?"

@@ -157,7 +157,7 @@ def test_a_flipped_bit_is_found_and_the_rest_still_shown(tmp_path: Path, capsys:
     (tmp_path / SEGMENT).write_bytes(data)
     code, lines, error = dump(capsys, tmp_path / SEGMENT, "--values")
     assert code == 1
-    assert error == "Error: found 1 problem.\n"
+    assert error == "Error: Found 1 problem.\n"
     (problem,) = of_kind(lines, "problem")
     assert problem["position"] == positions[1]
     assert "CRC" in problem["reason"]
@@ -180,15 +180,15 @@ def test_offsets_that_go_back_are_found(tmp_path: Path, capsys: Capture) -> None
     (tmp_path / SEGMENT).write_bytes(data + data[:97])
     code, lines, _ = dump(capsys, tmp_path / SEGMENT)
     assert code == 1
-    assert of_kind(lines, "problem")[0]["reason"] == "offset 0 comes where 6 or a later one must"
+    assert of_kind(lines, "problem")[0]["reason"] == "offset 0 is out of order: expected 6 or later"
 
 
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        ([(3, 0)], "the batch at byte 0 ends at offset 1, not 3"),
-        ([(3, 90)], "no batch begins at byte 90"),
-        ([(3, 5000)], "nothing is at byte 5000"),
+        ([(3, 0)], "the batch at position 0 ends at offset 1, not 3"),
+        ([(3, 90)], "no batch starts at position 90"),
+        ([(3, 5000)], "position 5000 is beyond the end of the log"),
     ],
 )
 def test_an_index_that_contradicts_its_segment_is_found(
@@ -213,7 +213,7 @@ def test_a_torn_index_and_a_broken_snapshot_are_found(tmp_path: Path, capsys: Ca
     assert code == 1
     reasons = {Path(line["file"]).suffix or line["file"]: line["reason"] for line in of_kind(lines, "problem")}
     assert len(reasons) == 4
-    assert "13 bytes are no multiple of 12" in reasons[".timeindex"]
+    assert "13 bytes is not a multiple of 12" in reasons[".timeindex"]
 
 
 def test_what_is_no_file_of_a_log(tmp_path: Path, capsys: Capture) -> None:
@@ -221,10 +221,10 @@ def test_what_is_no_file_of_a_log(tmp_path: Path, capsys: Capture) -> None:
     foreign.write_text("hello")
     code, _, error = dump(capsys, foreign)
     assert code == 1
-    assert "notes.txt is no file of a log by its name" in error
+    assert "notes.txt is not a log file" in error
     code, _, error = dump(capsys, tmp_path)
     assert code == 1
-    assert "holds no files of a log" in error
+    assert "contains no log files" in error
     code, _, error = dump(capsys, tmp_path / SEGMENT)
     assert code == 1
     assert "no such file" in error

@@ -81,26 +81,26 @@ def test_version(arguments: list[str], capsys: Capture) -> None:
         (["-b", "127.0.0.1:1", "topics", "list"], "127.0.0.1:1: connection refused"),
         (["topics", "list", "-b", "127.0.0.1:1"], "127.0.0.1:1: connection refused"),
         (["topics", "list", "-b", "nonsense"], "'nonsense' is not the address of a broker"),
-        (["topics", "list", "-b", ","], "no address of a broker is given"),
-        (["topics", "create", "t", "--config", "retention.ms"], "'retention.ms' is not KEY=VALUE"),
-        (["topics", "alter", "t"], "nothing to alter"),
-        (["configs", "describe"], "say whose configs"),
-        (["configs", "set", "a=b", "--topic", "t", "--broker", "1"], "say whose configs"),
+        (["topics", "list", "-b", ","], "the list of brokers is empty"),
+        (["topics", "create", "t", "--config", "retention.ms"], "'retention.ms' is not of the form KEY=VALUE"),
+        (["topics", "alter", "t"], "Nothing to alter"),
+        (["configs", "describe"], "Give exactly one of --topic"),
+        (["configs", "set", "a=b", "--topic", "t", "--broker", "1"], "Give exactly one of --topic"),
         (["consume", "t", "--from-beginning", "--offset", "3"], "only one of --from-beginning, --offset and --since"),
-        (["consume"], "no topic is given: name one, or use --pattern"),
-        (["consume", "t", "--offset", "soon"], "--offset must be earliest, latest or a whole number, not 'soon'"),
+        (["consume"], "No topic given: name a topic or use --pattern"),
+        (["consume", "t", "--offset", "soon"], "--offset must be earliest, latest or an integer, not 'soon'"),
         (["consume", "t", "--pattern", "("], "--pattern: '(' is not a regular expression"),
         (["consume", "t", "--group", "g", "--offset", "3"], "--offset 3 cannot be used with --group"),
-        (["consume", "t", "--until", "2999-01-01"], "--until '2999-01-01' lies in the future"),
-        (["consume", "t", "--until", "now", "--follow"], "--until stops and --follow does not"),
-        (["topics", "delete-records", "t"], "say which records to delete"),
+        (["consume", "t", "--until", "2999-01-01"], "--until '2999-01-01' is in the future"),
+        (["consume", "t", "--until", "now", "--follow"], "--until and --follow cannot be used together"),
+        (["topics", "delete-records", "t"], "Give exactly one of --before"),
         (["topics", "delete-records", "t", "--before", "soon"], "'soon' is not a time"),
-        (["topics", "list", "-X", "linger"], "'linger' is not KEY=VALUE"),
+        (["topics", "list", "-X", "linger"], "'linger' is not of the form KEY=VALUE"),
         (["-X", "request.timout.ms=1", "topics", "list"], "did you mean request.timeout.ms?"),
         (["topics", "list", "-X", "linger.ms=1"], "linger.ms: there is no such admin config: only producers have it"),
         (["consume", "t", "--since", "soon"], "'soon' is not a time"),
-        (["consume", "t", "--format", "%y"], "%y in '%y' stands for nothing"),
-        (["consume", "t", "--format", "%v", "--json"], "--json is a format of its own"),
+        (["consume", "t", "--format", "%y"], "Unknown field %y in --format '%y'"),
+        (["consume", "t", "--format", "%v", "--json"], "--json and --format cannot be used together"),
         (["produce", "t", "-H", "x"], "--header: 'x' is not a header"),
         (["start", "--override", "log.retention.hour=1"], "log.retention.hour"),
         (["start", "--override", "nonsense"], "nonsense"),
@@ -161,7 +161,7 @@ def test_python_runs_the_package() -> None:
     command = [sys.executable, "-m", "ottla", "topics", "list", "-b", "127.0.0.1:1"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.startswith("Error: no broker can be reached")
+    assert result.stderr.startswith("Error: No broker can be reached")
 
 
 def test_a_missing_file_is_named(tmp_path: Path, capsys: Capture) -> None:

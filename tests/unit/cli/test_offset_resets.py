@@ -38,7 +38,7 @@ def test_each_way(reset: Reset, offset: int, offset_of_new: int) -> None:
 def test_nothing_goes_outside_of_a_partition(wanted: int, new: int, end: str) -> None:
     found = planned(Reset.to_offset(wanted), PARTITION, ENDS)
     assert found.new == new
-    assert found.remark == f"{wanted} is outside of 5 to 20, so it is moved to the {end}, {new}"
+    assert found.remark == f"{wanted} is outside the log (5 to 20); using the {end}, {new}"
 
 
 @pytest.mark.parametrize(("count", "new"), [(3, 15), (-4, 8), (-99, 5), (99, 20)])
@@ -55,7 +55,7 @@ def test_topics_and_their_partitions() -> None:
 
 @pytest.mark.parametrize("text", ["orders:", ":1", "orders:a", "orders:-1", "orders:1,"])
 def test_what_is_no_topic(text: str) -> None:
-    with pytest.raises(CommandError, match="is neither a topic nor TOPIC:PARTITION"):
+    with pytest.raises(CommandError, match="is neither TOPIC nor TOPIC:PARTITION"):
         parse_topic(text)
 
 

@@ -40,23 +40,23 @@ def test_where_the_file_is(tmp_path: Path) -> None:
     assert profiles_path({}) == Path.home() / ".config" / "ottla" / "config.toml"
     absent = read_profiles({"XDG_CONFIG_HOME": str(tmp_path)})
     assert absent.get(None) == {}
-    with pytest.raises(ProfileError, match=r"profile 'x' is not known: the config file .*config.toml does not exist"):
+    with pytest.raises(ProfileError, match=r"unknown profile 'x': the config file .*config.toml does not exist"):
         absent.get("x")
 
 
 @pytest.mark.parametrize(
     ("text", "profile", "reason"),
     [
-        (FILE, "prodution", "profile 'prodution' is not in .*: did you mean 'production'"),
-        (FILE, "x", "profile 'x' is not in .*: it has local, production"),
-        ("", "x", "profile 'x' is not in .*: it has no profiles"),
-        ("a = ", None, "is not TOML"),
-        ("profil = 'x'", None, "there is no key 'profil', only profile and"),
+        (FILE, "prodution", "unknown profile 'prodution' in .*: did you mean 'production'"),
+        (FILE, "x", "unknown profile 'x' in .*: it has local, production"),
+        ("", "x", "unknown profile 'x' in .*: it has no profiles"),
+        ("a = ", None, "is not valid TOML"),
+        ("profil = 'x'", None, "unknown key 'profil'; use profile or"),
         ("profile = 3", None, "profile must be the name of a profile, not 3"),
         ("profiles = 3", None, "profiles must be tables"),
         ("[profiles]\nlocal = 3", "local", "profile 'local' must be a table"),
-        ("[profiles.local]\nbootstrap.servers = 'x'", "local", 'in quotes, as in "bootstrap.servers" = '),
-        ("[profiles.local]\nacks = [1]", "local", "acks of profile 'local' must be a text, a number"),
+        ("[profiles.local]\nbootstrap.servers = 'x'", "local", 'for example "bootstrap.servers" = '),
+        ("[profiles.local]\nacks = [1]", "local", "acks of profile 'local' must be a string, a number"),
     ],
 )
 def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, text: str, profile: str | None, reason: str) -> None:
@@ -73,7 +73,7 @@ def test_a_mistake_in_a_profile_that_is_not_used_does_not_matter(tmp_path: Path)
 
 
 def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match=r"does not exist, and the variable OTTLA_CONFIG names it"):
+    with pytest.raises(ProfileError, match=r"set by the environment variable OTTLA_CONFIG, does not exist"):
         read_profiles({"OTTLA_CONFIG": str(tmp_path / "absent.toml")})
     with pytest.raises(ProfileError, match="directory"):
         read_profiles({"OTTLA_CONFIG": str(tmp_path)})

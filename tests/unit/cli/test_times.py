@@ -74,7 +74,7 @@ def test_lengths_of_time(text: str, length: timedelta) -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1H30M", "yesterday", "2026-01-01", "-2h"])
 def test_what_is_no_length_of_time(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a length of time"):
+    with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text, NOW)
 
 

@@ -59,7 +59,7 @@ def test_the_reason_comes_to_standard_error(
     [
         (0, None, None),
         (2, None, "the broker has not acknowledged the last records yet"),
-        (2, ConnectionError("nothing listens there"), "records are not delivered yet: nothing listens there"),
+        (2, ConnectionError("nothing listens there"), "records have not been delivered yet: nothing listens there"),
     ],
 )
 def test_what_a_producer_waits_for(unfinished: int, hindrance: Exception | None, reason: str | None) -> None:

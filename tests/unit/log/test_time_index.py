@@ -130,7 +130,7 @@ def test_a_segment_whose_only_time_is_the_epoch(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (bytes(13), "13 bytes are no multiple of 12"),
+        (bytes(13), "13 bytes is not a multiple of 12"),
         (packed((50, 1), (40, 2)), "last entry is timestamp 40"),
         (packed((50, 1), (60, -2)), "at offset 4999999998"),
     ],
