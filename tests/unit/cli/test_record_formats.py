@@ -99,5 +99,5 @@ def test_plain_lines_that_lack_what_was_promised() -> None:
         read_plain_line(b"v", b":", None)
     with pytest.raises(LineError, match="after the headers"):
         read_plain_line(b"v", None, b"\t")
-    with pytest.raises(LineError, match="'x' is not a header: write name=value"):
+    with pytest.raises(LineError, match="'x' is not a header of the form name=value"):
         parse_headers("a=1,x")
