@@ -87,7 +87,7 @@ def test_topics_that_are_there_already_or_not_at_all(ottla: Ottla, topic: str) -
     assert "UNKNOWN_TOPIC_OR_PARTITION" in ottla("topics", "delete", topic, code=1)
     assert ottla("topics", "delete", topic, "--if-exists") == f"Topic {topic} does not exist.\n"
     for asking in (["topics", "describe", topic], ["consume", topic]):
-        assert f"topic '{topic}' does not exist" in ottla(*asking, code=1)
+        assert f"Topic '{topic}' does not exist" in ottla(*asking, code=1)
 
 
 def test_what_a_topic_cannot_be_is_refused_with_the_reason(ottla: Ottla, topic: str) -> None:
@@ -107,7 +107,7 @@ def test_configs_of_a_topic(ottla: Ottla, topic: str) -> None:
     ottla("topics", "create", topic)
     assert (
         ottla("configs", "describe", "--topic", topic)
-        == f"Nothing is set for topic {topic}; --all shows the defaults.\n"
+        == f"No configs are set for topic {topic}. Use --all to show the defaults.\n"
     )
     ottla("configs", "set", "--topic", topic, "retention.ms=5000", "cleanup.policy=compact,delete")
     shown = "cleanup.policy\tcompact,delete\ttopic\nretention.ms\t5000\ttopic\n"
@@ -137,21 +137,21 @@ def test_configs_of_brokers(ottla: Ottla) -> None:
         assert "broker.id\t1\tstatic broker" in of_broker
     finally:
         ottla("configs", "unset", "--broker-defaults", "log.retention.ms")
-    assert "there is no broker 77 in the cluster; its brokers are 1" in ottla(
+    assert "There is no broker 77 in the cluster; its brokers are 1" in ottla(
         "configs", "describe", "--broker", "77", code=1
     )
 
 
 def test_configs_of_a_group(ottla: Ottla) -> None:
     of_group = ("--group", "g")
-    assert "Nothing is set for group g" in ottla("configs", "describe", *of_group)
+    assert "No configs are set for group g" in ottla("configs", "describe", *of_group)
     ottla("configs", "set", *of_group, "consumer.session.timeout.ms=50000")
     assert ottla("configs", "describe", *of_group) == "consumer.session.timeout.ms\t50000\tgroup\n"
     everything = ottla("configs", "describe", *of_group, "--all").splitlines()
     assert "consumer.heartbeat.interval.ms\t5000\tdefault" in everything
     assert "INVALID_CONFIG" in ottla("configs", "set", *of_group, "consumer.session.timeout.ms=1", code=1)
     ottla("configs", "unset", *of_group, "consumer.session.timeout.ms")
-    assert "Nothing is set for group g" in ottla("configs", "describe", *of_group)
+    assert "No configs are set for group g" in ottla("configs", "describe", *of_group)
     assert "all brokers" not in ottla("configs", "describe", "--group", "", code=1)
     assert "one of them" in ottla("configs", "describe", *of_group, "--topic", "t", code=1)
 
@@ -217,7 +217,7 @@ def test_where_to_begin_and_where_to_end(ottla: Ottla, topic: str, tmp_path: Pat
     assert consumed("--offset", "-99") == ages_ms
     assert consumed("--since", "1 hour ago") == ages_ms[2:]
     assert consumed("--since", "now") == []
-    assert "offset 9 is out of range: partition" in ottla("consume", topic, "--offset", "9", code=1)
+    assert "Offset 9 is out of range: partition" in ottla("consume", topic, "--offset", "9", code=1)
     assert f"topic {topic} has only partition 0, not 5" in ottla("consume", topic, "-P", "5", code=1)
 
 

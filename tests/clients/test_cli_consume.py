@@ -63,7 +63,7 @@ def test_several_topics_and_patterns(ottla: Ottla, topics: list[str]) -> None:
     assert len(ottla("consume", "-e", pattern, "-o", "earliest", "--no-follow").splitlines()) == 3
     both = ottla("consume", topics[1], "-e", pattern, "--from-beginning", "--no-follow", *shape)
     assert sorted(both.splitlines()) == everything
-    assert "no topic matches 'absent.*'" in ottla("consume", "-e", "absent.*", code=1)
+    assert "No topic matches 'absent.*'" in ottla("consume", "-e", "absent.*", code=1)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_old_records_are_deleted(ottla: Ottla, topics: list[str]) -> None:
     beyond = ottla("topics", "delete-records", name, other, "--before-offset", "4", code=1)
     assert f"--before-offset 4 is beyond the end of partition {name}-0, which is 3; nothing was deleted" in beyond
     missing = ottla("topics", "delete-records", name, "--all", "-P", "7", code=1)
-    assert f"topic {name} has 1 partition, counted from 0: there is no partition 7" in missing
+    assert f"Topic {name} has no partition 7: it has 1 partition, numbered from 0" in missing
 
 
 def test_deletion_at_a_terminal_is_asked_for(ottla: Ottla, topics: list[str], terminal: Terminal) -> None:

@@ -59,44 +59,49 @@ BROKER_SYNONYMS: Final[Mapping[str, str]] = {
 
 _UPKEEP: Final = [
     ConfigKey(
-        "log.cleaner.backoff.ms", _LONG, 15_000, "How long compaction rests when there is nothing to do.", at_least(0)
+        "log.cleaner.backoff.ms",
+        _LONG,
+        15_000,
+        "How long the log cleaner sleeps when there is nothing to clean.",
+        at_least(0),
     ),
-    ConfigKey("log.cleaner.dedupe.buffer.size", _LONG, 128 * 2**20, "Memory for the keys of all compactions together."),
-    ConfigKey("log.cleaner.enable", _BOOLEAN, True, "Whether logs are compacted at all."),
-    ConfigKey("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full the memory for keys may become."),
+    ConfigKey(
+        "log.cleaner.dedupe.buffer.size",
+        _LONG,
+        128 * 2**20,
+        "Total memory for log deduplication, for all cleaner threads.",
+    ),
+    ConfigKey("log.cleaner.enable", _BOOLEAN, True, "Whether to enable the log cleaner (compaction)."),
+    ConfigKey("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full the deduplication buffer may become."),
     ConfigKey(
         "log.cleaner.io.buffer.size",
         _INT,
         512 * 2**10,
-        "Memory for reading and writing, of all compactions.",
+        "Total memory for log cleaner I/O, for all cleaner threads.",
         at_least(0),
     ),
-    ConfigKey(
-        "log.cleaner.io.max.bytes.per.second", _DOUBLE, LARGEST_DOUBLE, "The most that compactions read and write."
-    ),
+    ConfigKey("log.cleaner.io.max.bytes.per.second", _DOUBLE, LARGEST_DOUBLE, "Maximum I/O rate of the log cleaner."),
     ConfigKey(
         "log.cleaner.threads",
         _INT,
         1,
-        "Compactions at a time.",
+        "Number of log cleaner threads.",
         at_least(0),
     ),
-    ConfigKey("log.flush.interval.ms", _LONG, None, "Stands in for flush.ms of topics that do not set it."),
+    ConfigKey("log.flush.interval.ms", _LONG, None, "Default of flush.ms for topics that do not set it."),
     ConfigKey(
         "log.flush.offset.checkpoint.interval.ms",
         _INT,
         60_000,
-        "How often recovery points are written down.",
+        "How often to checkpoint recovery points.",
         at_least(0),
     ),
-    ConfigKey(
-        "log.flush.scheduler.interval.ms", _LONG, _MAX_LONG, "How often it is seen whether a log must be flushed."
-    ),
+    ConfigKey("log.flush.scheduler.interval.ms", _LONG, _MAX_LONG, "How often to check whether a log must be flushed."),
     ConfigKey(
         "log.flush.start.offset.checkpoint.interval.ms",
         _INT,
         60_000,
-        "How often start offsets are written down.",
+        "How often to checkpoint log start offsets.",
         at_least(0),
     ),
     ConfigKey(
@@ -107,25 +112,27 @@ _UPKEEP: Final = [
         at_least(0),
     ),
     ConfigKey(
-        "log.retention.check.interval.ms", _LONG, 300_000, "How often it is seen what must be deleted.", at_least(1)
+        "log.retention.check.interval.ms", _LONG, 300_000, "How often to check for segments to delete.", at_least(1)
     ),
-    ConfigKey("log.retention.hours", _INT, 168, "Stands in for retention.ms of topics that do not set it."),
-    ConfigKey("log.retention.minutes", _INT, None, "The same in minutes, before hours."),
-    ConfigKey("log.retention.ms", _LONG, None, "The same in milliseconds, before both."),
+    ConfigKey("log.retention.hours", _INT, 168, "Default of retention.ms for topics that do not set it."),
+    ConfigKey("log.retention.minutes", _INT, None, "log.retention.hours in minutes; takes precedence over it."),
+    ConfigKey(
+        "log.retention.ms", _LONG, None, "log.retention.hours in milliseconds; takes precedence over hours and minutes."
+    ),
     ConfigKey(
         "log.roll.hours",
         _INT,
         168,
-        "Stands in for segment.ms of topics that do not set it.",
+        "Default of segment.ms for topics that do not set it.",
         at_least(1),
     ),
     ConfigKey(
-        "log.roll.jitter.hours", _INT, 0, "Stands in for segment.jitter.ms of topics that do not set it.", at_least(0)
+        "log.roll.jitter.hours", _INT, 0, "Default of segment.jitter.ms for topics that do not set it.", at_least(0)
     ),
-    ConfigKey("log.roll.jitter.ms", _LONG, None, "The same in milliseconds, before hours."),
-    ConfigKey("log.roll.ms", _LONG, None, "Milliseconds for log.roll.hours, before it."),
+    ConfigKey("log.roll.jitter.ms", _LONG, None, "log.roll.jitter.hours in milliseconds; takes precedence over it."),
+    ConfigKey("log.roll.ms", _LONG, None, "log.roll.hours in milliseconds; takes precedence over it."),
     ConfigKey(
-        "num.recovery.threads.per.data.dir", _INT, 1, "Threads that load a directory's logs at the start.", at_least(1)
+        "num.recovery.threads.per.data.dir", _INT, 1, "Threads per log directory that load logs at start.", at_least(1)
     ),
     ConfigKey(
         "producer.id.expiration.check.interval.ms",
@@ -138,7 +145,7 @@ _UPKEEP: Final = [
         "producer.id.expiration.ms",
         _INT,
         86_400_000,
-        "How long a silent producer's sequence is remembered.",
+        "How long to keep the state of an inactive producer.",
         at_least(1),
     ),
 ]
@@ -148,7 +155,7 @@ LOG_BROKER_CONFIG: Final = ConfigSchema(
     [
         *_UPKEEP,
         *(
-            replace(TOPIC_CONFIG[name], name=synonym, doc=f"Stands in for {name} of topics that do not set it.")
+            replace(TOPIC_CONFIG[name], name=synonym, doc=f"Default of {name} for topics that do not set it.")
             for name, synonym in BROKER_SYNONYMS.items()
         ),
     ],

@@ -11,15 +11,15 @@ ADMINISTERING: Final = [
         "connections.max.idle.ms",
         ValueType.LONG,
         300_000,
-        "A connection that was not used for so long is closed; -1 never closes any.",
+        "Close a connection that has been idle for this long; -1 means never.",
         at_least(-1),
     ),
     ConfigKey(
         "default.api.timeout.ms",
         ValueType.INT,
         60_000,
-        "How long calls take at most that are given no timeout.",
+        "Default timeout of calls.",
         at_least(0),
     ),
-    ConfigKey("retries", ValueType.INT, 2_147_483_647, "How often a request is made again.", at_least(0)),
+    ConfigKey("retries", ValueType.INT, 2_147_483_647, "Maximum number of retries of a request.", at_least(0)),
 ]

@@ -21,109 +21,105 @@ CONSUMING: Final = [
         "allow.auto.create.topics",
         _BOOLEAN,
         False,
-        "Whether the broker may create a topic that the consumer names, if auto.create.topics.enable allows it. "
-        "Patterns create none.",
+        "Whether the broker may create a subscribed topic, if auto.create.topics.enable allows it. Patterns "
+        "never create topics.",
     ),
-    ConfigKey("auto.commit.interval.ms", _INT, 5000, "How often offsets are committed by themselves.", at_least(0)),
+    ConfigKey("auto.commit.interval.ms", _INT, 5000, "How often offsets are committed automatically.", at_least(0)),
     ConfigKey(
         "auto.offset.reset",
         _STRING,
         "latest",
-        "Where to begin without a committed offset, or when it is gone: at the first record, at the end, or at the "
-        "first record that is not older than a duration, as in by_duration:PT1H (KIP-1106); none is an error.",
+        "Where to start if there is no committed offset, or if it is out of range: earliest, latest, or "
+        "by_duration:PT1H for the first record not older than a duration (KIP-1106); none raises an error.",
         reset_strategy,
     ),
-    ConfigKey("check.crcs", _BOOLEAN, True, "Whether batches are checked against damage."),
-    ConfigKey("client.rack", _STRING, "", "Where this client stands; brokers may let it read from a replica nearby."),
-    ConfigKey(
-        "default.api.timeout.ms", _INT, 60_000, "How long calls take at most that are given no timeout.", at_least(0)
-    ),
+    ConfigKey("check.crcs", _BOOLEAN, True, "Whether to verify the CRC of batches."),
+    ConfigKey("client.rack", _STRING, "", "Rack of this client; brokers may let it read from a nearby replica."),
+    ConfigKey("default.api.timeout.ms", _INT, 60_000, "Default timeout of calls.", at_least(0)),
     ConfigKey(
         "enable.auto.commit",
         _BOOLEAN,
         True,
-        "Whether offsets of records that were handed out are committed by themselves; never without a group.id.",
+        "Whether offsets of consumed records are committed automatically; never without a group.id.",
     ),
-    ConfigKey("exclude.internal.topics", _BOOLEAN, True, "Whether patterns pass over the cluster's own topics."),
-    ConfigKey("fetch.max.bytes", _INT, 52_428_800, "How much a broker sends at a time.", at_least(0)),
-    ConfigKey("fetch.max.wait.ms", _INT, 500, "How long a broker waits for fetch.min.bytes.", at_least(0)),
-    ConfigKey("fetch.min.bytes", _INT, 1, "How much must be there for a broker to answer at once.", at_least(0)),
-    ConfigKey("group.id", _STRING, None, "The group whose members share the partitions, and the committed offsets."),
+    ConfigKey("exclude.internal.topics", _BOOLEAN, True, "Whether patterns exclude internal topics."),
+    ConfigKey("fetch.max.bytes", _INT, 52_428_800, "Maximum bytes in a fetch response.", at_least(0)),
+    ConfigKey("fetch.max.wait.ms", _INT, 500, "How long the broker waits for fetch.min.bytes.", at_least(0)),
+    ConfigKey(
+        "fetch.min.bytes", _INT, 1, "Minimum bytes for which the broker answers a fetch immediately.", at_least(0)
+    ),
+    ConfigKey("group.id", _STRING, None, "Consumer group of this consumer."),
     ConfigKey(
         "group.instance.id",
         _STRING,
         None,
-        "This member's own name: it keeps its partitions over a restart that is quick enough.",
+        "Makes this consumer a static member: it keeps its partitions if it restarts within the session timeout.",
         not_empty,
     ),
     ConfigKey(
         "group.protocol",
         _STRING,
         "classic",
-        "How the group shares partitions: members agree (classic), or the broker decides (consumer, KIP-848).",
+        "Group protocol: classic, or consumer (KIP-848), in which the broker assigns partitions.",
         one_of_any_case("classic", "consumer"),
     ),
-    ConfigKey(
-        "group.remote.assignor", _STRING, None, "How the broker shares partitions out, in the consumer protocol."
-    ),
+    ConfigKey("group.remote.assignor", _STRING, None, "Server-side assignor of the consumer protocol."),
     ConfigKey(
         "heartbeat.interval.ms",
         _INT,
         3000,
-        "How often a member shows that it lives; less than session.timeout.ms. The broker's in the consumer protocol.",
+        "Heartbeat interval; less than session.timeout.ms. In the consumer protocol the broker sets it.",
         at_least(1),
     ),
     ConfigKey(
         "interceptor.classes",
         _LIST,
         (),
-        "Objects that see records before they are handed out, and offsets when they are committed, in this order. "
-        "Also: interceptors.",
+        "Interceptors, called in this order for consumed records and committed offsets. Also: interceptors.",
         objects,
     ),
     ConfigKey(
         "isolation.level",
         _STRING,
         "read_uncommitted",
-        "Whether records of transactions that are open or were given up are seen.",
+        "Whether to skip records of open and aborted transactions (read_committed) or not.",
         one_of("read_committed", "read_uncommitted"),
     ),
+    ConfigKey("key.deserializer", _CLASS, None, "Deserializer of keys; if unset, keys are bytes.", function_or_name),
     ConfigKey(
-        "key.deserializer", _CLASS, None, "Makes something of a key's bytes; unset leaves them.", function_or_name
+        "value.deserializer", _CLASS, None, "Deserializer of values; if unset, values are bytes.", function_or_name
     ),
     ConfigKey(
-        "value.deserializer", _CLASS, None, "Makes something of a value's bytes; unset leaves them.", function_or_name
-    ),
-    ConfigKey(
-        "max.partition.fetch.bytes", _INT, 1_048_576, "How much of one partition a broker sends at a time.", at_least(0)
+        "max.partition.fetch.bytes", _INT, 1_048_576, "Maximum bytes per partition in a fetch response.", at_least(0)
     ),
     ConfigKey(
         "max.poll.interval.ms",
         _INT,
         300_000,
-        "A member that does not poll for so long leaves its group.",
+        "A member that does not call poll for this long leaves its group.",
         at_least(1),
     ),
-    ConfigKey("max.poll.records", _INT, 500, "How many records a poll gives at most.", at_least(1)),
+    ConfigKey("max.poll.records", _INT, 500, "Maximum number of records returned by a poll.", at_least(1)),
     ConfigKey(
         "partition.assignment.strategy",
         _LIST,
         ("range", "cooperative-sticky"),
-        "How members share partitions in the classic protocol, the best liked first: range, roundrobin, sticky, "
-        "cooperative-sticky, or assignors of yours.",
+        "Assignors of the classic protocol, in order of preference: range, roundrobin, sticky, "
+        "cooperative-sticky, or your own.",
     ),
     ConfigKey(
         "queued.max.bytes",
         _LONG,
         67_108_864,
-        "How many bytes may be fetched ahead of poll. Ottla's own.",
+        "Maximum bytes to prefetch. Ottla only.",
         at_least(1),
     ),
     ConfigKey(
         "session.timeout.ms",
         _INT,
         45_000,
-        "A member that is not heard of for so long is taken for dead. The broker's in the consumer protocol.",
+        "A member without heartbeats for this long is removed from the group. In the consumer protocol the "
+        "broker sets it.",
         at_least(1),
     ),
 ]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-_NOT_SECURE_YET: Final = "connections with TLS or SASL are not supported yet"
+_NOT_SECURE_YET: Final = "TLS and SASL are not supported yet"
 _NO_TRANSACTIONS_YET: Final = "transactions are not supported yet"
 _NO_SHARE_GROUPS_YET: Final = "share groups are not supported yet"
-_NO_REPORTERS: Final = "it is about the metrics of Java's client"
+_NO_REPORTERS: Final = "it configures the metrics of the Java client"
 
 REFUSED: Final[dict[str, str]] = {
-    "bootstrap.controllers": "controllers cannot be asked directly: give bootstrap.servers",
-    "config.providers": "Java's classes cannot be loaded: put the values themselves into the settings",
+    "bootstrap.controllers": "connecting to controllers is not supported: use bootstrap.servers",
+    "config.providers": "Java classes cannot be loaded: set the values directly",
     "share.acknowledgement.mode": _NO_SHARE_GROUPS_YET,
     "share.acquire.mode": _NO_SHARE_GROUPS_YET,
     "transaction.two.phase.commit.enable": _NO_TRANSACTIONS_YET,
@@ -93,20 +93,20 @@ REFUSED: Final[dict[str, str]] = {
 }
 
 HARMLESS_VALUES: Final[dict[str, tuple[str, str]]] = {
-    "client.dns.lookup": ("use_all_dns_ips", "all addresses of a name are tried, and nothing else is there"),
+    "client.dns.lookup": ("use_all_dns_ips", "the client always tries all addresses of a host name"),
     "security.protocol": ("plaintext", _NOT_SECURE_YET),
 }
 """Keys that may say what holds anyway, and why nothing else."""
 
 WITHOUT_EFFECT: Final[dict[str, str]] = {
-    "enable.metrics.push": "metrics are not sent to brokers",
-    "internal.throw.on.fetch.stable.offset.unsupported": "it is for Kafka's own use",
-    "metadata.recovery.rebootstrap.trigger.ms": "bootstrap.servers are asked as soon as no known broker answers",
+    "enable.metrics.push": "metrics are not pushed to brokers",
+    "internal.throw.on.fetch.stable.offset.unsupported": "it is internal to Kafka",
+    "metadata.recovery.rebootstrap.trigger.ms": "the client uses bootstrap.servers as soon as no known broker answers",
     "metric.reporters": _NO_REPORTERS,
     "metrics.num.samples": _NO_REPORTERS,
     "metrics.recording.level": _NO_REPORTERS,
     "metrics.sample.window.ms": _NO_REPORTERS,
-    "partitioner.availability.timeout.ms": "partitions of slow brokers are chosen less often, but never passed over",
+    "partitioner.availability.timeout.ms": "partitions of slow brokers are chosen less often, but never excluded",
     "transaction.timeout.ms": _NO_TRANSACTIONS_YET,
 }
 

@@ -12,60 +12,62 @@ OWN: Final = [
         "ottla.data.dir",
         ValueType.STRING,
         "./ottla-data",
-        "Where everything is kept that has no other place: logs, and the embedded coordination tree.",
+        "Directory for logs and the embedded coordination tree, unless log.dirs or ottla.tree.file are set.",
         not_empty,
     ),
     ConfigKey(
         "ottla.log.format",
         ValueType.STRING,
         "text",
-        "How the broker's own messages look: text for people, json for machines.",
+        "Format of the broker log: text or json.",
         one_of("text", "json"),
     ),
     ConfigKey(
         "ottla.log.level",
         ValueType.STRING,
         "info",
-        "Which of them are written: debug, info, warning or error, and what is graver.",
+        "Minimum level of messages in the broker log: debug, info, warning or error.",
         one_of_ignoring_case("debug", "info", "warning", "error"),
     ),
     ConfigKey(
         "ottla.log.scrub.bytes.per.second",
         ValueType.LONG,
         1024 * 1024,
-        "How fast closed segments are read in the background to find damage in them; 0 turns that off.",
+        "How fast to read closed segments in the background to detect corruption; 0 disables it.",
         at_least(0),
     ),
     ConfigKey(
         "ottla.log.scrub.interval.ms",
         ValueType.LONG,
         7 * 86_400_000,
-        "How long a segment that was checked for damage is left alone.",
+        "How long to wait before a segment is checked for corruption again.",
         at_least(1),
     ),
-    ConfigKey("ottla.metrics.host", ValueType.STRING, "127.0.0.1", "The address that metrics are shown on.", not_empty),
+    ConfigKey(
+        "ottla.metrics.host", ValueType.STRING, "127.0.0.1", "Address of the Prometheus metrics endpoint.", not_empty
+    ),
     ConfigKey(
         "ottla.metrics.port",
         ValueType.INT,
         -1,
-        "The port that metrics are shown on, for Prometheus; 0 for any free one, -1 for none.",
+        "Port of the Prometheus metrics endpoint; 0 means any free port, -1 disables it.",
         between(-1, 65535),
     ),
     ConfigKey(
         "ottla.slow.request.ms",
         ValueType.LONG,
         1000,
-        "A request that takes longer to answer is written to the log; -1 for none. Requests that wait on purpose (a "
-        "fetch for new records, a member for its group to form) do not count.",
+        "Log requests that take longer than this; -1 disables it. Requests that wait on purpose (a fetch "
+        "for new records, a member for a rebalance) are not counted.",
         at_least(-1),
     ),
     ConfigKey(
         "ottla.tree.file",
         ValueType.STRING,
         None,
-        "The file of the embedded coordination tree, which holds topics, configs and ids. If it is not set: "
-        "zookeeper.db in ottla.data.dir; or, where log.dirs is set and ottla.data.dir is not, in the log directory "
-        "that has it, by default the first.",
+        "File of the embedded coordination tree, which stores topics, configs and ids. Defaults to "
+        "zookeeper.db in ottla.data.dir; if only log.dirs is set, to zookeeper.db in the log directory that "
+        "already has it, or in the first one.",
         not_empty,
     ),
 ]

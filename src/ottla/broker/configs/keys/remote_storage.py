@@ -16,40 +16,62 @@ REMOTE_STORAGE_DORMANT: Final = [
         "remote.log.index.file.cache.total.size.bytes",
         _LONG,
         2**30,
-        "Disk for indexes of remote segments.",
+        "Size of the cache of remote indexes on disk.",
         at_least(1),
     ),
     ConfigKey(
         "remote.log.manager.copier.thread.pool.size",
         _INT,
         -1,
-        "Threads that copy segments; -1 for remote.log.manager.thread.pool.size.",
+        "Threads that copy segments; -1 means remote.log.manager.thread.pool.size.",
         or_unset(-1, at_least(1)),
     ),
     ConfigKey(
-        "remote.log.manager.copy.max.bytes.per.second", _LONG, _MAX_LONG, "The most that is copied.", at_least(1)
+        "remote.log.manager.copy.max.bytes.per.second",
+        _LONG,
+        _MAX_LONG,
+        "Maximum copy rate to remote storage.",
+        at_least(1),
     ),
-    ConfigKey("remote.log.manager.copy.quota.window.num", _INT, 11, "Windows of the quota for copies.", at_least(1)),
     ConfigKey(
-        "remote.log.manager.copy.quota.window.size.seconds", _INT, 1, "The length of such a window.", at_least(1)
+        "remote.log.manager.copy.quota.window.num", _INT, 11, "Number of windows of the copy quota.", at_least(1)
+    ),
+    ConfigKey(
+        "remote.log.manager.copy.quota.window.size.seconds",
+        _INT,
+        1,
+        "Length of a window of the copy quota.",
+        at_least(1),
     ),
     ConfigKey(
         "remote.log.manager.expiration.thread.pool.size",
         _INT,
         -1,
-        "Threads that delete remote segments; -1 for remote.log.manager.thread.pool.size.",
+        "Threads that delete remote segments; -1 means remote.log.manager.thread.pool.size.",
         or_unset(-1, at_least(1)),
     ),
-    ConfigKey("remote.log.manager.fetch.max.bytes.per.second", _LONG, _MAX_LONG, "The most that is read.", at_least(1)),
-    ConfigKey("remote.log.manager.fetch.quota.window.num", _INT, 11, "Windows of the quota for reads.", at_least(1)),
     ConfigKey(
-        "remote.log.manager.fetch.quota.window.size.seconds", _INT, 1, "The length of such a window.", at_least(1)
+        "remote.log.manager.fetch.max.bytes.per.second",
+        _LONG,
+        _MAX_LONG,
+        "Maximum fetch rate from remote storage.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "remote.log.manager.fetch.quota.window.num", _INT, 11, "Number of windows of the fetch quota.", at_least(1)
+    ),
+    ConfigKey(
+        "remote.log.manager.fetch.quota.window.size.seconds",
+        _INT,
+        1,
+        "Length of a window of the fetch quota.",
+        at_least(1),
     ),
     ConfigKey(
         "remote.log.manager.task.interval.ms",
         _LONG,
         30_000,
-        "How often there is something to copy or delete.",
+        "How often to check for segments to copy or delete.",
         at_least(1),
     ),
     ConfigKey(
@@ -68,27 +90,23 @@ REMOTE_STORAGE_DORMANT: Final = [
         "remote.log.metadata.custom.metadata.max.bytes",
         _INT,
         128,
-        "The most that a plugin notes of a segment.",
+        "Maximum size of custom metadata of a segment.",
         at_least(0),
     ),
     ConfigKey(
         "remote.log.metadata.manager.class.name",
         _STRING,
         "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-        "A class that remembers remote segments.",
+        "Class that stores the metadata of remote segments.",
         not_empty,
     ),
-    ConfigKey("remote.log.metadata.manager.class.path", _STRING, None, "Where that class is found."),
-    ConfigKey(
-        "remote.log.metadata.manager.impl.prefix", _STRING, "rlmm.config.", "What its own keys begin with.", not_empty
-    ),
-    ConfigKey("remote.log.metadata.manager.listener.name", _STRING, None, "The listener that it uses.", not_empty),
-    ConfigKey("remote.log.reader.max.pending.tasks", _INT, 100, "Remote reads that may wait.", at_least(1)),
+    ConfigKey("remote.log.metadata.manager.class.path", _STRING, None, "Class path of that class."),
+    ConfigKey("remote.log.metadata.manager.impl.prefix", _STRING, "rlmm.config.", "Prefix of its configs.", not_empty),
+    ConfigKey("remote.log.metadata.manager.listener.name", _STRING, None, "Listener that it uses.", not_empty),
+    ConfigKey("remote.log.reader.max.pending.tasks", _INT, 100, "Maximum number of waiting remote reads.", at_least(1)),
     ConfigKey("remote.log.reader.threads", _INT, 10, "Threads that read remote segments.", at_least(1)),
-    ConfigKey("remote.log.storage.manager.class.name", _STRING, None, "A class that stores segments.", not_empty),
-    ConfigKey("remote.log.storage.manager.class.path", _STRING, None, "Where that class is found."),
-    ConfigKey(
-        "remote.log.storage.manager.impl.prefix", _STRING, "rsm.config.", "What its own keys begin with.", not_empty
-    ),
-    ConfigKey("remote.log.storage.system.enable", ValueType.BOOLEAN, False, "Whether there is remote storage."),
+    ConfigKey("remote.log.storage.manager.class.name", _STRING, None, "Class that stores remote segments.", not_empty),
+    ConfigKey("remote.log.storage.manager.class.path", _STRING, None, "Class path of that class."),
+    ConfigKey("remote.log.storage.manager.impl.prefix", _STRING, "rsm.config.", "Prefix of its configs.", not_empty),
+    ConfigKey("remote.log.storage.system.enable", ValueType.BOOLEAN, False, "Whether tiered storage is enabled."),
 ]
