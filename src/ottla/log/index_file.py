@@ -192,7 +192,7 @@ class IndexFile:
         """Raises `CorruptIndexError` for what a look at size and ends can tell."""
         size = self._disk.size(self.path) if self._disk.exists(self.path) else 0
         if size % self.ENTRY.size:
-            raise CorruptIndexError(self.path, f"its {size} bytes are no multiple of {self.ENTRY.size}")
+            raise CorruptIndexError(self.path, f"its size of {size} bytes is not a multiple of {self.ENTRY.size}")
 
 
 def _count_entries(data: memoryview, entry_size: int) -> int:

@@ -195,7 +195,7 @@ class TransactionIndex:
         """Raises `CorruptIndexError` for entries that cannot be of this segment, and for a torn one at the end."""
         size = self._disk.size(self.path) if self._disk.exists(self.path) else 0
         if size % _ENTRY.size:
-            raise CorruptIndexError(self.path, f"its {size} bytes are no multiple of {_ENTRY.size}")
+            raise CorruptIndexError(self.path, f"its size of {size} bytes is not a multiple of {_ENTRY.size}")
         previous = self.base_offset - 1
         for index, transaction in enumerate(self.all()):
             if transaction.last_offset <= previous:
