@@ -124,7 +124,7 @@ def test_deletion_at_a_terminal_is_asked_for(ottla: Ottla, topics: list[str], te
     terminal("n\n")
     refused = ottla("topics", "delete-records", name, other, "--before-offset", "2", code=1)
     assert f"Delete 4 records of topics {name}, {other}? [y/N]:" in refused
-    assert "nothing was deleted" in refused
+    assert "Nothing was deleted" in refused
     refused = ottla("topics", "delete", name, other, code=1)
     assert f"Delete topics {name}, {other} and all records? [y/N]:" in refused
     terminal("y\n")

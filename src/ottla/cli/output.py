@@ -53,7 +53,7 @@ def note(text: str) -> None:
 
 
 def confirm(question: str, *, is_given: bool) -> bool:
-    """Whether to do what cannot be undone. Asks at a terminal; elsewhere, and with --yes, the answer is yes."""
+    """Asks for confirmation on a terminal; otherwise, and with --yes, the answer is yes."""
     return is_given or not sys.stdin.isatty() or typer.confirm(question, err=True)
 
 

@@ -197,7 +197,7 @@ def delete(
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if the topic does not exist.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Delete topics and all their records. This cannot be undone. At a terminal, ask first."""
+    """Delete topics and all their records. This cannot be undone. Asks for confirmation on a terminal."""
     if not confirm(f"Delete {_listed(names)} and all records?", is_given=yes):
         raise CommandError("nothing was deleted")
 

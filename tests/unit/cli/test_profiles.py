@@ -68,7 +68,7 @@ def test_what_is_wrong_with_the_file_is_said(tmp_path: Path, text: str, profile:
 def test_a_mistake_in_a_profile_that_is_not_used_does_not_matter(tmp_path: Path) -> None:
     profiles = read_profiles(named(tmp_path / "config.toml", f"{FILE}\n[profiles.broken]\nbootstrap.servers = 'x'"))
     assert profiles.get("local") == {"bootstrap.servers": "localhost:9092"}
-    with pytest.raises(ProfileError, match="write the keys of profile 'broken' in quotes"):
+    with pytest.raises(ProfileError, match="quote the keys of profile 'broken'"):
         profiles.get("broken")
 
 

@@ -88,7 +88,7 @@ def test_what_is_wrong_with_a_profile_ends_the_command(tmp_path: Path, text: str
 def test_a_profile_that_asks_for_security_is_refused(tmp_path: Path, kind: type[CommonConfig], key: str) -> None:
     path = tmp_path / "config.toml"
     path.write_text(f'[profiles.p]\n"bootstrap.servers" = "x:1"\n"{key}" = "SSL"')
-    with pytest.raises(ConfigError, match="TLS or SASL"):
+    with pytest.raises(ConfigError, match="TLS and SASL"):
         chosen(profile="p").client_settings(kind, {}, {"OTTLA_CONFIG": str(path)})
 
 

@@ -188,7 +188,7 @@ def test_entries_beyond_the_log_are_dropped(tmp_path: Path, log_size: int, kept:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (packed((1, 1)) + b"xyz", "11 bytes are no multiple of 8"),
+        (packed((1, 1)) + b"xyz", "11 bytes is not a multiple of 8"),
         (packed((-5, 1)), "last entry is offset 4999999995"),
     ],
 )

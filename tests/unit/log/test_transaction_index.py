@@ -134,7 +134,7 @@ def test_a_torn_entry_at_the_end_is_none(tmp_path: Path) -> None:
     path = tmp_path / "i.txnindex"
     path.write_bytes(path.read_bytes()[:-1])
     index = index_at(tmp_path)
-    with pytest.raises(CorruptIndexError, match="67 bytes are no multiple of 34"):
+    with pytest.raises(CorruptIndexError, match="67 bytes is not a multiple of 34"):
         index.check()
     assert index.all() == [FIRST]
     index.append(THIRD)

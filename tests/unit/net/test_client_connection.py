@@ -277,7 +277,7 @@ def test_a_broker_that_ends_the_talk_at_the_first_request_may_want_more() -> Non
         async with ScriptedBroker(lambda _: answers.pop(0)) as broker:
             connection = await ClientConnection.open(broker.address)
             with pytest.raises(
-                ConnectionLostError, match="at the first request; does it want TLS or SASL on this port"
+                ConnectionLostError, match="at the first request; does it want TLS and SASL on this port"
             ):
                 await connection.send(metadata_of("a"), MetadataResponse)
             answers[:] = [None, HangUp()]
