@@ -6,8 +6,9 @@ PYTEST := $(BIN)/pytest
 STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
 WORKERS ?= 2
+SLOWEST := --durations=25 --durations-min=0.5
 
-.PHONY: help setup bytecode wheel demo test test-pythons check format compat differential bench fuzz crash soak golden clean
+.PHONY: help setup bytecode wheel demo test test-pythons check format compat coverage differential bench fuzz crash soak golden clean
 
 help:  ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
@@ -47,7 +48,7 @@ demo: bytecode  ## it all at work: events of a shop through a broker and a pipel
 test: bytecode  ## the whole suite, Spark included, but for what needs artifacts of Kafka
 	@command -v java >/dev/null || { echo "Java is not installed, and Spark needs it: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends openjdk-17-jre-headless; }
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not compat and not soak"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup $(SLOWEST) -m "not compat and not soak"
 
 test-pythons:  ## a quick part of the suite on each supported Python that the machine has (TESTS=…)
 	$(PYTHON) tools/pythons.py $(TESTS)
@@ -67,7 +68,15 @@ compat: bytecode  ## against Apache Kafka's and Spark's own artifacts, from Mave
 	$(BIN)/python tools/spark_artifacts.py
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
-	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "compat and not soak"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup $(SLOWEST) -m "compat and not soak"
+
+# Processes that tests start are measured too. Kills lose what the killed process ran.
+coverage: export COVERAGE_FILE = $(CURDIR)/.build/coverage/data
+coverage: bytecode  ## branch coverage of `make test` by room, and the modules that need tests (ARGS=…)
+	rm -rf .build/coverage && mkdir -p .build/coverage
+	-$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup -q -m "not compat and not soak" $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/python tools/coverage_by_room.py
 
 SECONDS_EACH ?= 900
 PEERS ?= 4.3.1 3.9.1

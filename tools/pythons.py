@@ -19,7 +19,7 @@ HOME: Final = ROOT / ".venvs"
 SUPPORTED: Final = ("3.11", "3.12", "3.13")
 OLD_KIO: Final = "kio-0.6.2"
 """An oracle of the tests with compiled parts, beside its newer self, as `make setup` has it in `.build`."""
-MADE_FROM: Final = ("pyproject.toml", "constraints.txt", f"tests/oracles/{OLD_KIO}.txt")
+MADE_FROM: Final = ("pyproject.toml", "constraints.txt", f"tests/support/oracles/{OLD_KIO}.txt")
 KERNELS: Final = ("ottla.records", "ottla.log.compaction", "ottla.client.produce", "ottla.net")
 """What holds kernels to compile: once for each Python, not in every process of a test."""
 EXTRAS: Final = ".[avro,broker,columns,protobuf]"
@@ -75,7 +75,7 @@ def prepare(version: str, python: Path) -> Path:
     pip = [str(own), "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
     subprocess.run([*pip, "--upgrade", "pip"], check=True, cwd=ROOT)
     subprocess.run([*pip, "--editable", EXTRAS, "--group", "dev"], check=True, cwd=ROOT)
-    old_kio = ["--no-deps", "--target", str(place / OLD_KIO), "--requirement", f"tests/oracles/{OLD_KIO}.txt"]
+    old_kio = ["--no-deps", "--target", str(place / OLD_KIO), "--requirement", f"tests/support/oracles/{OLD_KIO}.txt"]
     subprocess.run([*pip, *old_kio], check=True, cwd=ROOT)
     stamp.touch()
     return own
