@@ -57,7 +57,8 @@ _ADMIN_CLIENT: Final = "__admin_client"
 _HIDDEN: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
 
 _LENGTH: Final = Struct(">i")
-_ENDLESS: Final = 2**31
+_SHORTEST: Final = 14
+"""Bytes of a message of the oldest format, after its length: less than any batch."""
 _ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
 """The byte of a batch with all attributes that are in use."""
 
@@ -118,7 +119,9 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
             elif partition is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                error = _fault(records, context.version) or bad_acks
+                error = _fault(records, context.version)
+                if bad_acks and not error:
+                    error = _format_fault(records) or bad_acks
                 error = error or (ErrorCode.INVALID_TOPIC_EXCEPTION if is_closed else partition.check_leader())
             if error or partition is None or records is None:
                 answer = _refused(partition, asked.index, error, context.version)
@@ -244,23 +247,19 @@ def _once_each(topics: list[ProduceTopic], *, by_id: bool) -> list[ProduceTopic]
     ]
 
 
-def _is_alone(records: Bytes) -> bool:
-    """Whether there is one whole batch, as far as lengths tell, and not another whole one."""
-    size = _size_of_batch(records, 0)
-    return size <= len(records) and (size <= 0 or size + _size_of_batch(records, size) > len(records))
-
-
-def _size_of_batch(records: Bytes, position: int) -> int:
-    """How long the batch at the position says that it is; endless where there are too few bytes to say so."""
-    if len(records) - position < LENGTH_PREFIX_SIZE:
-        return _ENDLESS
+def _length_at(records: Bytes, position: int) -> int:
+    """How long the batch at the position says that it is, after its length."""
     length: int = _LENGTH.unpack_from(records, position + LENGTH_AT)[0]
-    return length + LENGTH_PREFIX_SIZE
+    return length
 
 
 def _fault(records: Bytes | None, version: int) -> ErrorCode:
-    """What is wrong with records whatever their partition. Older clients than KIP-110 cannot have zstd."""
-    if not records or not _is_alone(records):
+    """What is wrong with records whatever their partition, in the order in which Kafka looks: there must be one whole
+    batch, as far as lengths tell, without zstd before KIP-110, and no second one."""
+    if records is None or len(records) < LENGTH_PREFIX_SIZE:
+        return ErrorCode.INVALID_RECORD
+    size = _length_at(records, 0) + LENGTH_PREFIX_SIZE
+    if size > len(records):
         return ErrorCode.INVALID_RECORD
     if (
         version < _ZSTD_SINCE
@@ -269,7 +268,27 @@ def _fault(records: Bytes | None, version: int) -> ErrorCode:
         and records[MAGIC_AT] == MAGIC_V2
     ):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if 0 < size < len(records):
+        return _fault_after(records, size)
     return _NONE
+
+
+def _fault_after(records: Bytes, position: int) -> ErrorCode:
+    """Another batch is one too many, and what cannot be one is corrupt."""
+    left = len(records) - position
+    if left < LENGTH_PREFIX_SIZE:
+        return _NONE
+    length = _length_at(records, position)
+    if length < _SHORTEST or (left > MAGIC_AT and records[position + MAGIC_AT] > MAGIC_V2):
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.INVALID_RECORD if length + LENGTH_PREFIX_SIZE <= left else _NONE
+
+
+def _format_fault(records: Bytes | None) -> ErrorCode:
+    """What Kafka finds in the first bytes of a batch. A log finds it as well, and can say more of it."""
+    if records is None or len(records) <= MAGIC_AT or records[MAGIC_AT] == MAGIC_V2:
+        return _NONE
+    return ErrorCode.INVALID_RECORD if records[MAGIC_AT] < MAGIC_V2 else ErrorCode.CORRUPT_MESSAGE
 
 
 def _refused(partition: Partition | None, index: int, error: ErrorCode, version: int) -> ProducePartitionResponse:

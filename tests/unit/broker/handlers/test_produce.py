@@ -119,6 +119,10 @@ def test_a_topic_takes_records_before_its_logs_are_made(
         ({"acks": 2, "records": batch_of(b"a")[:-1]}, ErrorCode.INVALID_RECORD),
         ({"acks": 2, "records": batch_of(b"a")[:7]}, ErrorCode.INVALID_RECORD),
         ({"acks": 2, "records": batch_of(b"a") * 2}, ErrorCode.INVALID_RECORD),
+        ({"acks": 2, "records": bytes(old_message(1, b"a"))}, ErrorCode.INVALID_RECORD),
+        ({"acks": 2, "records": batch_of(b"a")[:16] + b"\x03" + batch_of(b"a")[17:]}, ErrorCode.CORRUPT_MESSAGE),
+        ({"records": batch_of(b"a") + bytes(12)}, ErrorCode.CORRUPT_MESSAGE),
+        ({"records": batch_of(b"a") + batch_of(b"a")[:16] + b"\x03"}, ErrorCode.CORRUPT_MESSAGE),
         ({"records": None}, ErrorCode.INVALID_RECORD),
         ({"records": b""}, ErrorCode.INVALID_RECORD),
         (
@@ -188,6 +192,8 @@ def test_zstd_is_refused_in_versions_that_do_not_have_it(tmp_path: Path) -> None
             answer = await produce(client, request(client, records), version)
             code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if version < 7 else ErrorCode.NONE
             assert ErrorCode.of(answer.error_code) is code
+        answer = await produce(client, request(client, records * 2), 6)
+        assert ErrorCode.of(answer.error_code) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
     with_client(tmp_path, work)
 
