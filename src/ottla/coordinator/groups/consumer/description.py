@@ -44,7 +44,8 @@ def _describe_member(member: ConsumerMember, target: Partitions, topics: TopicIm
         client_host=subscription.client_host,
         subscribed_topic_names=sorted(subscription.topics),
         subscribed_topic_regex=subscription.pattern or "",
-        assignment=_named(member.standing.assigned, topics),
+        # What the member is still to give up is its own until it has done so.
+        assignment=_named(member.standing.assigned | member.standing.revoking, topics),
         target_assignment=_named(target, topics),
         member_type=_CONSUMER if subscription.classic is None else _CLASSIC,
     )

@@ -40,6 +40,18 @@ def test_a_group_is_described() -> None:
     assert asyncio.run(_described(coordinated, "")).error_code == ErrorCode.INVALID_GROUP_ID
 
 
+def test_what_a_member_is_still_to_give_up_is_its_own() -> None:
+    coordinated = Coordinated()
+    first = Consumer(coordinated, "a")
+    first.join()
+    Consumer(coordinated, "b").join()
+    first.idle_beat()
+    assert coordinated.group().members["a"].standing.revoking
+    member = asyncio.run(_described(coordinated, "g")).members[0]
+    assert [each.partitions for each in member.assignment.topic_partitions] == [[0, 1, 2, 3]]
+    assert sum(len(each.partitions) for each in member.target_assignment.topic_partitions) == 2
+
+
 def test_a_group_goes_on_where_it_was_when_it_is_loaded() -> None:
     coordinated = Coordinated()
     first, second = Consumer(coordinated, "a", ["t", "u"]), Consumer(coordinated, "b", pattern="u")
