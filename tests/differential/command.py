@@ -69,9 +69,11 @@ def _replay(path: Path) -> int:
         tempfile.TemporaryDirectory(prefix="differential-") as place,
         peers.running(Path(place), spoken.peer or "4.3.1") as both,
     ):
-        played = play(spoken, both.ports, Explanations(ENTRIES), both.restart, keep_transcript=True)
-    for step, ours, theirs in played.transcript:
-        sys.stdout.write(f"{json.dumps(step)}\n  Ottla {json.dumps(ours)}\n  Kafka {json.dumps(theirs)}\n")
+        played = play(spoken, both.ports, Explanations(ENTRIES), both.restart)
+    for each in played.transcript:
+        sys.stdout.write(
+            f"{json.dumps(each.step)}\n  Ottla {json.dumps(each.ours)}\n  Kafka {json.dumps(each.theirs)}\n"
+        )
     if played.problem is not None:
         sys.stdout.write(f"{played.problem}\n")
     if played.difference is None:

@@ -14,6 +14,23 @@ _INDEX = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True)
+class Exchange:
+    """A step that was played, and what the brokers answered."""
+
+    step: Step
+    ours: Any
+    theirs: Any
+
+    @property
+    def api(self) -> str:
+        return str(self.step.get("api", "receive"))
+
+    @property
+    def request(self) -> dict[str, Any]:
+        return dict(self.step.get("request", {}))
+
+
+@dataclass(frozen=True)
 class Difference:
     """One field that two brokers answer differently."""
 
@@ -24,8 +41,8 @@ class Difference:
     path: str
     ours: Any
     theirs: Any
-    steps: tuple[Step, ...] = ()
-    """Of the whole dialogue."""
+    history: tuple[Exchange, ...] = ()
+    """What was asked before this step, in order."""
     our_tree: Any = None
     their_tree: Any = None
 
@@ -36,6 +53,10 @@ class Difference:
     @property
     def version(self) -> int:
         return int(self.step.get("version", -1))
+
+    @property
+    def request(self) -> dict[str, Any]:
+        return dict(self.step.get("request", {}))
 
     @property
     def field(self) -> str:

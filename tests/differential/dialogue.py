@@ -13,7 +13,7 @@ symbols (`differential.symbols`). `as` names what the answer gives out: a produc
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,11 @@ class Dialogue:
     def restarts(self) -> bool:
         return any("restart" in step for step in self.steps)
 
+    @property
+    def names_empty_group(self) -> bool:
+        """Whether it asks for the group without a name, which all dialogues would share."""
+        return any("" in _groups_of(step.get("request", {})) for step in self.steps)
+
     def save(self, path: Path) -> None:
         path.write_text(self.text(), encoding="utf-8")
 
@@ -47,6 +52,14 @@ class Dialogue:
         head = {"seed": self.seed, "number": self.number, "theme": self.theme, "peer": self.peer, "note": self.note}
         lines = ",\n    ".join(json.dumps(step) for step in self.steps)
         return json.dumps(head)[:-1] + f', "steps": [\n    {lines}\n]}}\n'
+
+
+def _groups_of(request: dict[str, Any]) -> Iterator[str]:
+    if "group_id" in request:
+        yield request["group_id"]
+    for several in ("groups", "groups_names", "group_ids"):
+        for each in request.get(several, ()):
+            yield each["group_id"] if isinstance(each, dict) else each
 
 
 def load(path: Path) -> Dialogue:

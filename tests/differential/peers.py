@@ -178,6 +178,17 @@ def common_versions(ports: tuple[int, int], peer: str) -> dict[str, tuple[int, i
     return both
 
 
+def delete_group(ports: tuple[int, int], group_id: str) -> None:
+    """From both brokers, whether it is there or not."""
+    api = api_named("DeleteGroups")
+    for port in ports:
+        connection = Connection(port)
+        try:
+            connection.receive(api, 0, connection.send(request_of(api, {"groups_names": [group_id]}), 0))
+        finally:
+            connection.close()
+
+
 def _served(port: int) -> dict[str, tuple[int, int]]:
     api = api_named("ApiVersions")
     connection = Connection(port)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from differential.answers import tree_of
-from differential.comparison import Difference, differences
+from differential.comparison import Difference, Exchange, differences
 from differential.connection import PATIENCE_S, Connection, NoAnswerError
 from differential.dialogue import Dialogue, Step, api_name
 from differential.on_purpose import OnPurpose
@@ -26,7 +26,7 @@ from ottla.wire.registry import Api
 from ottla.wire.schema import Response
 
 SETTLE_S: Final = 10.0
-_LATER_S: Final = 0.03
+_LATER_S: Final = 0.08
 """Until a request that is not waited for has surely been handled."""
 _CONFIG_S: Final = 0.02
 """Until Kafka has applied a config that it already shows."""
@@ -105,14 +105,14 @@ class Side:
                 raise RuntimeError("nothing was sent")
             sent = self._sent
             if self._is_unanswered(sent):
-                return self._barrier(number)
+                return {"connection": self._barrier(number), "log_ends": self._log_ends(step)}
         return self._answer(number, sent, patience_s)
 
     @staticmethod
     def _is_unanswered(sent: _Pending) -> bool:
         return sent.api.name == "Produce" and sent.step["request"].get("acks") == 0
 
-    def _barrier(self, number: int) -> Any:
+    def _barrier(self, number: int) -> str:
         """Whether the connection still stands after a request that is not answered."""
         api = api_named("ApiVersions")
         try:
@@ -121,7 +121,26 @@ class Side:
         except NoAnswerError as error:
             self._drop(number)
             return str(error)
-        return "unanswered"
+        return "open"
+
+    def _log_ends(self, step: Step) -> list[dict[str, Any]]:
+        """Of the partitions that a request which is not answered writes to: whether it was taken shows there."""
+        asked = [
+            {
+                "name": topic["name"],
+                "partitions": [{"partition_index": each["index"], "timestamp": -1} for each in topic["partition_data"]],
+            }
+            for topic in self.symbols.resolve(step["request"]["topic_data"])
+        ]
+        answer = self.ask("ListOffsets", 5, {"replica_id": -1, "topics": asked})
+        return sorted(
+            (
+                {"topic": self.symbols.name_text(topic.name), "partition": each.partition_index, "end": each.offset}
+                for topic in answer.topics
+                for each in topic.partitions
+            ),
+            key=lambda end: (end["topic"], end["partition"]),
+        )
 
     def _answer(self, number: int, sent: _Pending, patience_s: float) -> Any:
         try:
@@ -267,7 +286,7 @@ class Played:
     difference: Difference | None = None
     explained: int = 0
     asked: Counter[str] = field(default_factory=Counter)
-    transcript: list[tuple[Step, Any, Any]] = field(default_factory=list)
+    transcript: list[Exchange] = field(default_factory=list)
     problem: str | None = None
     """Why it could not be played to its end."""
 
@@ -285,7 +304,7 @@ class Playing:
             for port, letter in zip(ports, "ok", strict=True)
         )
 
-    def steps(self, *, keep_transcript: bool = False) -> bool:
+    def steps(self) -> bool:
         """Whether a restart comes next."""
         try:
             for number, step in self._steps():
@@ -294,7 +313,7 @@ class Playing:
                     for side in self.sides:
                         side.disconnect()
                     return True
-                self._step(number, step, keep_transcript=keep_transcript)
+                self._step(number, step)
         except (SettleError, NoAnswerError, OSError) as error:
             self.result.problem = f"{type(error).__name__}: {error}"
             self._remaining = []
@@ -312,7 +331,7 @@ class Playing:
         while self._remaining:
             yield self._remaining.pop(0)
 
-    def _step(self, number: int, step: Step, *, keep_transcript: bool) -> None:
+    def _step(self, number: int, step: Step) -> None:
         self.result.asked[api_name(step)] += 1
         if "receive" not in step:
             for side in self.sides:
@@ -320,11 +339,11 @@ class Playing:
         ours, theirs = self._received(step)
         if step.get("api") in ("AlterConfigs", "IncrementalAlterConfigs"):
             self._await_configs(step)
-        if keep_transcript:
-            self.result.transcript.append((step, ours, theirs))
+        self.result.transcript.append(Exchange(step, ours, theirs))
         for path, mine, other in differences(ours, theirs):
             spoken = self.result.dialogue
-            found = Difference(spoken.peer, number, step, path, mine, other, spoken.steps, ours, theirs)
+            history = tuple(self.result.transcript[:-1])
+            found = Difference(spoken.peer, number, step, path, mine, other, history, ours, theirs)
             reason = self._explain(found)
             if reason is not None:
                 self.result.explained += 1
@@ -359,17 +378,10 @@ class Playing:
         return self.result
 
 
-def play(
-    dialogue: Dialogue,
-    ports: tuple[int, int],
-    explain: Explain,
-    restart: Callable[[], None],
-    *,
-    keep_transcript: bool = False,
-) -> Played:
+def play(dialogue: Dialogue, ports: tuple[int, int], explain: Explain, restart: Callable[[], None]) -> Played:
     """From the first step to the last, or to the first difference."""
     playing = Playing(dialogue, ports, explain)
-    while playing.steps(keep_transcript=keep_transcript):
+    while playing.steps():
         restart()
         playing.after_restart()
     return playing.close()

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 from differential.comparison import Difference
@@ -17,7 +18,7 @@ from differential.dialogue import Dialogue
 from differential.generate import generate
 from differential.generate.model import Range
 from differential.on_purpose import ENTRIES, Explanations, OnPurpose
-from differential.peers import common_versions
+from differential.peers import common_versions, delete_group
 from differential.player import Played, Playing, play
 from differential.shrinking import shrink
 
@@ -29,6 +30,8 @@ _SHRINK_TRIES = 80
 _SHRINK_TRIES_RESTART = 8
 _SHOWN = 1500
 """Characters of an answer."""
+_SHOWN_KINDS, _SHOWN_KIND = 8, 110
+"""The most frequent of those that an entry explains, and characters of each."""
 _EVERY_S = 5.0
 
 
@@ -73,6 +76,8 @@ class Summary:
     """Differences that did not show again when the dialogue was played again."""
     problems: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Of the differences on purpose, by the names of their entries."""
     unused: list[OnPurpose] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -84,6 +89,8 @@ class Summary:
         ]
         for name, times in self.reasons.most_common():
             lines.append(f"{times:6}  on purpose: {name}")
+            kinds = [(kind, of) for (entry, kind), of in self.kinds.most_common() if entry == name]
+            lines += [f"{of:14}  {kind[:_SHOWN_KIND]}" for kind, of in kinds[:_SHOWN_KINDS]]
         lines += [f"   not needed: {entry.name}" for entry in self.unused]
         lines += [f"{times:6}  not seen again: {kind}" for kind, times in self.fleeting.most_common()]
         lines += [f"{times:6}  not played to the end: {problem}" for problem, times in self.problems.most_common()]
@@ -105,6 +112,8 @@ class Runner:
         self._summary = Summary(options.seed, peers.version)
         self._numbers = count(options.first)
         self._told_s = time.monotonic()
+        self._empty_group = Lock()
+        """Held by the dialogue that asks for the group without a name."""
 
     def run(self) -> Summary:
         began_s = time.monotonic()
@@ -123,6 +132,7 @@ class Runner:
                 self._progress(began_s)
         self._summary.seconds = time.monotonic() - began_s
         self._summary.reasons = self._explain.used
+        self._summary.kinds = self._explain.kinds
         self._summary.unused = self._explain.unused()
         return self._summary
 
@@ -148,13 +158,21 @@ class Runner:
             )
 
     def _play(self, dialogue: Dialogue) -> Played:
-        return play(dialogue, self._peers.ports, self._explain, self._peers.restart)
+        if not dialogue.names_empty_group:
+            return play(dialogue, self._peers.ports, self._explain, self._peers.restart)
+        with self._empty_group:
+            delete_group(self._peers.ports, "")
+            return play(dialogue, self._peers.ports, self._explain, self._peers.restart)
 
     def _around_restart(self, pool: ThreadPoolExecutor) -> list[Played]:
         """Several dialogues up to their restart, one restart for all, and on."""
+        delete_group(self._peers.ports, "")
+        dialogues = list(islice(self._dialogues(restarts=True), _AROUND_RESTART))
+        alone = [each for each in dialogues if each.names_empty_group]
         playing = [
             Playing(dialogue, self._peers.ports, self._explain)
-            for dialogue in islice(self._dialogues(restarts=True), _AROUND_RESTART)
+            for dialogue in dialogues
+            if not dialogue.names_empty_group or dialogue is alone[0]
         ]
         going_on = [
             each for each, more in zip(playing, pool.map(lambda one: one.steps(), playing), strict=True) if more

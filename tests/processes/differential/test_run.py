@@ -69,3 +69,23 @@ def test_a_fault_is_found_shrunk_and_kept(both: Twice, tmp_path: Path, monkeypat
     assert any("DIFFERENCE 1" in line for line in said)
     kept = [dialogue.load(path) for path in tmp_path.iterdir()]
     assert first.dialogue in kept
+
+
+def test_without_an_answer_the_log_tells_what_was_taken(both: Twice) -> None:
+    def produce(*batches: dict[str, Any]) -> dict[str, Any]:
+        data = [{"index": index, "records": [batch]} for index, batch in enumerate(batches)]
+        topics = [{"name": "$topic:0", "topic_id": "$id:0", "partition_data": data}]
+        return {"api": "Produce", "version": 9, "request": {"acks": 0, "timeout_ms": 9, "topic_data": topics}}
+
+    topic = {"name": "$topic:0", "num_partitions": 2, "replication_factor": 1}
+    steps = (
+        {"api": "CreateTopics", "version": 5, "request": {"topics": [topic], "timeout_ms": 9999}},
+        produce({"n": 3}, {"n": 2}),
+        produce({"n": 4}, {"n": 1, "damage": "crc"}),
+    )
+    played = player.play(dialogue.Dialogue(steps), both.ports, lambda _: None, both.restart)
+    assert (played.problem, played.difference) == (None, None)
+    states = [
+        (each.ours["connection"], [end["end"] for end in each.ours["log_ends"]]) for each in played.transcript[1:]
+    ]
+    assert states == [("open", [3, 2]), ("closed", [7, 2])]

@@ -1,10 +1,12 @@
-"""The list of differences on purpose: each explains something, and not everything."""
+"""The list of differences on purpose: each entry explains something, and not what only looks like it."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from differential.comparison import ABSENT, Difference
+from differential.comparison import ABSENT, Difference, Exchange, differences
 from differential.on_purpose import ENTRIES, Explanations, OnPurpose
 
 
@@ -28,10 +30,12 @@ def test_an_accepted_request_that_kafka_refuses_is_never_on_purpose(api: str, pe
 
 def test_a_config_that_kafka_4_removed() -> None:
     explain = Explanations(ENTRIES)
-    entry = explain(_found("topics[0]/configs/message.format.version", {}, ABSENT, "CreateTopics"))
+    difference = _found("topics[0]/configs/message.format.version", {}, ABSENT, "CreateTopics")
+    entry = explain(difference)
     assert entry is not None
     assert explain(_found("topics[0]/configs/retention.ms", {}, ABSENT, "CreateTopics")) is None
     assert explain.used == {entry.name: 1}
+    assert explain.kinds == {(entry.name, difference.kind): 1}
     assert entry not in explain.unused()
 
 
@@ -40,3 +44,181 @@ def test_the_first_reason_counts() -> None:
     explain = Explanations(entries)
     assert explain(_found("x", 1, 2)) == entries[1]
     assert explain.unused() == [entries[0]]
+
+
+# --- whole answers ----------------------------------------------------------------------------------------------------
+
+
+def _reasons(
+    step: dict[str, Any], ours: Any, theirs: Any, history: tuple[Exchange, ...] = (), peer: str = "4.3.1"
+) -> list[str | None]:
+    """The names of the entries that explain the fields in which two answers differ."""
+    explain = Explanations(ENTRIES)
+    names = []
+    for path, mine, other in differences(ours, theirs):
+        entry = explain(Difference(peer, len(history), step, path, mine, other, history, ours, theirs))
+        names.append(None if entry is None else entry.name)
+    return names
+
+
+def _asked(api: str, request: dict[str, Any], ours: Any = None, theirs: Any = None, **more: Any) -> Exchange:
+    return Exchange({"api": api, "version": 9, **more, "request": request}, ours, ours if theirs is None else theirs)
+
+
+def _created(**config: str) -> Exchange:
+    """A topic with configs, named with underscores."""
+    configs = [{"name": name.replace("_", "."), "value": value} for name, value in config.items()]
+    return _asked("CreateTopics", {"topics": [{"name": "$topic:0", "configs": configs}]})
+
+
+def _produce(*batches: dict[str, Any], acks: int = -1, other: dict[str, Any] | None = None) -> dict[str, Any]:
+    """To partition 0, and perhaps one batch to partition 1."""
+    data = [{"index": 0, "records": list(batches)}]
+    if other is not None:
+        data.append({"index": 1, "records": [other]})
+    topics = [{"name": "$topic:0", "topic_id": "$id:0", "partition_data": data}]
+    return {"api": "Produce", "version": 9, "request": {"acks": acks, "topic_data": topics}}
+
+
+def _answer(*codes: int) -> dict[str, Any]:
+    partitions = [{"index": index, "error_code": code} for index, code in enumerate(codes)]
+    return {"responses": [{"name": "$-t0", "partition_responses": partitions}]}
+
+
+def _unanswered(connection: str, *ends: int) -> dict[str, Any]:
+    log_ends = [{"topic": "$-t0", "partition": index, "end": end} for index, end in enumerate(ends)]
+    return {"connection": connection, "log_ends": log_ends}
+
+
+def test_records_that_only_ottla_refuses() -> None:
+    bad: dict[str, Any] = {"damage": "offset deltas"}
+    assert _reasons(_produce(bad), _answer(87), _answer(0)) == ["offsets of records"]
+    assert _reasons(_produce(bad), _answer(0), _answer(87)) == [None]
+    assert _reasons(_produce(bad), _answer(2), _answer(0)) == [None]
+    assert _reasons(_produce({**bad, "codec": 1}), _answer(87), _answer(0)) == [None]
+    # The batch of another partition is no reason.
+    assert _reasons(_produce({}, other=bad), _answer(87, 87), _answer(0, 87)) == [None]
+
+
+def test_without_an_answer_the_ends_of_logs_tell_which_batch_was_refused() -> None:
+    bad, step = {"damage": "trailing", "codec": 2}, "bytes after compressed records"
+    assert _reasons(_produce(bad, acks=0), _unanswered("closed", 0), _unanswered("open", 1)) == [step, step]
+    assert _reasons(_produce(bad, acks=0), _unanswered("open", 1), _unanswered("closed", 0)) == [None, None]
+    both = _produce(bad, acks=0, other={"damage": "crc"})
+    assert _reasons(both, _unanswered("closed", 0, 0), _unanswered("closed", 1, 0)) == [step]
+    assert _reasons(both, _unanswered("closed", 0, 0), _unanswered("closed", 0, 1)) == [None]
+    assert _reasons(_produce({}, acks=0), _unanswered("open", 0), _unanswered("open", 1)) == [None]
+
+
+def test_a_batch_for_which_kafka_refuses_the_whole_request() -> None:
+    step = _produce({}, other={"damage": "magic 3"})
+    assert _reasons(step, _answer(0, 2), _answer(2, 2)) == ["one bad partition"]
+    assert _reasons(step, _answer(0, 2), _answer(0, 0)) == [None]
+    assert _reasons(_produce({}, other={"damage": "crc"}), _answer(0, 2), _answer(2, 2)) == [None]
+    assert _reasons(_produce({"damage": "magic 3"}), _answer(0), _answer(2)) == [None]
+
+
+def test_half_a_batch_after_a_batch() -> None:
+    assert _reasons(_produce({}, {"damage": "cut"}), _answer(87), _answer(0)) == ["half a batch after a batch"]
+    assert _reasons(_produce({"damage": "cut"}), _answer(87), _answer(0)) == [None]
+    assert _reasons(_produce({}, {}), _answer(87), _answer(76)) == [None]
+
+
+# --- fetches ----------------------------------------------------------------------------------------------------------
+
+FETCH = {"api": "Fetch", "version": 12, "request": {"topics": []}}
+
+
+def _fetched(*batches: dict[str, Any], torn_bytes: int = 0) -> dict[str, Any]:
+    size = sum(each["bytes"] for each in batches) + torn_bytes
+    records = {"bytes": size, "batches": list(batches), "torn_bytes": torn_bytes}
+    return {"responses": [{"topic": "$-t0", "partitions": [{"partition_index": 0, "records": records}]}]}
+
+
+def _batch(offset: int, size: int = 100, key: str = "k") -> dict[str, Any]:
+    return {"base_offset": offset, "bytes": size, "records": [[offset, "$time:0", key]]}
+
+
+def test_sizes_of_recompressed_batches() -> None:
+    history = (_created(compression_type="gzip"),)
+    sizes = "sizes of recompressed batches"
+    assert _reasons(FETCH, _fetched(_batch(0, 90)), _fetched(_batch(0, 95)), history) == [sizes, sizes]
+    assert _reasons(FETCH, _fetched(_batch(0), _batch(1)), _fetched(_batch(0)), history) == [sizes, sizes]
+    # Neither other records, nor sizes in a topic that leaves batches as they are.
+    assert None in _reasons(FETCH, _fetched(_batch(0, 90, "x")), _fetched(_batch(0, 95)), history)
+    assert None in _reasons(FETCH, _fetched(_batch(1, 90)), _fetched(_batch(0, 95)), history)
+    for other in (_created(), _created(compression_type="producer")):
+        assert set(_reasons(FETCH, _fetched(_batch(0, 90)), _fetched(_batch(0, 95)), (other,))) == {None}
+
+
+def test_segments_that_refused_batches_begin() -> None:
+    created, refused = _created(segment_bytes="1048576"), Exchange(_produce({"pid": 5, "epoch": 0}), {}, {})
+    ours, theirs = _fetched(_batch(0), _batch(1)), _fetched(_batch(0))
+    segments = "segments that refused batches begin"
+    assert _reasons(FETCH, ours, theirs, (created, refused)) == [segments, segments]
+    assert set(_reasons(FETCH, ours, theirs, (_created(), refused))) == {None}
+    assert set(_reasons(FETCH, ours, theirs, (created,))) == {None}
+    elsewhere = _produce({}, other={"pid": 5, "epoch": 0})
+    assert set(_reasons(FETCH, ours, theirs, (created, Exchange(elsewhere, {}, {})))) == {None}
+    assert None in _reasons(FETCH, _fetched(_batch(0), _batch(1)), _fetched(_batch(1)), (created, refused))
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_groups_that_kafka_keeps_for_a_while() -> None:
+    step = {"api": "DeleteGroups", "version": 2, "request": {"groups_names": ["$group:0"]}}
+    ours, theirs = ({"results": [{"group_id": "$-g0", "error_code": code}]} for code in (69, 0))
+    refused = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 26})
+    assert _reasons(step, ours, theirs, (refused,)) == ["groups without offsets"]
+    assert _reasons(step, theirs, ours, (refused,)) == [None]
+    for other in (
+        _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 0}),
+        _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 79}),
+        _asked("JoinGroup", {"group_id": "$group:1"}, {"error_code": 26}),
+    ):
+        assert _reasons(step, ours, theirs, (other,)) == [None]
+
+
+def test_listed_groups_that_kafka_keeps_for_a_while() -> None:
+    step = {"api": "ListGroups", "version": 4, "request": {}}
+    deleted = _asked("OffsetDelete", {"group_id": "$group:0"}, {"error_code": 0})
+    more = [{"group_id": "$-g0"}, {"group_id": "$-g1"}]
+    assert _reasons(step, {"groups": more[1:]}, {"groups": more}, (deleted,)) == ["groups without offsets"]
+    assert _reasons(step, {"groups": more[:1]}, {"groups": more}, (deleted,)) == [None]
+    assert _reasons(step, {"groups": more}, {"groups": more[1:]}, (deleted,)) == [None]
+
+
+def test_the_leader_of_the_group_that_an_answer_is_for() -> None:
+    joins = _asked("JoinGroup", {"group_id": "$group:0"}, "sent", connection=2, later=True)
+    ours, theirs = {"leader": "<member 1>"}, {"leader": "<member 2>"}
+    for group, name in (("$group:0", "leader after a leader left"), ("$group:1", None)):
+        left = _asked("LeaveGroup", {"group_id": group}, {})
+        assert _reasons({"receive": 2}, ours, theirs, (left, joins)) == [name]
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+def test_topics_that_are_assigned_to_nobody() -> None:
+    def step(*brokers: int) -> dict[str, Any]:
+        assigned = [{"partition_index": 0, "broker_ids": list(brokers)}]
+        topics = [{"name": "$topic:new0", "assignments": assigned}, {"name": "$topic:new1"}]
+        return {"api": "CreateTopics", "version": 5, "request": {"topics": topics}}
+
+    def answer(*codes: int) -> dict[str, Any]:
+        return {"topics": [{"name": f"$-tnew{index}", "error_code": code} for index, code in enumerate(codes)]}
+
+    assert _reasons(step(2), answer(39, 0), answer(0, 0), peer="3.9.1") == ["assignments to nobody"]
+    assert _reasons(step(2), answer(39, 0), answer(0, 0)) == [None]
+    assert _reasons(step(1), answer(39, 0), answer(0, 0), peer="3.9.1") == [None]
+    assert _reasons(step(2), answer(0, 39), answer(0, 0), peer="3.9.1") == [None]
+
+
+def test_topics_that_are_named_twice() -> None:
+    step = {"api": "DeleteTopics", "version": 3, "request": {"topic_names": ["$topic:0", "$topic:0"]}}
+    once, twice = ({"responses": [{"name": "$-t0"}] * times} for times in (1, 2))
+    assert _reasons(step, once, twice, peer="3.9.1") == ["topics named twice"]
+    assert _reasons(step, twice, once, peer="3.9.1") == [None]
+    step["request"] = {"topic_names": ["$topic:0", "$topic:1"]}
+    assert _reasons(step, once, twice, peer="3.9.1") == [None]

@@ -1,0 +1,134 @@
+"""Differences in what is read from logs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from differential.comparison import Difference
+from differential.on_purpose.entry import OnPurpose
+from differential.on_purpose.places import (
+    Place,
+    deleted_records_here,
+    place,
+    sent_before,
+    setting_here,
+    settings,
+    structs,
+    topic_key,
+)
+from ottla.base.error_codes import ErrorCode
+
+_RECORDS: Final = "responses/partitions/records"
+_SIZES: Final = (f"{_RECORDS}/bytes", f"{_RECORDS}/torn_bytes")
+
+
+def _records(found: Difference, tree: Any) -> dict[str, Any]:
+    """Those of the partition, in one of the answers."""
+    for struct in structs(found, tree):
+        records = struct.get("records")
+        if isinstance(records, dict):
+            return records
+    return {}
+
+
+def _is_recompressed(found: Difference) -> bool:
+    """The topic has had a codec of its own."""
+    return bool(setting_here(found, "compression.type") - {"producer"})
+
+
+def _fetches_recompressed(found: Difference) -> bool:
+    """From any topic with a codec of its own."""
+    topics = {topic_key(each.get("topic") or each["topic_id"]) for each in found.our_tree["responses"]}
+    return any(settings(found, topic).get("compression.type", set()) - {"producer"} for topic in topics)
+
+
+def _without_sizes(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in batch.items() if key != "bytes"} for batch in batches]
+
+
+def _ends_elsewhere(found: Difference) -> bool:
+    """The same batches in both answers, apart from their sizes, but more of them in one."""
+    ours, theirs = (
+        _without_sizes(_records(found, tree).get("batches", [])) for tree in (found.our_tree, found.their_tree)
+    )
+    common = min(len(ours), len(theirs))
+    return ours[:common] == theirs[:common]
+
+
+def _is_size_of_recompressed(found: Difference) -> bool:
+    if found.api != "Fetch" or not found.field.startswith(_RECORDS):
+        return False
+    if found.field == f"{_RECORDS}/batches/bytes":
+        return _is_recompressed(found)
+    return found.field in (*_SIZES, f"{_RECORDS}/batches") and _fetches_recompressed(found) and _ends_elsewhere(found)
+
+
+def _is_other_segment(found: Difference) -> bool:
+    return (
+        found.api == "Fetch"
+        and found.field in (*_SIZES, f"{_RECORDS}/batches")
+        and bool(setting_here(found, "segment.bytes", "segment.index.bytes", "segment.ms"))
+        and any("pid" in batch for batch in sent_before(found))
+        and _ends_elsewhere(found)
+    )
+
+
+_TIMES: Final = (f"{_RECORDS}/batches/base_timestamp", f"{_RECORDS}/batches/records", "topics/partitions/timestamp")
+
+
+def _asked_time(found: Difference) -> int | str | None:
+    """That a request for offsets gives for the partition."""
+    here = place(found)
+    for topic in found.request["topics"]:
+        for each in topic["partitions"]:
+            if Place(topic_key(topic["name"]), each["partition_index"]) == here:
+                time: int | str = each["timestamp"]
+                return time
+    return None
+
+
+ENTRIES: Final[tuple[OnPurpose, ...]] = (
+    OnPurpose(
+        "sizes of recompressed batches",
+        "Compressors differ in what they make of the same records, and so where a fetch by size ends.",
+        _is_size_of_recompressed,
+    ),
+    OnPurpose(
+        "segments that refused batches begin",
+        "Kafka begins a new segment for a batch before it checks its sequence, and a fetch ends with a segment.",
+        _is_other_segment,
+    ),
+    OnPurpose(
+        "producers that set LogAppendTime, recompressed",
+        "Kafka then gives every record the newest time of the batch; Ottla leaves each its own.",
+        lambda found: (
+            found.field in _TIMES
+            and _is_recompressed(found)
+            and any(batch.get("damage") == "log append time" for batch in sent_before(found))
+        ),
+    ),
+    OnPurpose(
+        "fetching from zstd topics in old versions",
+        "Before version 10, Kafka 3.9.1 refuses to read from topics with compression.type=zstd; Kafka 4 does not.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.api == "Fetch"
+            and found.version < 10
+            and found.field == "responses/partitions/error_code"
+            and found.theirs == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            and "zstd" in setting_here(found, "compression.type")
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "offsets by time after records were deleted",
+        "Kafka looks in one segment, and finds nothing if all its records that are new enough were deleted.",
+        lambda found: (
+            found.api == "ListOffsets"
+            and found.field in ("topics/partitions/offset", "topics/partitions/timestamp")
+            and found.theirs == -1
+            and isinstance(_asked_time(found), str)
+            and deleted_records_here(found)
+        ),
+    ),
+)

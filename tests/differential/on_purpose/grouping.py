@@ -1,0 +1,166 @@
+"""Differences in groups."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from differential.comparison import Difference, Exchange
+from differential.on_purpose.entry import OnPurpose
+from differential.on_purpose.places import structs, topic_key
+from ottla.base.error_codes import ErrorCode
+from ottla.base.operations import Operation
+from ottla.broker.requests.authorized_operations import GROUP_OPERATIONS
+
+_GROUP_OPERATIONS_IN_4: Final = GROUP_OPERATIONS | 1 << Operation.DESCRIBE_CONFIGS | 1 << Operation.ALTER_CONFIGS
+_NOT_FOUND: Final = ErrorCode.GROUP_ID_NOT_FOUND
+_UNKNOWN: Final = ErrorCode.UNKNOWN_MEMBER_ID
+_OF_LEFT_GROUPS: Final[dict[tuple[str, str], tuple[tuple[Any, Any], ...]]] = {
+    ("DeleteGroups", "results/error_code"): ((_NOT_FOUND, ErrorCode.NONE),),
+    ("DescribeGroups", "groups/error_code"): ((_NOT_FOUND, ErrorCode.NONE),),
+    ("DescribeGroups", "groups/group_state"): (("Dead", "Empty"),),
+    ("OffsetDelete", "error_code"): ((_NOT_FOUND, ErrorCode.NONE),),
+    ("OffsetCommit", "topics/partitions/error_code"): (
+        (_NOT_FOUND, _UNKNOWN),
+        (ErrorCode.ILLEGAL_GENERATION, _UNKNOWN),
+    ),
+    ("JoinGroup", "error_code"): ((_UNKNOWN, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),),
+}
+"""By API and field: ours and theirs, where Kafka still has a group and Ottla has not."""
+_JOINING: Final = (None, ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
+"""Answers to a join that is not refused; to some, nobody waited for one."""
+
+
+def _group(found: Difference) -> str | None:
+    """That the difference is about, as requests name it."""
+    if "receive" in found.step:
+        return _group_of_answer(found)
+    if "group_id" in found.request:
+        return str(found.request["group_id"])
+    for struct in structs(found):
+        if "group_id" in struct:
+            return _as_asked(struct["group_id"])
+    return None
+
+
+def _as_asked(name: str) -> str:
+    return name.replace("$-g", "$group:")
+
+
+def _group_of_answer(found: Difference) -> str | None:
+    """For an answer that was waited for: the group of the request that was sent first and is not answered yet."""
+    number = found.step["receive"]
+    sent = [each for each in found.history if each.step.get("later") and each.step.get("connection", 0) == number]
+    received = sum(1 for each in found.history if each.step.get("receive") == number)
+    return str(sent[received].request.get("group_id")) if received < len(sent) else None
+
+
+def _asked_of(group: str | None, exchange: Exchange, api: str) -> bool:
+    return exchange.api == api and exchange.request.get("group_id") == group
+
+
+def _is_left(found: Difference, group: str | None) -> bool:
+    """Whether the dialogue took away the last that was in the group, or never got anything into it."""
+    committed = {
+        topic_key(topic["name"])
+        for exchange in found.history
+        if _asked_of(group, exchange, "OffsetCommit")
+        for topic in exchange.request["topics"]
+    }
+    return any(
+        _asked_of(group, exchange, "OffsetDelete")
+        or (exchange.api == "DeleteTopics" and committed & _deleted(exchange))
+        or (_asked_of(group, exchange, "JoinGroup") and _error(exchange) not in _JOINING)
+        or (_asked_of(group, exchange, "OffsetCommit") and _is_refused(exchange))
+        for exchange in found.history
+    )
+
+
+def _deleted(exchange: Exchange) -> set[str]:
+    request = exchange.request
+    named = [*request.get("topic_names", ()), *(each["name"] or each["topic_id"] for each in request.get("topics", ()))]
+    return {topic_key(name) for name in named}
+
+
+def _error(exchange: Exchange) -> int | None:
+    """Of Kafka's answer; none is known where it was not waited for."""
+    return exchange.theirs.get("error_code") if isinstance(exchange.theirs, dict) else None
+
+
+def _is_refused(exchange: Exchange) -> bool:
+    """A commit of which Kafka took nothing."""
+    if not isinstance(exchange.theirs, dict):
+        return False
+    return all(each["error_code"] for topic in exchange.theirs["topics"] for each in topic["partitions"])
+
+
+def _is_left_group(found: Difference) -> bool:
+    if (found.api, found.field) == ("ListGroups", "groups"):
+        ours = [each["group_id"] for each in found.ours]
+        more = [each["group_id"] for each in found.theirs if each["group_id"] not in ours]
+        return len(ours) + len(more) == len(found.theirs) and all(_is_left(found, _as_asked(each)) for each in more)
+    pairs = _OF_LEFT_GROUPS.get((found.api, found.field), ())
+    return (found.ours, found.theirs) in pairs and _is_left(found, _group(found))
+
+
+ENTRIES: Final[tuple[OnPurpose, ...]] = (
+    OnPurpose(
+        "operations on groups",
+        "Groups have configs since Kafka 4, so two more operations; Ottla reports those of 3.9.1.",
+        lambda found: (
+            found.peer == "4.3.1"
+            and found.field == "groups/authorized_operations"
+            and (found.ours, found.theirs) == (GROUP_OPERATIONS, _GROUP_OPERATIONS_IN_4)
+        ),
+    ),
+    OnPurpose(
+        "groups without offsets",
+        "Kafka keeps groups without members and offsets until its next clean-up: those whose last offset is gone, and "
+        "those whose only join or commit was refused. Ottla drops them at once.",
+        _is_left_group,
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "commit to a group that is not there",
+        "With a generation, Kafka 4 says that the group or member is unknown, 3.9.1 that the generation is.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and (found.api, found.field) == ("OffsetCommit", "topics/partitions/error_code")
+            and found.ours in (_NOT_FOUND, _UNKNOWN)
+            and found.theirs == ErrorCode.ILLEGAL_GENERATION
+            and found.request.get("generation_id_or_member_epoch", -1) != -1
+        ),
+    ),
+    OnPurpose(
+        "assignments while a group rebalances",
+        "DescribeGroups of Kafka 3.9.1 shows assignments of stable groups only; Kafka 4 shows them always.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and found.field == "groups/members/member_assignment"
+            and found.theirs == ""
+            and any(
+                struct.get("group_state") in ("PreparingRebalance", "CompletingRebalance") for struct in structs(found)
+            )
+        ),
+    ),
+    OnPurpose(
+        "leader after a leader left",
+        "Kafka makes any of the other members the leader, by the hash of its id; Ottla the one that joined first.",
+        lambda found: (
+            found.field == "leader"
+            and found.ours.startswith("<member ")
+            and found.theirs.startswith("<member ")
+            and any(_asked_of(_group(found), exchange, "LeaveGroup") for exchange in found.history)
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "a name for the error of a join",
+        "Kafka 3.9.1 fails with UNKNOWN_SERVER_ERROR where a member is not known; Ottla says so.",
+        lambda found: (
+            found.peer == "3.9.1"
+            and (found.api, found.field) == ("JoinGroup", "error_code")
+            and (found.ours, found.theirs) == (_UNKNOWN, ErrorCode.UNKNOWN_SERVER_ERROR)
+        ),
+        parts_ways=True,
+    ),
+)

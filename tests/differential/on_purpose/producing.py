@@ -1,0 +1,154 @@
+"""Differences in what becomes of records that are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from differential.comparison import Difference
+from differential.on_purpose.entry import OnPurpose
+from differential.on_purpose.places import Batch, asked_before, innermost, produced, sent_here, topic_key
+from ottla.base.error_codes import ErrorCode
+
+_PARTITION: Final = "responses/partition_responses"
+_ERROR: Final = f"{_PARTITION}/error_code"
+_LOG_END: Final = "log_ends/end"
+_MADE_LATER: Final = (
+    ErrorCode.NONE,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+"""What Kafka answers to a batch whose form it has accepted."""
+_FOR_ALL: Final = ("magic 3", "codec 5")
+"""Damages for which Kafka refuses the whole request."""
+_NAMELESS: Final = ("payload", "record attributes", "codec 5", "offset deltas", "trailing")
+"""Damages that Kafka does not expect."""
+
+
+def _is_refused_here(found: Difference, is_such: Callable[[Batch], bool]) -> bool:
+    """Whether Ottla refuses a batch of this sort, and Kafka does not mind what it is refused for. With acks=0, a
+    refusal closes the connection, and shows in the end of the log."""
+    if found.field == _ERROR:
+        return (
+            found.ours == ErrorCode.INVALID_RECORD
+            and found.theirs in _MADE_LATER
+            and any(is_such(batch) for batch in sent_here(found))
+        )
+    if found.path == "connection":
+        return (found.ours, found.theirs) == ("closed", "open") and any(
+            is_such(batch) for _, batches in produced(found.step) for batch in batches or ()
+        )
+    return found.field == _LOG_END and found.ours < found.theirs and any(is_such(batch) for batch in sent_here(found))
+
+
+def _has_no_epoch(batch: Batch) -> bool:
+    return "pid" in batch and batch.get("epoch", -1) < 0
+
+
+def _is_half_after_whole(found: Difference) -> bool:
+    batches = sent_here(found)
+    return len(batches) > 1 and _is_refused_here(found, lambda batch: batch is batches[-1] and _is_half(batch))
+
+
+def _is_half(batch: Batch) -> bool:
+    return batch.get("damage") in ("cut", "length more")
+
+
+def _is_nameless(found: Difference) -> bool:
+    return (
+        found.field == _ERROR
+        and (found.ours, found.theirs) == (ErrorCode.INVALID_RECORD, ErrorCode.UNKNOWN_SERVER_ERROR)
+        and any(batch.get("damage") in _NAMELESS or _has_no_epoch(batch) for batch in sent_here(found))
+    )
+
+
+def _is_refused_for_another(found: Difference) -> bool:
+    """This partition's batch is not the one for which Kafka refuses the request."""
+    others = [batch for _, batches in produced(found.step) for batch in batches or ()]
+    here = sent_here(found)
+    if not any(batch.get("damage") in _FOR_ALL and batch not in here for batch in others):
+        return False
+    if found.field == _ERROR:
+        return found.theirs in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return found.field == _LOG_END and bool(found.ours > found.theirs)
+
+
+def _has_null_records(found: Difference) -> bool:
+    return any(batches is None for _, batches in produced(found.step))
+
+
+def _changed_time_of(found: Difference) -> bool:
+    """Whether the dialogue has changed how records of a topic that this request writes to are stamped."""
+    topics = {where.topic for where, _ in produced(found.step)}
+    return any(
+        topic_key(resource["resource_name"]) in topics
+        and any(config["name"] == "message.timestamp.type" for config in resource["configs"])
+        for exchange in asked_before(found, "AlterConfigs", "IncrementalAlterConfigs")
+        for resource in exchange.request["resources"]
+    )
+
+
+ENTRIES: Final[tuple[OnPurpose, ...]] = (
+    OnPurpose(
+        "no answer to null records",
+        "Kafka leaves a Produce request with null records unanswered; Ottla refuses it.",
+        lambda found: found.path in ("", "connection") and found.theirs == "timeout" and _has_null_records(found),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "a name for the error",
+        "Where Kafka fails with UNKNOWN_SERVER_ERROR, because an exception was not expected, Ottla says that the "
+        "batch is invalid.",
+        _is_nameless,
+    ),
+    OnPurpose(
+        "log start beside a name for the error",
+        "As above: with UNKNOWN_SERVER_ERROR, Kafka does not tell where the log starts.",
+        lambda found: (
+            found.field == f"{_PARTITION}/log_start_offset"
+            and found.theirs == -1
+            and innermost(found, found.their_tree).get("error_code") == ErrorCode.UNKNOWN_SERVER_ERROR
+        ),
+    ),
+    OnPurpose(
+        "one bad partition",
+        "A batch of an unknown format or codec makes Kafka refuse the whole request first; Ottla refuses that batch.",
+        _is_refused_for_another,
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "offsets of records",
+        "Kafka takes uncompressed batches whose records do not have offsets in sequence; Ottla refuses them.",
+        lambda found: _is_refused_here(
+            found, lambda batch: batch.get("damage") == "offset deltas" and "codec" not in batch
+        ),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "half a batch after a batch",
+        "Kafka drops what follows a batch and is not a whole one; Ottla refuses it.",
+        _is_half_after_whole,
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "a producer id without an epoch",
+        "Kafka takes such a batch unless it compresses it again or knows the producer; Ottla refuses it always.",
+        lambda found: _is_refused_here(found, _has_no_epoch),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "bytes after compressed records",
+        "Kafka does not look at what follows the end of a compressed stream; Ottla refuses it.",
+        lambda found: _is_refused_here(found, lambda batch: batch.get("damage") == "trailing" and "codec" in batch),
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "time of an append after a change of config",
+        "The logs of Kafka 3.9.1 hear of changed configs from ZooKeeper, after the request was answered.",
+        lambda found: (
+            found.peer == "3.9.1" and found.field == f"{_PARTITION}/log_append_time_ms" and _changed_time_of(found)
+        ),
+        parts_ways=True,
+    ),
+)
