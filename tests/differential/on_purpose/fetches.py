@@ -75,6 +75,8 @@ def _is_other_segment(found: Difference) -> bool:
 
 _TIMES: Final = (f"{_RECORDS}/batches/base_timestamp", f"{_RECORDS}/batches/records", "topics/partitions/timestamp")
 
+_LOOKED_UP: Final = (*(f"topics/partitions/{name}" for name in ("offset", "timestamp", "leader_epoch")),)
+
 
 def _asked_time(found: Difference) -> int | str | None:
     """That a request for offsets gives for the partition."""
@@ -125,7 +127,7 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "Kafka looks in one segment, and finds nothing if all its records that are new enough were deleted.",
         lambda found: (
             found.api == "ListOffsets"
-            and found.field in ("topics/partitions/offset", "topics/partitions/timestamp")
+            and found.field in _LOOKED_UP
             and found.theirs == -1
             and isinstance(_asked_time(found), str)
             and deleted_records_here(found)

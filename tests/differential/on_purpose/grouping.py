@@ -155,11 +155,13 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     ),
     OnPurpose(
         "a name for the error of a join",
-        "Kafka 3.9.1 fails with UNKNOWN_SERVER_ERROR where a member is not known; Ottla says so.",
+        "Kafka fails with UNKNOWN_SERVER_ERROR if a member that was given its id joins as a static one; Ottla says "
+        "that it does not know such a member.",
         lambda found: (
-            found.peer == "3.9.1"
-            and (found.api, found.field) == ("JoinGroup", "error_code")
+            (found.api, found.field) == ("JoinGroup", "error_code")
             and (found.ours, found.theirs) == (_UNKNOWN, ErrorCode.UNKNOWN_SERVER_ERROR)
+            and found.request.get("group_instance_id") is not None
+            and found.request["member_id"] != ""
         ),
         parts_ways=True,
     ),
