@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 _FORBIDDEN = ("ottla.testing.broker_process", "spark-submit", "java")
+_FOLDER = Path(__file__).parent
 _running: list[str] = []
 """The unit test that runs."""
 
@@ -27,7 +28,9 @@ sys.addaudithook(_look)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Watches a unit test with its fixtures."""
+    """Watches a unit test with its fixtures. Called for the tests of other folders as well, if they run with these."""
+    if not item.path.is_relative_to(_FOLDER):
+        return (yield)
     _running.append(item.nodeid)
     try:
         return (yield)
