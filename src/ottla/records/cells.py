@@ -45,12 +45,22 @@ class CellColumns:
     """Keeps the bytes alive that the addresses point at."""
 
 
-def cell_columns(values: BytesColumn, keys: BytesColumn | None, headers: HeadersColumn | None) -> CellColumns:
+def cell_columns(
+    values: BytesColumn,
+    keys: BytesColumn | None,
+    headers: HeadersColumn | None,
+    header_sections: BytesColumn | None = None,
+) -> CellColumns:
     """The columns of records; those that are not there are null, and without headers, in all rows."""
-    arrays = [_cells(values), None if keys is None else _cells(keys), None, None]
+    arrays: list[Any] = [None] * kernels.COLUMNS
+    arrays[kernels.VALUE] = _cells(values)
+    arrays[kernels.KEY] = None if keys is None else _cells(keys)
+    arrays[kernels.HEADER_SECTION] = None if header_sections is None else _cells(header_sections)
     rows = len(arrays[kernels.VALUE])
     if arrays[kernels.KEY] is not None and len(arrays[kernels.KEY]) != rows:
         raise ValueError(f"there are {rows} values, but {len(arrays[kernels.KEY])} keys")
+    if arrays[kernels.HEADER_SECTION] is not None and len(arrays[kernels.HEADER_SECTION]) != rows:
+        raise ValueError(f"there are {rows} values, but {len(arrays[kernels.HEADER_SECTION])} sections of headers")
     header_ends = _NONE
     if headers is not None:
         header_ends, arrays[kernels.HEADER_KEY], arrays[kernels.HEADER_VALUE] = _header_columns(headers)

@@ -18,6 +18,7 @@ from ottla.records import kernels
 from ottla.records.batch import HEADER, attributes_of
 from ottla.records.cells import (
     BytesColumn,
+    CellColumns,
     HeadersColumn,
     TimestampsColumn,
     cell_columns,
@@ -54,14 +55,19 @@ def encode_columns(
     *,
     options: BatchOptions | None = None,
     offsets: Int64s | Sequence[int] | None = None,
+    header_sections: BytesColumn | None = None,
 ) -> bytearray:
     """One batch of all rows. Offsets follow each other from the base offset on, unless they are given.
 
+    Headers that are encoded already come as `header_sections` (see the module of that name) instead of `headers`.
     Bytes are Arrow arrays (binary, string, their large forms) or lists; headers are lists of key and value, in Arrow a
     list of structs of those two; timestamps are whole milliseconds, Arrow timestamps of any unit, or one for all rows.
     """
     options = options or BatchOptions()
-    written, _ = _write(values, keys, headers, timestamps_ms, options, offsets, max_bytes=MAX_INT32, most_batches=1)
+    if headers is not None and header_sections is not None:
+        raise ValueError("headers are given twice: one by one, and as sections")
+    cells = cell_columns(values, keys, headers, header_sections)
+    written, _ = _write(cells, timestamps_ms, options, offsets, max_bytes=MAX_INT32, most_batches=1)
     if options.last_offset_delta is not None:
         least = _INT32.unpack_from(written, LAST_OFFSET_DELTA_AT)[0]
         if not least <= options.last_offset_delta <= MAX_INT32:
@@ -91,9 +97,8 @@ def encode_batches(
         raise ValueError("a last offset delta is for one batch, not for several: leave it to be counted")
     if not len(values):
         return []
-    written, plan = _write(
-        values, keys, headers, timestamps_ms, options, None, max_bytes=max_batch_bytes, most_batches=len(values)
-    )
+    cells = cell_columns(values, keys, headers)
+    written, plan = _write(cells, timestamps_ms, options, None, max_bytes=max_batch_bytes, most_batches=cells.rows)
     view = memoryview(written)
     batches = []
     begin = 0
@@ -109,9 +114,7 @@ def encode_batches(
 
 
 def _write(
-    values: BytesColumn,
-    keys: BytesColumn | None,
-    headers: HeadersColumn | None,
+    cells: CellColumns,
     timestamps_ms: TimestampsColumn,
     options: BatchOptions,
     offsets: Int64s | Sequence[int] | None,
@@ -120,7 +123,6 @@ def _write(
     most_batches: int,
 ) -> tuple[bytearray | memoryview, Int64s]:
     """The batches one after the other, neither compressed nor with their CRCs, and their plan."""
-    cells = cell_columns(values, keys, headers)
     rows = cells.rows
     stamps = timestamps_ms_of(timestamps_ms, rows)
     kept = _FOLLOWING if offsets is None else _checked_offsets(offsets, rows, options.base_offset)

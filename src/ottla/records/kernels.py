@@ -487,8 +487,10 @@ def copy_headers(
 
 # Columns to records.
 
-VALUE, KEY, HEADER_KEY, HEADER_VALUE = range(4)
-"""The rows of a table of columns."""
+VALUE, KEY, HEADER_KEY, HEADER_VALUE, HEADER_SECTION = range(5)
+"""The rows of a table of columns. Headers are either given one by one or as encoded sections, one for each record: the
+count and all headers, as `header_sections` writes them."""
+COLUMNS: Final = 5
 ENDS, WIDTH, DATA, VALIDITY, FIRST_BIT = range(5)
 """What the table says of each: address of the offsets, their width in bytes, address of the bytes, address of the
 validity bits (0 for none), and the bit of row 0. A column whose offsets have address 0 is null in every row. One of
@@ -621,6 +623,16 @@ def write_headers(at: int, columns: Int64s, header_ends: Int64s, row: int) -> in
     return at
 
 
+@_inlined
+def write_section(at: int, sections: ColumnFields, row: int) -> int:
+    source, size = find_cell(sections, row)
+    if size <= 0:
+        store_byte(at, 0)
+        return at + 1
+    copy_bytes(at, source, size)
+    return at + size
+
+
 @_kernel("int64(int64[:,::1], int64[::1], int64[::1], int64, int64[::1], int64, int64, int64[::1], int64[:,::1])")
 def plan_batches(
     columns: Int64s,
@@ -638,13 +650,16 @@ def plan_batches(
     The base timestamp is that of a batch's first record where `NOT_GIVEN`. Offsets are empty where they follow each
     other; else they are for a single batch. Returns how many batches there are; the plan holds as many as it has room.
     """
-    key, value = column_of(columns, KEY), column_of(columns, VALUE)
+    key, value, section = column_of(columns, KEY), column_of(columns, VALUE), column_of(columns, HEADER_SECTION)
     has_headers = len(header_ends) != 0  # Asked here: handing arrays to a function costs more than a row without them.
+    has_sections = section[ENDS] != 0
     first = total = batches = 0
     base_ms = newest_ms = NO_TIMESTAMP
     for row in range(len(sizes)):
         timestamp_ms = timestamps_ms[row]
         body = 1 + (size_of_headers(columns, header_ends, row) if has_headers else 1)
+        if has_sections:
+            body += max(find_cell(section, row)[1], 1) - 1
         body += size_of_cell(find_cell(key, row)[1]) + size_of_cell(find_cell(value, row)[1])
         fits = False
         if row > first:
@@ -704,8 +719,9 @@ def write_batches(
 
     Offsets and sequences go on from batch to batch. The max timestamp is that of the newest record where `NOT_GIVEN`.
     """
-    key, value = column_of(columns, KEY), column_of(columns, VALUE)
+    key, value, section = column_of(columns, KEY), column_of(columns, VALUE), column_of(columns, HEADER_SECTION)
     has_headers = len(header_ends) != 0
+    has_sections = section[ENDS] != 0
     first = 0
     for batch in range(len(plan)):
         until, base_ms = plan[batch, UNTIL], plan[batch, FIRST_TIMESTAMP]
@@ -729,6 +745,8 @@ def write_batches(
             at = write_cell(at, value, row)
             if has_headers:
                 at = write_headers(at, columns, header_ends, row)
+            elif has_sections:
+                at = write_section(at, section, row)
             else:
                 store_byte(at, 0)
                 at += 1

@@ -84,6 +84,18 @@ def encode_batch(
             raise ValueError(f"offset {record.offset} does not come after {options.base_offset + previous}")
         _write_record(payload, record, record.timestamp_ms - base_timestamp_ms, offset_delta)
         count += 1
+    return finish_batch(payload, count, offset_delta, base_timestamp_ms, max_timestamp_ms, options)
+
+
+def finish_batch(
+    payload: ByteBuffer,
+    count: int,
+    offset_delta: int,
+    base_timestamp_ms: int | None,
+    max_timestamp_ms: int,
+    options: BatchOptions,
+) -> bytearray:
+    """The batch of these records, compressed if they are to be. The offset delta is that of the last record, or -1."""
     if options.max_timestamp_ms is not None:
         max_timestamp_ms = options.max_timestamp_ms
     if base_timestamp_ms is None:

@@ -186,7 +186,9 @@ def test_a_batch_that_is_closed_while_its_owner_appends_loses_nothing(
 
         def close() -> None:
             with accumulator.lock:
-                accumulator.close(accumulator.fast[topic])
+                batch = accumulator.known[topic].queues[0].open
+                assert batch is not None
+                accumulator.close(batch)
 
         def send_elsewhere() -> None:
             thread = threading.Thread(target=lambda: others.append(producer.send(topic, b"other")))
@@ -197,7 +199,7 @@ def test_a_batch_that_is_closed_while_its_owner_appends_loses_nothing(
         interrupt = close if interruption == "closed" else send_elsewhere
         for index in range(200):
             deliveries.append(producer.send(topic, b"%d" % index))
-            batch = accumulator.fast.get(topic)
+            batch = accumulator.known[topic].queues[0].open
             if index == 100:
                 assert batch is not None
                 nothing = lambda: None  # noqa: E731
@@ -224,7 +226,7 @@ def test_a_batch_that_leaves_while_its_owner_looks_at_the_clock_loses_nothing(
             # Every other time it is another millisecond, whose stamp the batch has to be given.
             return time.monotonic() + 3600.0 * (looks % 2)
 
-        monkeypatch.setattr("ottla.client.produce.producer.monotonic", interrupted)
+        monkeypatch.setattr("ottla.client.produce.send_path.monotonic", interrupted)
         deliveries = [producer.send(topic, b"%d" % index) for index in range(200)]
         producer.flush(WAIT_S)
     assert looks > 100

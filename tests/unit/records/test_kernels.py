@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ottla.records import kernels
+from ottla.records.header_sections import header_section
 from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE
 from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
@@ -305,17 +306,28 @@ def columns_in(memory: Memory, cells: list[bytes | None], width: int, first_bit:
     st.sampled_from([4, 8]),
     st.integers(0, 9),
     st.sampled_from([0, 100, 1000]),
+    st.booleans(),
 )
 def test_writing_fills_exactly_what_was_planned(
-    memory: Memory, cells: list[tuple[bytes | None, bytes | None]], width: int, first_bit: int, limit: int
+    memory: Memory,
+    cells: list[tuple[bytes | None, bytes | None]],
+    width: int,
+    first_bit: int,
+    limit: int,
+    has_sections: bool,
 ) -> None:
     rows = len(cells)
-    table = zeros((4, kernels.COLUMN_FIELDS), np.int64)
+    table = zeros((kernels.COLUMNS, kernels.COLUMN_FIELDS), np.int64)
     table[kernels.VALUE] = columns_in(memory, [value for value, _ in cells], width, first_bit)
     table[kernels.KEY] = columns_in(memory, [key for _, key in cells], width, first_bit)
-    table[kernels.HEADER_KEY] = columns_in(memory, [b"h"] * rows, 4, 0)
-    table[kernels.HEADER_VALUE] = columns_in(memory, [key for _, key in cells], 8, 0)
     header_ends, stamps = np.arange(rows + 1).view(Checked), np.arange(rows).view(Checked)
+    if has_sections:
+        sections: list[bytes | None] = [header_section([("h", key)]) for _, key in cells]
+        table[kernels.HEADER_SECTION] = columns_in(memory, sections, width, first_bit)
+        header_ends = zeros(0, np.int64)
+    else:
+        table[kernels.HEADER_KEY] = columns_in(memory, [b"h"] * rows, 4, 0)
+        table[kernels.HEADER_VALUE] = columns_in(memory, [key for _, key in cells], 8, 0)
     sizes, none = zeros(rows, np.int64), zeros(0, np.int64)
     plan = zeros((rows, kernels.PLAN_FIELDS), np.int64)
     batches = interpreted(kernels.plan_batches)(

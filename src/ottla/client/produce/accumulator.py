@@ -4,16 +4,16 @@ Any thread puts records in; the loop takes batches out. One lock is held for as 
 a list. The loop is woken only when it would otherwise look too late: for the first batch of a linger, and for a full
 one while a broker could take it.
 
-A lock costs a third of what a record costs. So records that are nothing but a value go without it, as long as one
-thread sends them: the open batch of the topic is in `fast` and has that thread as its owner, who
+A lock costs a third of what a record costs. So records go without it as long as one thread sends them: an open batch
+has the thread that opened it as its owner, who
 
-    takes the batch from `fast` and its list of values from the batch, looks whether there is room for one more of that
-    size, appends the value to the list, and then looks whether the batch is closed;
+    takes the batch's lists from it, looks whether it is closed and has room, appends to the lists, to that of values
+    last, and then looks again whether the batch is closed;
 
-while who closes a batch (under the lock) marks it as closed first, then gives it copies of its lists, and counts those.
-If the owner does not see the mark, the record was counted; if it does, the count tells (`is_taken`), and the record may
-have to be sent again. A second thread closes the batch that another owns, and after that the topic has no owners any
-more.
+while who closes a batch (under the lock) marks it as closed first, then gives it copies of its lists, that of values
+first, and counts those. If the owner does not see the mark, the record was counted; if it does, the count tells
+(`has_taken`), and the record may have to be sent again. A second thread closes the batch that another owns, and after
+that batches of the topic have no owners any more: all take the lock.
 
 Memory is counted by batch, not by record: an open batch reserves all it may hold, and gives back what it did not use
 when it is closed.
@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from math import inf
 from sys import intern
 from threading import get_ident
@@ -34,31 +34,45 @@ from typing import Final
 from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.config import ProducerConfig
-from ottla.client.errors import UnknownPartitionError
 from ottla.client.metadata import TopicInfo
-from ottla.client.produce.batch import RECORD_OVERHEAD_BYTES, Batch
+from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.partitioners import KeyHash, TopicPartitioner
 from ottla.client.produce.queues import PartitionQueue
-from ottla.records import Header
+from ottla.client.produce.record import PreparedRecord
 from ottla.records.layout import HEADER_SIZE
 
 _PLACES_MAX: Final = 16_384
 _MISSES_MAX: Final = 16 * _PLACES_MAX
-_HEADER_OVERHEAD_BYTES: Final = 6
 
 
 class TopicQueues:
     """The partitions of a topic, as many as it has by now, and how one of them is chosen."""
 
-    __slots__ = ("info", "is_shared", "misses", "partitioner", "places", "queues")
+    __slots__ = (
+        "goes_by_key",
+        "info",
+        "is_shared",
+        "is_usual",
+        "misses",
+        "partition_count",
+        "partitioner",
+        "places",
+        "queues",
+        "sticky",
+    )
 
     def __init__(self, info: TopicInfo, partitioner: TopicPartitioner) -> None:
         self.info = info
         self.partitioner = partitioner
         self.queues: list[PartitionQueue] = []
+        self.partition_count = 0
         self.is_shared = False
         """Whether several threads send to it."""
+        self.sticky: Batch | None = None
+        """The open batch of the partition that records without a key stick to."""
+        self.is_usual = partitioner.is_usual
+        self.goes_by_key = partitioner.is_usual and not partitioner.ignores_keys
         self.places: dict[bytes, int] = {}
         """Of some keys: looking one up takes a fifth of the time of hashing it."""
         self.misses = 0
@@ -79,17 +93,8 @@ class TopicQueues:
 class Accumulator:
     """Belongs to one producer."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        wake: Callable[[], object],
-        callbacks: Callbacks,
-        *,
-        is_bare: bool,
-        has_bare_keys: bool = True,
-    ) -> None:
-        """`wake` makes the loop call the sender soon, and is called by any thread. `is_bare` says that records come as
-        they are, without interceptors and serializers for values, `has_bare_keys` that there is none for keys."""
+    def __init__(self, config: ProducerConfig, wake: Callable[[], object], callbacks: Callbacks) -> None:
+        """`wake` makes the loop call the sender soon, and is called by any thread."""
         self.lock = threading.RLock()
         self.callbacks = callbacks
         self.unfinished: dict[Batch, None] = {}
@@ -113,14 +118,9 @@ class Accumulator:
         self._room_wanted: list[Callable[[], object]] = []
         self._room_made = 0
         self._topics: dict[str, TopicQueues] = {}
-        self._is_bare = is_bare and config.partitioner is None
-        self._has_bare_keys = self._is_bare and has_bare_keys and not config.partitioner_ignore_keys
-        self.keyed: dict[str, TopicQueues] = {}
-        """Topics whose records with a key go the short way."""
-        self.fast: dict[str, Batch] = {}
-        """The batch that takes the next record of a topic, if that is nothing but a value and sent by the batch's
-        owner."""
-        self._acquire, self._release, self._is_owned = self.lock.acquire, self.lock.release, self.lock._is_owned  # type: ignore[attr-defined]
+        self.known: dict[str, TopicQueues] = {}
+        """The same for who may look a topic up without asking anything else; empty once the producer is closed."""
+        self._is_open = True
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -128,96 +128,42 @@ class Accumulator:
 
     # Records in, from any thread.
 
-    def gather(self, topic: str, value: bytes, key: bytes) -> Delivery | None:
-        """Takes a record of a key and a value, if there is an open batch for such and nothing else to be done.
-
-        Not `with self.lock`, which costs as much again as all the rest. An interruption of the main thread can come
-        after the lock was taken and before anything here knows: so the lock itself is asked.
-        """
-        queues = self.keyed.get(topic)
-        if queues is None:
-            return None
-        partition = queues.places.get(key)
-        if partition is None:
-            partition = queues.place(key)
-        size = len(value) + len(key) + RECORD_OVERHEAD_BYTES
-        try:
-            self._acquire()
-            batch = queues.queues[partition].open
-            if batch is not None:
-                keys, left = batch.keys, batch.left - size
-                if left >= 0 and keys is not None and batch.headers is None:
-                    if monotonic() >= batch.until_s:
-                        batch.stamp()
-                    values = batch.values
-                    delivery = Delivery()
-                    delivery.batch = batch
-                    delivery.index = len(values)
-                    keys.append(key)
-                    values.append(value)  # last: what `recover` goes by
-                    batch.left = left
-                    self._release()
-                    return delivery
-            self._release()
-        except BaseException:
-            if self._is_owned():
-                self._recover(queues.queues[partition])
-                self._release()
-            raise
-        return None
-
-    def is_taken(self, delivery: Delivery) -> bool:
-        """Whether a record that a batch's owner appended while the batch was closed is in it."""
-        with self.lock:
-            return delivery.index < delivery.batch.count
-
-    def append(
-        self,
-        topic: TopicQueues,
-        partition: int | None,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Sequence[Header],
-        timestamp: int | None,
-    ) -> Delivery | None:
+    def append(self, topic: TopicQueues, partition: int | None, record: PreparedRecord) -> Delivery | None:
         """Takes the record, for this partition or for the one that records without a key stick to; None if there is no
         room for it (`when_room`)."""
-        size = size_of(value, key, headers)
-        is_plain = key is None and not headers and timestamp is None
+        value, key, headers, time_ms, size = record.value, record.key, record.headers, record.timestamp, record.size
         with self.lock:
             chosen = topic.partitioner.stick() if partition is None else partition
             try:
-                batch = self._open_for(topic, chosen, size, is_plain)
+                batch = self._open_for(topic, chosen, size)
                 if batch is None and partition is None:
                     # The last one may have been as much as the partition gets for now.
                     chosen = topic.partitioner.stick()
-                    batch = self._open_for(topic, chosen, size, is_plain)
+                    batch = self._open_for(topic, chosen, size)
                 if batch is None:
-                    batch = self._opened(topic.queues[chosen], size)
+                    batch = self._opened(topic.queues[chosen], size, 0 if topic.is_shared else get_ident())
                     if batch is None:
                         return None
-                    if partition is None and self._is_bare and is_plain and not topic.is_shared:
-                        batch.owner = get_ident()
-                        self.fast[intern(topic.info.name)] = batch  # as are names in programs: found without comparing
-                batch.left -= size
-                delivery = batch.append(value, key, headers, timestamp)
-                if batch.owner:
+                batch.add_columns(key, headers, time_ms)
+                delivery = batch.append(value, key, headers, time_ms, size)
+                if batch.owner and batch.is_bare:
                     batch.make_room(size)
+                if partition is None:
+                    topic.sticky = batch
                 return delivery
             except BaseException:
-                self._recover(topic.queues[chosen])
+                self._recover(topic, topic.queues[chosen])
                 raise
 
-    def _recover(self, queue: PartitionQueue) -> None:
-        """An interruption (Ctrl-C) came while the open batch was changed: makes it whole again. Under the lock."""
+    def _recover(self, topic: TopicQueues, queue: PartitionQueue) -> None:
+        """An interruption (Ctrl-C) came while a batch was opened or closed: leaves none that is empty. Under the
+        lock."""
         batch = queue.open
         if batch is None:
             return
-        batch.trim()
         if not batch.values:
-            name = queue.partition.topic
-            if self.fast.get(name) is batch:
-                del self.fast[name]
+            if topic.sticky is batch:
+                topic.sticky = None
             queue.open = None
             self.unfinished.pop(batch, None)
             self._free_bytes += batch.reserved_bytes
@@ -232,31 +178,31 @@ class Accumulator:
             self.full.clear()
             self.wake_to_send()
 
-    def _open_for(self, topic: TopicQueues, partition: int, size: int, is_plain: bool) -> Batch | None:
+    def _open_for(self, topic: TopicQueues, partition: int, size: int) -> Batch | None:
         """The open batch of the partition, if it can take the record. One that cannot is closed."""
         batch = topic.queues[partition].open
         if batch is None:
             return None
-        if batch.owner and (batch.owner != get_ident() or not is_plain):
-            # Another thread, or another kind of record: from now on all take the lock.
-            topic.is_shared = topic.is_shared or batch.owner != get_ident()
+        if batch.owner and batch.owner != get_ident():
+            topic.is_shared = True
             self.close(batch)
             return None
-        if batch.owner:
+        if batch.value_bytes >= 0:
             batch.count_room(size)
-        if batch.left < size:
+        if batch.left < size or batch.is_closed:
             self.close(batch)
             batch.is_encoding = True
             self.full.append(batch)
             return None
         return batch
 
-    def _opened(self, queue: PartitionQueue, size: int) -> Batch | None:
+    def _opened(self, queue: PartitionQueue, size: int, owner: int) -> Batch | None:
         room = max(self._batch_bytes, size + HEADER_SIZE)
         if room > self._free_bytes and self._free_bytes < self._config.buffer_memory:
             return None
         now_s = monotonic()
         batch = Batch(queue, room, now_s + self._linger_s, now_s + self._delivery_timeout_s)
+        batch.owner = owner  # before anybody else can see it: it never changes
         # No call from here on, so that an interruption finds all of it done, or nothing.
         self._free_bytes -= room
         batch.left -= HEADER_SIZE
@@ -291,17 +237,18 @@ class Accumulator:
         """No more records for this one; under the lock."""
         queue = batch.queue
         name, index = queue.partition
-        if self.fast.get(name) is batch:
-            del self.fast[name]
+        topic = self._topics[name]
         batch.close()
-        if batch.owner:
-            batch.count_out()
+        unused = max(batch.left, 0)
+        # No call from here on, but for the last, so that an interruption finds all of it done, or nothing.
+        if topic.sticky is batch:
+            topic.sticky = None
         queue.open = None
-        queue.ready.append(batch)
-        unused, batch.left = max(batch.left, 0), -1
+        batch.left = -1
         batch.reserved_bytes -= unused
         self._free_bytes += unused
-        self._topics[name].partitioner.took(index, batch.reserved_bytes)
+        queue.ready.append(batch)
+        topic.partitioner.took(index, batch.reserved_bytes)
 
     def topic(self, info: TopicInfo) -> TopicQueues:
         """The queues of the topic, as many as it has partitions by now."""
@@ -315,10 +262,10 @@ class Accumulator:
             for index in range(len(topic.queues), len(info.partitions)):
                 topic.queues.append(PartitionQueue(self, TopicPartition(info.name, index)))
             topic.partitioner.learn(info, topic.queues)
-            topic.info, topic.places = info, {}
-            if self._has_bare_keys:
-                self.keyed[info.name] = topic
-            self._topics[info.name] = topic  # last: what an interruption left half made is not found
+            topic.info, topic.places, topic.partition_count = info, {}, len(info.partitions)
+            self._topics[info.name] = topic
+            if self._is_open:
+                self.known[intern(info.name)] = topic  # as are names in programs: found without comparing
             return topic
 
     # Waiting, and not.
@@ -413,27 +360,6 @@ class Accumulator:
             return list(self.unfinished)
 
     def disable(self) -> None:
-        """Takes no more records by short ways."""
-        self._is_bare = self._has_bare_keys = False
-        self.keyed.clear()
-        for batch in list(self.fast.values()):
-            batch.owner = 0
-        self.fast.clear()
-
-
-def size_of(value: bytes | None, key: bytes | None, headers: Iterable[Header]) -> int:
-    """What the record takes in a batch, at most."""
-    size = RECORD_OVERHEAD_BYTES
-    if value is not None:
-        size += len(value)
-    if key is not None:
-        size += len(key)
-    for name, content in headers:
-        size += len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD_BYTES
-    return size
-
-
-def check_partition(info: TopicInfo, partition: int) -> None:
-    count = len(info.partitions)
-    if not 0 <= partition < count:
-        raise UnknownPartitionError(f"topic {info.name!r} has partitions 0 to {count - 1}, not {partition}")
+        """Takes no more records by the fast way."""
+        self._is_open = False
+        self.known.clear()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from threading import get_ident
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
@@ -19,6 +18,7 @@ from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata
 from ottla.client.produce.record import Headers, PreparedRecord
+from ottla.client.produce.send_path import SendPath
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
 from ottla.client.serializers.contract import AnyKey, AnyValue, Buffer, Serializer
 
@@ -92,9 +92,10 @@ class AsyncProducer(Generic[K, V]):
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=False)
         self._accumulator = self._core.accumulator
-        self._fast = self._accumulator.fast
+        path: SendPath[K, V, PreparedRecord] = SendPath(self._core, _later)
+        self._take = path.send
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_loop_closed: Callable[[], bool] = bool
+        self._is_loop_closed: Callable[[], bool] = _not_started
 
     @property
     def config(self) -> ProducerConfig:
@@ -126,37 +127,15 @@ class AsyncProducer(Generic[K, V]):
         The timestamp is in milliseconds since 1970. Raises `SerializationError`, `RecordTooLargeError`,
         `UnknownTopicError` or `BufferFullError` if the record is not taken.
         """
-        # Only what is nothing but a value, or a key and a value, in bytes, goes the short way: see `accumulator`.
-        # Which loop runs is asked only when a batch is opened: that takes as long as the rest. Here it is enough to
-        # know that somebody will send it.
-        if (
-            value.__class__ is bytes
-            and headers is None
-            and timestamp is None
-            and partition is None
-            and not self._is_loop_closed()
-        ):
-            if key is None:
-                batch = self._fast.get(topic)
-                if batch is not None and batch.owner == get_ident() and len(value) <= batch.value_bytes:
-                    values = batch.values
-                    index = len(values)
-                    if index < batch.room_until:
-                        if monotonic() >= batch.until_s:
-                            batch.stamp()
-                        delivery = Delivery()
-                        delivery.batch = batch
-                        delivery.index = index
-                        values.append(value)
-                        return delivery
-            elif key.__class__ is bytes:
-                gathered = self._accumulator.gather(topic, value, key)
-                if gathered is not None:
-                    return gathered
+        # Which loop runs is asked only when a batch is opened: that takes as long as the rest. Until then it is enough
+        # to know that somebody will send it.
+        if self._is_loop_closed():
+            self._start()
+        taken = self._take(topic, value, key, headers, timestamp, partition)
+        if isinstance(taken, Delivery):
+            return taken
         self._start()
-        core = self._core
-        record = core.prepare(topic, value, key, headers, timestamp, partition)
-        delivery = await self._offer(record)
+        delivery = await self._offer(taken)
         if delivery.index == 0:
             # The first of a batch: whoever sends without a pause lets the loop send the one before.
             if compiled.loading.is_going_on:
@@ -273,6 +252,15 @@ class AsyncProducer(Generic[K, V]):
                 self._loop.call_soon(self._core.sender.look)
             else:
                 self._loop.call_soon_threadsafe(self._core.sender.look)
+
+
+def _later(record: PreparedRecord) -> PreparedRecord:
+    """To be offered by a coroutine."""
+    return record
+
+
+def _not_started() -> bool:
+    return True
 
 
 def _wake(waiting: asyncio.Future[None]) -> None:

@@ -1,7 +1,8 @@
 """Records of one partition that travel together: gathered, encoded, on their way, done.
 
-The columns belong to the accumulator's lock while the batch is open. After that the batch belongs to the loop, except
-for its end: `when_done` and what it tells can be asked for by any thread.
+A batch keeps its records in columns: values, and once a record has one, keys, headers and times. While it is open
+they belong to the thread that owns the batch, or to the accumulator's lock if nobody does. After that the batch belongs
+to the loop, except for its end: `when_done` and what it tells can be asked for by any thread.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from time import monotonic, time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.client.errors import WrongLoopError
 from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
 from ottla.client.produce.identity import Identity
-from ottla.records import Header
+from ottla.client.produce.record import RECORD_OVERHEAD_BYTES
 from ottla.records.layout import HEADER_SIZE, MAX_INT64
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from ottla.client.produce.queues import PartitionQueue
 
 NO_APPEND_TIME: Final = -1
-RECORD_OVERHEAD_BYTES: Final = 14
-"""What a record without headers takes at most beside its key and value, in a batch of less than some megabytes."""
 _SAMPLES: Final = 8
 _WORTH_COUNTING: Final = 0.9
 """How full of what was reckoned a batch may be and still be counted: less than that is left unused."""
@@ -50,7 +49,7 @@ class Batch:
         "count",
         "deadline_s",
         "encoded",
-        "headers",
+        "header_sections",
         "identity",
         "is_closed",
         "is_encoding",
@@ -69,6 +68,7 @@ class Batch:
         "room_until",
         "sequence",
         "stamps",
+        "times_ms",
         "until_s",
         "value_bytes",
         "values",
@@ -79,7 +79,7 @@ class Batch:
         self.number: tuple[int, ...] = queue.next_number()
         """Its place among the batches of the partition; parts of one that was split have one more digit."""
         self.left = room_bytes
-        """Bytes that still fit, before compression."""
+        """Bytes that still fit, before compression; as long as the batch is open."""
         self.reserved_bytes = room_bytes
         self.ripe_at_s = ripe_at_s
         self.deadline_s = deadline_s
@@ -90,16 +90,18 @@ class Batch:
         """Records that are made before this time, of the clock that only goes forward, have the last stamp."""
         self.owner = 0
         """The thread that may append without the lock; 0 if none may."""
+        self.is_closed = False
         self.value_bytes = -1
         self.room_until = 0
-        """The owner may append until the batch has so many records, if none of them is larger than that. What he does
-        is counted later, as if all were that large."""
+        """As long as there are only values, the owner may append until the batch has so many, if none of them is longer
+        than that. They are counted later, as if all were that long. -1 and 0 if each record is counted."""
         self._counted = 0
-        """Records that `left` knows of."""
-        self.is_closed = False
+        """Records that `left` knows of, if not of all."""
         self.keys: list[bytes | None] | None = None
-        self.headers: list[Sequence[Header]] | None = None
-        """None as long as no record has one: most never do."""
+        self.header_sections: list[bytes | None] | None = None
+        self.times_ms: list[int] | None = None
+        """Columns that are None as long as no record needs them: most never do. Times are for records that come with
+        their own; the stamps are then of no account."""
         self.count = 0
         """Of records, once the batch is closed."""
         self.encoded: bytearray | memoryview | None = None
@@ -126,49 +128,76 @@ class Batch:
     # Gathering.
 
     def append(
-        self, value: bytes | None, key: bytes | None, headers: Sequence[Header], stamp_ms: int | None
-    ) -> Delivery:
-        """Takes the record, whether or not there is room; under the accumulator's lock."""
+        self, value: bytes | None, key: bytes | None, headers: bytes | None, time_ms: int | None, size: int
+    ) -> Delivery | None:
+        """Takes a record of that size; None if it cannot: there is no room, or no column for one of its parts, or the
+        batch takes nothing but values for now. By the owner, or under the lock.
+
+        How this works beside a `close` in another thread is told in `accumulator`. Ctrl-C is noticed after a call: what
+        it leaves of a record whose value is not in yet is taken back.
+        """
+        values, stamps = self.values, self.stamps
+        keys, sections, times_ms = self.keys, self.header_sections, self.times_ms
+        left = self.left - size
+        if (
+            left < 0
+            or self.is_closed  # to be asked after all lists were taken
+            or self.room_until  # what the owner appended is not counted yet
+            or (keys is None and key is not None)
+            or (sections is None and headers is not None)
+            or (times_ms is None and time_ms is not None)
+        ):
+            return None
+        index = len(values)
+        if time_ms is None and monotonic() >= self.until_s:
+            self.stamp(stamps, index)
         delivery = Delivery()
         delivery.batch = self
-        delivery.index = index = len(self.values)
-        if stamp_ms is None:
-            if monotonic() >= self.until_s:
-                self.stamp()
-        else:
-            self.until_s = 0.0
-            self.stamps.append((index, stamp_ms))
-        if self.keys is not None:
-            self.keys.append(key)
-        elif key is not None:
-            self.keys = [None] * index
-            self.keys.append(key)
-        if self.headers is not None:
-            self.headers.append(headers)
-        elif headers:
-            self.headers = [()] * index
-            self.headers.append(headers)
-        self.values.append(value)  # last: what `trim` goes by
+        delivery.index = index
+        try:
+            if keys is not None:
+                keys.append(key)
+            if sections is not None:
+                sections.append(headers)
+            if times_ms is not None:
+                times_ms.append(stamps[-1][1] if time_ms is None else time_ms)
+            self.left = left
+            values.append(value)  # last: what is not in this column is not in the batch
+        except BaseException:
+            for column in (keys, sections, times_ms):
+                if column is not None:
+                    del column[len(values) :]
+            raise
+        if self.is_closed and not self.queue.has_taken(delivery):
+            return None
         return delivery
 
-    def trim(self) -> None:
-        """Takes back what an interruption left of a record whose value is not in."""
-        if self.keys is not None:
-            del self.keys[len(self.values) :]
-        if self.headers is not None:
-            del self.headers[len(self.values) :]
-
-    def stamp(self) -> None:
-        """The time of the next record, and of those after it in the same millisecond; by who may append."""
-        values, stamps = self.values, self.stamps
-        if self.is_closed:
-            return
+    def stamp(self, stamps: list[tuple[int, int]], index: int) -> None:
+        """The time of the record at that index, and of those after it in the same millisecond."""
         now_s = time()
         stamp_ms = int(now_s * 1000)
         self.until_s = monotonic() + (stamp_ms + 1) / 1000 - now_s
-        stamps.append((len(values), stamp_ms))
+        stamps.append((index, stamp_ms))
 
-    # Room, where an owner does not count it record by record; under the lock.
+    def add_columns(self, key: bytes | None, headers: bytes | None, time_ms: int | None) -> None:
+        """Makes those that a record of these parts needs; under the lock, and by the owner if there is one."""
+        count = len(self.values)
+        if self.value_bytes >= 0 and not (key is None and headers is None and time_ms is None):
+            self.count_exactly()
+            self.value_bytes = -1
+        if key is not None and self.keys is None:
+            self.keys = [None] * count
+        if headers is not None and self.header_sections is None:
+            self.header_sections = [None] * count
+        if time_ms is not None and self.times_ms is None:
+            self.times_ms = self.timestamps_ms()
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is nothing in it but values."""
+        return self.keys is None and self.header_sections is None and self.times_ms is None
+
+    # Room, where the owner does not count it value by value; by the owner, under the lock.
 
     def make_room(self, size: int) -> None:
         """Lets the owner go on, after a record of that size, for as long as its like fit in."""
@@ -183,42 +212,65 @@ class Batch:
         self.left -= uncounted * (self.value_bytes + RECORD_OVERHEAD_BYTES)
 
     def count_room(self, size: int) -> None:
-        """The same, and exactly if that may leave enough for a record of that size."""
+        """The same, and exactly if that may leave enough for a record of that size. Until `make_room` each record is
+        counted."""
+        self.room_until = 0
         self.count_out()
         values = self.values
         if self.left >= size:
             return
         some = values[:: max(1, len(values) // _SAMPLES)]
         if sum(len(value or b"") for value in some) < _WORTH_COUNTING * self.value_bytes * len(some):
-            used = sum(map(len, filter(None, values))) + RECORD_OVERHEAD_BYTES * len(values)
-            self.left = self.reserved_bytes - HEADER_SIZE - used
+            self.count_exactly()
+
+    def count_exactly(self) -> None:
+        """Of a batch of values alone."""
+        values = self.values
+        used = sum(map(len, filter(None, values))) + RECORD_OVERHEAD_BYTES * len(values)
+        self._counted = len(values)
+        self.left = self.reserved_bytes - HEADER_SIZE - used
 
     def close(self) -> None:
         """No more records; under the lock.
 
         The owner may be appending one just now, to the lists that were there: so those are not touched, but left to
-        him. Whether his record is in is told by the count. Values are copied before stamps, so that all have one.
+        him. Whether his record is in is told by the count. Values are copied first, so that each has all its parts.
         """
         self.is_closed = True
         self.room_until = 0
-        self.values = self.values[:]
+        self.values = values = self.values[:]
+        self.count = count = len(values)
+        if self.keys is not None:
+            self.keys = self.keys[:count]
+        if self.header_sections is not None:
+            self.header_sections = self.header_sections[:count]
+        if self.times_ms is not None:
+            self.times_ms = self.times_ms[:count]
+        if self.value_bytes >= 0:
+            self.count_out()
         self.stamps = self.stamps[:]
-        self.count = len(self.values)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether there is nothing in it but values."""
-        return self.keys is None and self.headers is None
+    def has_times(self) -> bool:
+        """Whether it is known when its records were made: of a batch that came encoded, it is not."""
+        return bool(self.stamps or self.times_ms)
 
     def timestamps_ms(self) -> list[int]:
         """Of all records."""
+        if self.times_ms is not None:
+            return self.times_ms
         starts = [start for start, _ in self.stamps]
-        ends = [*starts[1:], self.count]
+        ends = [*starts[1:], len(self.values)][: len(starts)]
         return [stamp_ms for (start, stamp_ms), end in zip(self.stamps, ends, strict=True) for _ in range(end - start)]
+
+    def time_ms_of(self, index: int) -> int:
+        if self.times_ms is not None:
+            return self.times_ms[index]
+        return self.stamps[bisect_right(self.stamps, (index, MAX_INT64)) - 1][1]
 
     def drop_records(self) -> None:
         """Once they are encoded. Their times stay: deliveries tell them."""
-        self.values, self.keys, self.headers = [], None, None
+        self.values, self.keys, self.header_sections = [], None, None
 
     def hurry(self) -> None:
         """Somebody waits for it: it need not linger."""
@@ -287,7 +339,7 @@ class Batch:
         topic, partition = self.queue.partition
         stamp_ms = outcome.append_time_ms if outcome is not None else NO_APPEND_TIME
         if stamp_ms < 0:
-            stamp_ms = self.stamps[bisect_right(self.stamps, (index, MAX_INT64)) - 1][1]
+            stamp_ms = self.time_ms_of(index)
         return RecordMetadata(topic, partition, self.offset_of(index, outcome), stamp_ms)
 
     def check_waiting_thread(self) -> None:

@@ -20,7 +20,6 @@ from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import (
-    ArgumentError,
     BufferFullError,
     ClientError,
     ClosedError,
@@ -35,15 +34,22 @@ from ottla.client.errors import (
 from ottla.client.forks import tell_of_forks
 from ottla.client.metadata import NO_LEADER, PartitionInfo, TopicInfo
 from ottla.client.produce import compiled
-from ottla.client.produce.accumulator import Accumulator, size_of
+from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.encoding import Encoder
 from ottla.client.produce.interceptors import Interceptors
-from ottla.client.produce.record import Headers, PreparedRecord, ProducerRecord, checked_headers
+from ottla.client.produce.record import (
+    Headers,
+    PreparedRecord,
+    ProducerRecord,
+    checked_partition,
+    checked_timestamp,
+    encoded_headers,
+    size_of,
+)
 from ottla.client.produce.sender import Sender
 from ottla.client.serializers import bound_serializer, serializer_of
-from ottla.records.layout import MAX_INT64
 
 if TYPE_CHECKING:
     from ottla.client.produce.columns import Columns, EncodedBatch
@@ -62,17 +68,9 @@ class ProducerCore:
         self.config = config
         self._callbacks = Callbacks(takes_coroutines=not may_block)
         self.interceptors = Interceptors(config.interceptors, self._callbacks)
-        self._key_bytes = bound_serializer(serializer_of(config.key_serializer, "key"), "key")
-        self._value_bytes = bound_serializer(serializer_of(config.value_serializer, "value"), "value")
-        self._takes_key_bytes = config.key_serializer is None
-        self._takes_value_bytes = config.value_serializer is None
-        self.accumulator = Accumulator(
-            config,
-            wake,
-            self._callbacks,
-            is_bare=self._takes_value_bytes and not self.interceptors,
-            has_bare_keys=self._takes_key_bytes,
-        )
+        self.key_bytes = bound_serializer(serializer_of(config.key_serializer, "key"), "key")
+        self.value_bytes = bound_serializer(serializer_of(config.value_serializer, "value"), "value")
+        self.accumulator = Accumulator(config, wake, self._callbacks)
         self.encoder = Encoder(config)
         self._may_block = may_block
         self.sender: Sender | None = None
@@ -136,27 +134,23 @@ class ProducerCore:
         if not isinstance(topic, str):
             raise wrong_type("topic", topic, "a str")
         if timestamp is not None:
-            timestamp = whole_number("timestamp", timestamp)
-            if not 0 <= timestamp <= MAX_INT64:
-                raise ArgumentError(
-                    f"timestamp must be between 0 and {MAX_INT64}, in milliseconds since 1970, not {timestamp}"
-                )
+            timestamp = checked_timestamp(timestamp)
         if partition is not None:
-            partition = whole_number("partition", partition)
-            if partition < 0:
-                raise ArgumentError(f"partition must be 0 or more, not {partition}")
-        if key.__class__ is not bytes or not self._takes_key_bytes:
-            key = self._key_bytes(topic, key)
-        if value.__class__ is not bytes or not self._takes_value_bytes:
-            value = self._value_bytes(topic, value)
-        pairs = checked_headers(topic, headers) if headers else ()
-        size = size_of(value, key, pairs)
+            partition = checked_partition(partition)
+        key_bytes = self.key_bytes(topic, key)
+        value_bytes = self.value_bytes(topic, value)
+        section = encoded_headers(topic, headers) if headers else None
+        size = size_of(value_bytes, key_bytes, section)
+        return self.checked(PreparedRecord(topic, value_bytes, key_bytes, section, timestamp, partition, size))
+
+    def checked(self, record: PreparedRecord) -> PreparedRecord:
+        """The record, if it is not too large to be sent at all."""
         limit = min(self.config.max_request_size, self.config.buffer_memory)
-        if size > limit:
+        if record.size > limit:
             name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"
-            reason = f"a record of {size} bytes for topic {topic!r} is above {name}, which is {limit}"
+            reason = f"a record of {record.size} bytes for topic {record.topic!r} is above {name}, which is {limit}"
             raise RecordTooLargeError(f"{reason}: raise it, and max.message.bytes of the topic, or send less")
-        return PreparedRecord(topic, value, key, pairs, timestamp, partition)
+        return record
 
     def prepare_columns(self, topic: str, data: Any) -> Columns:
         """The columns as kernels take them; refused here if they cannot be sent at all."""
@@ -212,7 +206,7 @@ class ProducerCore:
         self.check_open()
         accumulator = self.accumulator
         try:
-            delivery = accumulator.append(topic, partition, record.value, record.key, record.headers, record.timestamp)
+            delivery = accumulator.append(topic, partition, record)
             if accumulator.full:
                 self._encode_full()
             return delivery

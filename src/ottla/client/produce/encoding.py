@@ -6,15 +6,18 @@ The bytes say nothing of the producer yet: its id and the sequence are written i
 from __future__ import annotations
 
 import struct
-from typing import Final
+from array import array
+from typing import Any, Final
 
 from crc32c import crc32c
 
 from ottla.client.config import ProducerConfig
 from ottla.client.produce import compiled
 from ottla.client.produce.batch import Batch
-from ottla.records import BatchOptions, BatchView, Compression, Record, decode_batch, encode_batch, sequence_after
+from ottla.records import BatchOptions, BatchView, Compression, decode_batch, sequence_after
+from ottla.records.header_sections import header_section
 from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, PRODUCER_ID_AT
+from ottla.records.plain_columns import encode_plain_columns
 
 _PRODUCER: Final = struct.Struct(">qhi")
 _CRC: Final = struct.Struct(">I")
@@ -38,20 +41,29 @@ class Encoder:
     def encode(self, batch: Batch) -> bytearray:
         columns = compiled.columns()
         if columns is not None and batch.count >= _KERNELS_FROM_RECORDS:
-            import numpy as np
-
-            runs = np.array([*batch.stamps, (batch.count, 0)], np.int64)
-            stamps = np.repeat(runs[:-1, 1], np.diff(runs[:, 0]))
             encoded: bytearray = columns.encode_columns(
-                batch.values, batch.keys, batch.headers, stamps, options=self._options
+                batch.values,
+                batch.keys,
+                timestamps_ms=_timestamps_ms(batch),
+                options=self._options,
+                header_sections=batch.header_sections,
             )
             return encoded
         if batch.count >= _WORTH_LOADING_RECORDS:
             compiled.loading.begin()
-        keys = batch.keys or [None] * batch.count
-        headers = batch.headers or [()] * batch.count
-        rows = zip(batch.timestamps_ms(), keys, batch.values, headers, strict=True)
-        return encode_batch([Record(0, *row[:3], tuple(row[3])) for row in rows], self._options)
+        return encode_plain_columns(
+            batch.values, batch.keys, batch.header_sections, batch.timestamps_ms(), self._options
+        )
+
+
+def _timestamps_ms(batch: Batch) -> Any:
+    """Of all records, as kernels take them."""
+    import numpy as np
+
+    if batch.times_ms is not None:
+        return np.frombuffer(array("q", batch.times_ms), np.int64)
+    runs = np.array([*batch.stamps, (batch.count, 0)], np.int64)
+    return np.repeat(runs[:-1, 1], np.diff(runs[:, 0]))
 
 
 def sign(batch: Batch) -> None:
@@ -84,8 +96,10 @@ def halves(batch: Batch) -> list[Batch]:
     ):
         part = Batch(batch.queue, reserved, 0.0, batch.deadline_s)
         part.number = (*batch.number, digit)
-        for record in some:
-            part.append(record.value, record.key, record.headers, record.timestamp_ms)
+        part.values = [record.value for record in some]
+        part.keys = [record.key for record in some]
+        part.header_sections = [header_section(record.headers) if record.headers else None for record in some]
+        part.times_ms = [record.timestamp_ms for record in some]
         part.count = len(some)
         if sequence is not None:
             part.identity, part.sequence = batch.identity, sequence

@@ -62,7 +62,7 @@ class Interceptors:
 
     def acknowledge(self, batch: Batch, outcome: Outcome) -> None:
         """Tells what becomes of each of the batch's records, before those who wait for them are told."""
-        if not self._on_acknowledgement or not batch.stamps:  # Columns have none.
+        if not self._on_acknowledgement or not batch.has_times:  # Columns have none.
             return
         for index in range(batch.count):
             self._tell(batch.metadata_of(index, outcome), outcome.error)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from threading import get_ident
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ottla.client.config import ProducerConfig
 from ottla.client.config_keywords import ProducerKeywords
@@ -17,7 +16,8 @@ from ottla.client.metadata import PartitionInfo
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata, wait_for
-from ottla.client.produce.record import Headers
+from ottla.client.produce.record import Headers, PreparedRecord
+from ottla.client.produce.send_path import SendPath
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
 from ottla.client.serializers.contract import AnyKey, AnyValue, Buffer, Serializer
 
@@ -32,7 +32,7 @@ else:
     V = TypeVar("V")
 
 
-class Producer(Generic[K, V]):
+class Producer(SendPath[K, V, Delivery]):
     """Sends records; `send` returns at once, and its delivery can be waited for: `producer.send(…).result()`.
 
     Batches are sent by a thread of its own, whatever yours do. Use it as a context, or `close` it: either sends what is
@@ -91,9 +91,8 @@ class Producer(Generic[K, V]):
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
         # Before the thread: what is wrong with the settings leaves nothing to close.
-        self._core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=True)
-        self._accumulator = self._core.accumulator
-        self._fast = self._accumulator.fast
+        core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=True)
+        super().__init__(core, self._offer_and_wait)
         self._thread = LoopThread("the producer")
         self._thread.run(self._start())
 
@@ -112,54 +111,9 @@ class Producer(Generic[K, V]):
         elif self._thread.is_open:
             self._thread.finish(self._core.close_quietly())
 
-    def send(
-        self,
-        topic: str,
-        value: V | None = None,
-        key: K | None = None,
-        headers: Headers | None = None,
-        timestamp: int | None = None,
-        partition: int | None = None,
-    ) -> Delivery:
-        """Takes the record; waits only for a topic that is not known yet, and for room, at most max.block.ms.
-
-        The timestamp is in milliseconds since 1970. Raises `SerializationError`, `RecordTooLargeError`,
-        `UnknownTopicError` or `BufferFullError` if the record is not taken.
-        """
-        # Only what is nothing but a value, or a key and a value, in bytes, goes the short way: see `accumulator`.
-        if value.__class__ is bytes and headers is None and timestamp is None and partition is None:
-            if key is None:
-                batch = self._fast.get(topic)
-                if batch is not None and batch.owner == get_ident() and len(value) <= batch.value_bytes:
-                    values = batch.values
-                    index = len(values)
-                    if index < batch.room_until:
-                        if monotonic() >= batch.until_s:
-                            batch.stamp()
-                        delivery = Delivery()
-                        delivery.batch = batch
-                        delivery.index = index
-                        values.append(value)
-                        if not batch.is_closed or self._accumulator.is_taken(delivery):
-                            return delivery
-            elif key.__class__ is bytes:
-                gathered = self._accumulator.gather(topic, value, key)
-                if gathered is not None:
-                    return gathered
-        return self._send(topic, value, key, headers, timestamp, partition)
-
-    def _send(
-        self,
-        topic: str,
-        value: object,
-        key: object,
-        headers: Headers | None,
-        timestamp: int | None,
-        partition: int | None,
-    ) -> Delivery:
+    def _offer_and_wait(self, record: PreparedRecord) -> Delivery:
         self._thread.check()
         core = self._core
-        record = core.prepare(topic, value, key, headers, timestamp, partition)
         deadline_s = monotonic() + core.config.max_block_ms / 1000
         info = core.known(record.topic) or self._thread.run(core.learn(record.topic))
         return self._until_room(lambda: core.offer(info, record), deadline_s)

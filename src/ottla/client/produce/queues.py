@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.produce.batch import Batch
+from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.identity import Identity, Sequences
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ class PartitionQueue:
 
     def hurry(self, batch: Batch) -> None:
         self._accumulator.hurry(batch)
+
+    def has_taken(self, delivery: Delivery) -> bool:
+        """Whether a record that a batch's owner appended while the batch was closed is in it."""
+        with self._accumulator.lock:
+            return delivery.index < delivery.batch.count
 
     def due_at_s(self, in_hurry: bool, in_flight_max: int) -> float:
         """From when on the first batch can be taken; never, as long as something else has to happen first."""

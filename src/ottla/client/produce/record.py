@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from ottla.client.arguments import wrong_type
-from ottla.client.errors import SerializationError
+from ottla.client.arguments import whole_number, wrong_type
+from ottla.client.errors import ArgumentError, SerializationError
 from ottla.records import Header
+from ottla.records.header_sections import fast_header_section, header_section
+from ottla.records.layout import MAX_INT64
+
+RECORD_OVERHEAD_BYTES: Final = 14
+"""What a record takes at most beside its key, value and headers, in a batch of less than some megabytes."""
 
 Headers: TypeAlias = "Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]"
 
@@ -30,15 +35,21 @@ class PreparedRecord(NamedTuple):
     topic: str
     value: bytes | None
     key: bytes | None
-    headers: tuple[Header, ...]
+    headers: bytes | None
+    """Encoded: see `header_sections`."""
     timestamp: int | None
     partition: int | None
+    size: int
+    """What the record takes in a batch, at most."""
 
 
-def checked_headers(topic: str, headers: Headers | None) -> tuple[Header, ...]:
+def encoded_headers(topic: str, headers: Headers) -> bytes:
     """The headers as a batch takes them. Text becomes UTF-8."""
-    if not headers:
-        return ()
+    section = fast_header_section(headers)
+    return header_section(checked_headers(topic, headers)) if section is None else section
+
+
+def checked_headers(topic: str, headers: Headers) -> tuple[Header, ...]:
     if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
         raise wrong_type("headers", headers, "a mapping, or an iterable of pairs")
     pairs = headers.items() if isinstance(headers, Mapping) else headers
@@ -47,6 +58,20 @@ def checked_headers(topic: str, headers: Headers | None) -> tuple[Header, ...]:
     except (TypeError, ValueError) as error:
         reason = f"{error}; headers are pairs of a text and bytes, or a mapping of them"
         raise SerializationError(topic, "headers", reason) from None
+
+
+def checked_timestamp(timestamp: object) -> int:
+    stamp_ms = whole_number("timestamp", timestamp)
+    if not 0 <= stamp_ms <= MAX_INT64:
+        raise ArgumentError(f"timestamp must be between 0 and {MAX_INT64}, in milliseconds since 1970, not {stamp_ms}")
+    return stamp_ms
+
+
+def checked_partition(partition: object) -> int:
+    index = whole_number("partition", partition)
+    if index < 0:
+        raise ArgumentError(f"partition must be 0 or more, not {index}")
+    return index
 
 
 def _name(name: object) -> str:
@@ -65,3 +90,8 @@ def _content(content: object) -> bytes | None:
     if isinstance(content, bytearray | memoryview):
         return bytes(content)
     raise TypeError(f"the content of a header is bytes, text or None, not {type(content).__name__}")
+
+
+def size_of(value: bytes | None, key: bytes | None, headers: bytes | None) -> int:
+    """What the record takes in a batch, at most."""
+    return RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"") + len(headers or b"")

@@ -9,7 +9,8 @@ from ottla.base.ids import ZERO_UUID
 from ottla.client.callbacks import Callbacks
 from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.produce.accumulator import Accumulator
-from ottla.client.produce.batch import RECORD_OVERHEAD_BYTES, Batch
+from ottla.client.produce.batch import Batch
+from ottla.client.produce.record import RECORD_OVERHEAD_BYTES, PreparedRecord, size_of
 from ottla.records.layout import HEADER_SIZE
 from unit.client.produce.scripted_log import config
 
@@ -24,15 +25,15 @@ def filled(values: list[bytes]) -> tuple[Accumulator, list[Batch]]:
         config(batch_size=BATCH_BYTES, buffer_memory=BUFFER_BYTES),
         lambda: None,
         Callbacks(takes_coroutines=False),
-        is_bare=True,
     )
     topic = accumulator.topic(INFO)
     for value in values:
-        batch = accumulator.fast.get("events")
+        batch = topic.sticky
         if batch is not None and len(value) <= batch.value_bytes and len(batch.values) < batch.room_until:
             batch.values.append(value)
         else:
-            assert accumulator.append(topic, None, value, None, (), None) is not None
+            record = PreparedRecord("events", value, None, None, None, None, size_of(value, None, None))
+            assert accumulator.append(topic, None, record) is not None
     if topic.queues[0].open is not None:
         accumulator.close(topic.queues[0].open)
     return accumulator, list(topic.queues[0].ready)

@@ -13,6 +13,7 @@ from ottla.client.produce.encoding import Encoder, halves, sign
 from ottla.client.produce.identity import Identity
 from ottla.client.produce.queues import PartitionQueue
 from ottla.records import BatchView, Header, Record, decode_batch, read_header
+from ottla.records.header_sections import header_section
 from unit.client.produce.scripted_log import config
 
 ROWS: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]] = [
@@ -28,12 +29,14 @@ ROWS: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]] = [
 
 def batch_of(rows: list[tuple[bytes | None, bytes | None, tuple[Header, ...], int]]) -> Batch:
     queue = PartitionQueue(
-        Accumulator(config(), lambda: None, Callbacks(takes_coroutines=False), is_bare=True),
+        Accumulator(config(), lambda: None, Callbacks(takes_coroutines=False)),
         TopicPartition("events", 0),
     )
     batch = Batch(queue, 100_000, 0.0, 0.0)
-    for row in rows:
-        batch.append(*row)
+    for value, key, headers, time_ms in rows:
+        section = header_section(headers) if headers else None
+        batch.add_columns(key, section, time_ms)
+        assert batch.append(value, key, section, time_ms, 1) is not None
     batch.close()
     return batch
 

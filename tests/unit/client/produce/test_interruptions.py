@@ -1,7 +1,10 @@
-"""A send that Ctrl-C or a signal handler interrupts, wherever that happens: the producer goes on as if nothing were."""
+"""A send that Ctrl-C, a signal handler or another thread interrupts, wherever that happens: the producer goes on as if
+nothing were."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -9,11 +12,13 @@ import pytest
 
 from ottla.base.ids import ZERO_UUID
 from ottla.client.metadata import PartitionInfo, TopicInfo
-from ottla.client.produce.accumulator import size_of
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
-from ottla.client.produce.record import PreparedRecord
+from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.record import size_of
+from ottla.client.produce.send_path import SendPath
 from ottla.records import iter_records
+from ottla.records.header_sections import header_section
 from unit.client.interruptions import Interruption
 from unit.client.produce.scripted_log import config
 
@@ -21,63 +26,162 @@ INFO = TopicInfo("events", ZERO_UUID, False, (PartitionInfo(0, 1, 0, (1,), (1,))
 BUFFER_BYTES = 100_000
 RECORDS = 8
 
-
-def send(core: ProducerCore, number: int, kind: str) -> object:
-    value = b"%d" % number
-    match kind:
-        case "keyed":
-            return core.accumulator.gather("events", value, value) or offer(core, value, key=value)
-        case "headers":
-            return offer(core, value, key=value, headers=(("h", value),))
-    return offer(core, value)
+Row = tuple[bytes | None, bytes | None, bytes | None, int | None]
+"""Value, key, headers, and the time if the record came with one: times of today's clock are not compared."""
 
 
-def offer(core: ProducerCore, value: bytes, key: bytes | None = None, headers: Any = ()) -> object:
-    return core.offer(INFO, PreparedRecord("events", value, key, headers, None, None))
+def plain(_value: bytes) -> dict[str, Any]:
+    return {}
 
 
-def records_of(batch: Batch) -> list[tuple[bytes | None, bytes | None, Any]]:
-    """Each record's value, key and headers, aligned as they would be sent."""
+def keyed(value: bytes) -> dict[str, Any]:
+    return {"key": value}
+
+
+def headers(value: bytes) -> dict[str, Any]:
+    return {"key": value, "headers": [("h", value)]}
+
+
+def timed(value: bytes) -> dict[str, Any]:
+    return {"timestamp": int(value), "partition": 0}
+
+
+def mixed(value: bytes) -> dict[str, Any]:
+    """Columns come one after the other, and values alone among the rest."""
+    kinds = [plain, keyed, plain, timed, headers, plain, timed, plain]
+    return kinds[int(value) % len(kinds)](value)
+
+
+KINDS = [plain, keyed, headers, timed, mixed]
+Kind = Callable[[bytes], dict[str, Any]]
+
+
+def row_of(kind: Kind, value: bytes) -> Row:
+    parts = kind(value)
+    section = header_section(parts["headers"]) if "headers" in parts else None
+    return value, parts.get("key"), section, parts.get("timestamp")
+
+
+def rows_of(batch: Batch) -> list[Row]:
+    """The batch's records, aligned as they would be sent."""
     if batch.encoded is not None:
-        return [(one.value, one.key, tuple(one.headers)) for one in iter_records(batch.encoded)]
+        return [
+            (one.value, one.key, header_section(one.headers) if one.headers else None, _own(one.timestamp_ms))
+            for one in iter_records(batch.encoded)
+        ]
     size = len(batch.values)
     keys = [None] * size if batch.keys is None else batch.keys
-    headers = [()] * size if batch.headers is None else [tuple(one) for one in batch.headers]
-    return list(zip(batch.values, keys, headers, strict=True))
+    sections = [None] * size if batch.header_sections is None else batch.header_sections
+    return list(zip(batch.values, keys, sections, map(_own, batch.timestamps_ms()), strict=True))
 
 
-@pytest.mark.parametrize("kind", ["plain", "keyed", "headers"])
-def test_an_interrupted_send_leaves_the_producer_whole(kind: str) -> None:
-    room = 61 + 3 * (size_of(b"1", b"1" if kind != "plain" else None, ()) + (10 if kind == "headers" else 0))
+def _own(time_ms: int) -> int | None:
+    return time_ms if time_ms < RECORDS else None
+
+
+class Sending:
+    """A producer without a broker, whose batches have room for three records or so."""
+
+    def __init__(self, kind: Kind) -> None:
+        value, key, section, _ = row_of(kind, b"1")
+        room = 61 + 3 * size_of(value, key, section)
+        self.core = ProducerCore(config(batch_size=room, buffer_memory=BUFFER_BYTES), lambda: None, may_block=True)
+        self.accumulator = self.core.accumulator
+        path: SendPath[bytes, bytes, Delivery | None]
+        self.path = path = SendPath(self.core, lambda record: self.core.offer(INFO, record))
+        self.send = path.send
+        self.queue = self.accumulator.topic(INFO).queues[0]
+
+    def batches(self) -> list[Batch]:
+        return [*self.queue.ready, *([self.queue.open] if self.queue.open is not None else [])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupted_send_leaves_the_producer_whole(kind: Kind) -> None:
     for number in count():
-        core = ProducerCore(config(batch_size=room, buffer_memory=BUFFER_BYTES), lambda: None, may_block=True)
+        sending = Sending(kind)
+        accumulator = sending.accumulator
         interruption = Interruption(number)
         returned: list[bytes] = []
         for record in range(RECORDS):
+            value = b"%d" % record
             try:
                 with interruption:
-                    delivery = send(core, record, kind)
+                    delivery = sending.send("events", value, **kind(value))
             except KeyboardInterrupt:
-                assert not core.accumulator.lock._is_owned(), interruption.where  # type: ignore[attr-defined]
+                assert is_free(accumulator.lock), interruption.where
             else:
                 assert delivery is not None, interruption.where
-                returned.append(b"%d" % record)
-        accumulator = core.accumulator
-        queue = accumulator.topic(INFO).queues[0]
-        batches = [*queue.ready, *([queue.open] if queue.open is not None else [])]
-        sent = [record for batch in batches for record in records_of(batch)]
-        values = [value or b"" for value, _, _ in sent]
+                returned.append(value)
+        batches = sending.batches()
+        sent = [row for batch in batches for row in rows_of(batch)]
+        values = [value or b"" for value, *_ in sent]
         # In order and once; the interrupted one may be among them or not.
         assert values == sorted(set(values)), interruption.where
         assert set(returned) <= set(values), interruption.where
-        if kind != "plain":
-            assert all(value == key for value, key, _ in sent), interruption.where
-        if kind == "headers":
-            assert all(headers == (("h", value),) for value, _, headers in sent), interruption.where
+        assert sent == [row_of(kind, value) for value in values], interruption.where
         # Nothing keeps a batch from being sent, and all memory is accounted for.
         assert not any(batch.is_encoding for batch in batches), interruption.where
         assert set(accumulator.unfinished) == set(batches), interruption.where
-        assert all(records_of(batch) for batch in batches), interruption.where
+        assert all(rows_of(batch) for batch in batches), interruption.where
+        reserved = sum(batch.reserved_bytes for batch in batches)
+        assert accumulator.free_bytes + reserved == BUFFER_BYTES, interruption.where
+        if not interruption.happened:
+            return
+
+
+def is_free(lock: Any) -> bool:
+    """Whether another thread could have it."""
+    found: list[bool] = []
+
+    def look() -> None:
+        found.append(lock.acquire(blocking=False))
+        if found[0]:
+            lock.release()
+
+    in_thread(look)
+    return found[0]
+
+
+def in_thread(work: Callable[[], object]) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("deed", ["closes", "sends"])
+def test_a_batch_that_another_thread_closes_while_its_owner_appends_loses_nothing(kind: Kind, deed: str) -> None:
+    """The sender closes it because it is ripe; a second thread that sends closes it to end its being owned."""
+    for number in count():
+        sending = Sending(kind)
+        accumulator = sending.accumulator
+        others: list[Delivery | None] = []
+
+        def elsewhere(sending: Sending = sending, others: list[Delivery | None] = others) -> None:
+            if not sending.accumulator.lock.acquire(blocking=False):
+                return  # It would wait until the owner is done.
+            try:
+                if deed == "sends":
+                    others.append(sending.send("events", b"9", b"9"))
+                elif sending.queue.open is not None:
+                    sending.accumulator.close(sending.queue.open)
+            finally:
+                sending.accumulator.lock.release()
+
+        interruption = Interruption(number, lambda elsewhere=elsewhere: in_thread(elsewhere))  # type: ignore[misc]
+        deliveries = []
+        for record in range(RECORDS):
+            value = b"%d" % record
+            with interruption:
+                deliveries.append((value, sending.send("events", value, **kind(value))))
+        for value, delivery in deliveries:
+            assert delivery is not None, interruption.where
+            assert rows_of(delivery.batch)[delivery.index] == row_of(kind, value), interruption.where
+        batches = sending.batches()
+        sent = [row for batch in batches for row in rows_of(batch)]
+        assert [row for row in sent if row[0] != b"9"] == [row_of(kind, value) for value, _ in deliveries]
+        assert sum(row[0] == b"9" for row in sent) == len(others)
         reserved = sum(batch.reserved_bytes for batch in batches)
         assert accumulator.free_bytes + reserved == BUFFER_BYTES, interruption.where
         if not interruption.happened:

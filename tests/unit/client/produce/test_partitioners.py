@@ -73,7 +73,7 @@ def info(count: int, leaderless: tuple[int, ...] = ()) -> TopicInfo:
 
 
 def queues(config: ProducerConfig, count: int) -> list[PartitionQueue]:
-    accumulator = Accumulator(config, lambda: None, Callbacks(takes_coroutines=False), is_bare=True)
+    accumulator = Accumulator(config, lambda: None, Callbacks(takes_coroutines=False))
     return [PartitionQueue(accumulator, TopicPartition("events", index)) for index in range(count)]
 
 

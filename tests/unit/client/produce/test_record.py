@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ottla import AsyncProducer
-from ottla.client.errors import ClientError, SerializationError
+from ottla.client.errors import ClientError, RecordTooLargeError, SerializationError
 from support.clients.scripted_broker import ScriptedBroker
 from unit.client.produce.scripted_log import Log, settings
 from unit.client.produce.test_partitioners import partitioner
@@ -30,6 +30,12 @@ LATEST_MS = 2**63 - 1
         ({"partition": "0"}, TypeError, "partition must be an int, not str"),
         ({"partition": 2.0}, TypeError, "partition must be an int, not float"),
         ({"partition": 2}, ClientError, "partitions 0 to 1, not 2"),
+        (
+            {"value": bytes(2_000_000)},
+            RecordTooLargeError,
+            "2000014 bytes for topic 'events' is above max.request.size",
+        ),
+        ({"topic": ["events"]}, TypeError, "topic must be a str, not list"),
         ({"topic": b"events"}, TypeError, "topic must be a str, not bytes"),
         ({"topic": 5}, TypeError, "topic must be a str, not int"),
         ({"topic": None}, TypeError, "topic must be a str, not NoneType"),

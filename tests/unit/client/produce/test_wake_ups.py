@@ -103,7 +103,7 @@ def test_a_batch_that_is_opened_while_the_sender_looks_does_not_linger_longer() 
             sent: list[Delivery] = []
 
             def send() -> None:
-                delivery = core.offer(info, PreparedRecord("events", b"third", None, (), None, 1))
+                delivery = core.offer(info, PreparedRecord("events", b"third", None, None, None, 1, 20))
                 assert delivery is not None
                 sent.append(delivery)
 

@@ -1,0 +1,77 @@
+"""The headers of a record as they stand at its end: their count, and a length and bytes for each key and value.
+
+A producer encodes them when it is given the record. The bytes take less memory than the objects, cannot change any
+more, and go into the batch as they are, whichever codec writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ottla.records.record import Header
+from ottla.records.varint import write_varint
+
+_TABLE_SIZE: Final = 1024
+_NAMES_MAX: Final = 4096
+
+
+def _encoded(number: int) -> bytes:
+    out = bytearray()
+    write_varint(out, number)
+    return bytes(out)
+
+
+VARINTS: Final = tuple(_encoded(number) for number in range(_TABLE_SIZE))
+"""Those of small numbers, which nearly all are."""
+NULL: Final = _encoded(-1)
+
+
+def varint(number: int) -> bytes:
+    """A number that is not negative."""
+    return VARINTS[number] if number < _TABLE_SIZE else _encoded(number)
+
+
+class _Names(dict[str, bytes]):
+    """Header keys with their lengths, encoded: a program uses a few, over and over."""
+
+    def __missing__(self, name: str) -> bytes:
+        data = name.encode()
+        if len(self) >= _NAMES_MAX:
+            self.clear()
+        self[name] = encoded = varint(len(data)) + data
+        return encoded
+
+
+_names: Final = _Names()
+
+
+def header_section(headers: Sequence[Header]) -> bytes:
+    """Of headers that are known to be pairs of a str and bytes, or None."""
+    parts = [varint(len(headers))]
+    for name, content in headers:
+        parts.append(_names[name])
+        if content is None:
+            parts.append(NULL)
+        else:
+            parts.append(varint(len(content)))
+            parts.append(content)
+    return b"".join(parts)
+
+
+def fast_header_section(headers: Any) -> bytes | None:
+    """The same for what is most often given: a list, a tuple or a dict of str and bytes. None for anything else."""
+    kind = headers.__class__
+    if kind is dict:
+        headers = headers.items()
+    elif kind is not list and kind is not tuple:
+        return None
+    try:
+        parts = [VARINTS[len(headers)]]
+        for name, content in headers:
+            if content.__class__ is not bytes:
+                return None
+            parts += _names[name], VARINTS[len(content)], content
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return None
+    return b"".join(parts)

@@ -1,0 +1,150 @@
+"""Columns into a batch in plain Python, for when no kernels are loaded: byte for byte what `plain.encode_batch` writes.
+
+Records mostly resemble each other: keys of one length, values of one length. Then all of a record but its key, value
+and headers is the same for all that are of one millisecond, up to the offset, and that comes from a table. The rest is
+a few steps in C for a whole column. Records that differ take a step in Python each, still with lengths from tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final, cast
+
+from ottla.records.header_sections import NULL, varint
+from ottla.records.layout import NO_TIMESTAMP
+from ottla.records.plain import BatchOptions, finish_batch
+from ottla.records.varint import write_varlong
+
+Cells = Sequence[bytes | None]
+
+_ONE_BYTE_UNTIL: Final = 64
+_TWO_BYTES_UNTIL: Final = 8192
+_MIXED: Final = -2
+_NONE: Final = -1
+_NO_HEADERS: Final = b"\0"
+
+
+def encode_plain_columns(
+    values: Cells,
+    keys: Cells | None,
+    header_sections: Cells | None,
+    timestamps_ms: Sequence[int],
+    options: BatchOptions,
+) -> bytearray:
+    """One batch of all rows, at offsets that follow each other. Headers come encoded: see `header_sections`."""
+    oldest_ms, newest_ms = min(timestamps_ms, default=NO_TIMESTAMP), max(timestamps_ms, default=NO_TIMESTAMP)
+    if oldest_ms < NO_TIMESTAMP:
+        raise ValueError(f"a record has timestamp {oldest_ms}: it must be -1 (none) or later")
+    count = len(values)
+    sizes = _size_of_all(values), _size_of_all(keys), _size_of_all(header_sections)
+    if _MIXED in sizes:
+        payload = b"".join(_records(values, keys, header_sections, timestamps_ms))
+    else:
+        payload = b"".join(_pieces_of_like(values, keys, header_sections, timestamps_ms, sizes))
+    base_ms = timestamps_ms[0] if count else None
+    return finish_batch(payload, count, count - 1, base_ms, newest_ms, options)
+
+
+def _size_of_all(cells: Cells | None) -> int:
+    """Of every cell, or -1 if all are None; `_MIXED` if they differ."""
+    if cells is None or not cells:
+        return _NONE
+    first = cells[0]
+    if first is None:
+        return _NONE if cells.count(None) == len(cells) else _MIXED
+    try:
+        return len(first) if len(set(map(len, cast("Sequence[bytes]", cells)))) == 1 else _MIXED
+    except TypeError:  # None among them
+        return _MIXED
+
+
+def _cell_start(size: int) -> bytes:
+    return NULL if size == _NONE else varint(size)
+
+
+def _pieces_of_like(
+    values: Cells,
+    keys: Cells | None,
+    header_sections: Cells | None,
+    timestamps_ms: Sequence[int],
+    sizes: tuple[int, int, int],
+) -> list[bytes]:
+    value_size, key_size, section_size = sizes
+    columns: list[Cells] = [()]
+    before_value = _cell_start(value_size)
+    if key_size == _NONE:
+        before_key = NULL + before_value
+    else:
+        before_key = _cell_start(key_size)
+        columns += [keys or (), [before_value] * len(values)]
+    if value_size != _NONE:
+        columns.append(values)
+    after = _NO_HEADERS if section_size == _NONE else b""
+    if section_size != _NONE:
+        columns.append(header_sections or ())
+    cells = max(key_size, 0) + max(value_size, 0) + max(section_size, 1) + len(_cell_start(key_size) + before_value)
+    starts: list[bytes] = []
+    offset = 0
+    # What ends a record without headers stands before the next, so that it takes no piece of its own.
+    for stamp_ms, some in groupby(timestamps_ms):
+        end = offset + sum(1 for _ in some)
+        delta = _varlong(stamp_ms - timestamps_ms[0])
+        while offset < end:
+            offset_size, until = _alike(offset)
+            until = min(until, end)
+            start = after + varint(1 + len(delta) + offset_size + cells) + b"\0" + delta
+            starts += [start + varint(number) + before_key for number in range(offset, until)]
+            offset = until
+    if starts:
+        starts[0] = starts[0][len(after) :]
+    columns[0] = starts
+    pieces: list[bytes] = [b""] * (len(columns) * len(starts))
+    for number, column in enumerate(columns):
+        pieces[number :: len(columns)] = cast("Sequence[bytes]", column)
+    if starts:
+        pieces.append(after)
+    return pieces
+
+
+def _alike(offset: int) -> tuple[int, int]:
+    """The size of its varint, and the offset before which all others have the same."""
+    if offset < _ONE_BYTE_UNTIL:
+        return 1, _ONE_BYTE_UNTIL
+    if offset < _TWO_BYTES_UNTIL:
+        return 2, _TWO_BYTES_UNTIL
+    size = len(varint(offset))
+    return size, 1 << (7 * size - 1)
+
+
+def _records(
+    values: Cells, keys: Cells | None, header_sections: Cells | None, timestamps_ms: Sequence[int]
+) -> Iterator[bytes]:
+    count = len(values)
+    base_ms = timestamps_ms[0]
+    delta_ms, delta = 0, _varlong(0)
+    for offset, (value, key, section, stamp_ms) in enumerate(
+        zip(values, keys or [None] * count, header_sections or [None] * count, timestamps_ms, strict=True)
+    ):
+        if stamp_ms - base_ms != delta_ms:
+            delta_ms = stamp_ms - base_ms
+            delta = _varlong(delta_ms)
+        body = b"".join(
+            (
+                b"\0",
+                delta,
+                varint(offset),
+                NULL if key is None else varint(len(key)),
+                key or b"",
+                NULL if value is None else varint(len(value)),
+                value or b"",
+                section or _NO_HEADERS,
+            )
+        )
+        yield varint(len(body)) + body
+
+
+def _varlong(number: int) -> bytes:
+    out = bytearray()
+    write_varlong(out, number)
+    return bytes(out)
