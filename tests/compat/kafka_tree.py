@@ -21,14 +21,15 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from compat.kazoo_tree import KazooTree
 from ottla.base.coordination import Create
 from ottla.base.ids import Uuid, random_uuid
 from ottla.zookeeper import paths, znodes
+from ottla.zookeeper.client.tree import ZooKeeperTree
 from ottla.zookeeper.paths import ConfigKind
 from ottla.zookeeper.znodes import BrokerRegistration, Endpoint, PartitionLeader, ReplicaAssignment, TopicAssignment
 from support.controllers import admin_of
 from support.kafka_process import Broker, free_port, java_command, stop, zookeeper, zookeeper_mode_broker
+from support.trees.servers import connected
 
 T = TypeVar("T")
 
@@ -85,7 +86,7 @@ def make_kafka_tree(place: Path) -> KafkaTree:
 
 
 async def _write_before(address: str, topic_id: Uuid) -> None:
-    async with KazooTree.connected(address) as tree:
+    async with connected(address) as tree:
         await paths.ensure_persistent_paths(tree)
         await tree.create(paths.CLUSTER_ID, znodes.encode_cluster_id(CLUSTER_ID), parents=True)
         await tree.create(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(CONTROLLER_EPOCH))
@@ -111,7 +112,7 @@ def _topic_nodes(name: str, topic_id: Uuid, config: dict[str, str]) -> list[Crea
 
 async def _live(address: str, broker: Broker, seen: KafkaTree) -> None:
     admin = await asyncio.to_thread(admin_of, broker)
-    async with KazooTree.connected(address) as tree:
+    async with connected(address) as tree:
         await tree.transact(_topic_nodes(LIVE, seen.topic_ids[LIVE], {"retention.ms": "1111"}))
         seen.seen_partitions = await _until(lambda: _led_partitions(admin), lambda found: len(found) == 2)
         seen.seen_ids = await asyncio.to_thread(_ids, admin)
@@ -124,7 +125,7 @@ async def _live(address: str, broker: Broker, seen: KafkaTree) -> None:
         seen.nodes = await _walk(tree, "/")
 
 
-async def _change_config(tree: KazooTree, admin: AdminClient, seen: KafkaTree) -> None:
+async def _change_config(tree: ZooKeeperTree, admin: AdminClient, seen: KafkaTree) -> None:
     seen.retention.append(await asyncio.to_thread(_retention, admin))
     await tree.set(paths.config(ConfigKind.TOPICS, LIVE), znodes.encode_config({"retention.ms": "2222"}))
     change = znodes.encode_config_change(f"{ConfigKind.TOPICS}/{LIVE}")
@@ -132,10 +133,10 @@ async def _change_config(tree: KazooTree, admin: AdminClient, seen: KafkaTree) -
     seen.retention.append(await _until(lambda: _retention(admin), lambda found: found == "2222"))
 
 
-async def _register_broker(tree: KazooTree, admin: AdminClient, seen: KafkaTree) -> None:
+async def _register_broker(tree: ZooKeeperTree, admin: AdminClient, seen: KafkaTree) -> None:
     endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", free_port())
     registration = BrokerRegistration((endpoint,), time.time_ns() // 1_000_000)
-    await asyncio.to_thread(tree.client.create, paths.broker(2), registration.encode(), ephemeral=True)
+    await tree.create(paths.broker(2), registration.encode(), ephemeral=True)
     seen.brokers = await _until(lambda: _brokers(admin), lambda found: len(found) == 2)
     assert seen.brokers[1] == f"127.0.0.1:{endpoint.port}"
     await tree.delete(paths.broker(2))
@@ -238,7 +239,7 @@ def _wait(answers: Mapping[Any, Future[Any]]) -> None:
         answer.result(PATIENCE_S)
 
 
-async def _walk(tree: KazooTree, path: str) -> dict[str, bytes]:
+async def _walk(tree: ZooKeeperTree, path: str) -> dict[str, bytes]:
     node = await tree.get(path)
     found = {} if node is None else {path: node.data}
     for name in await tree.children(path):

@@ -1,17 +1,14 @@
-"""An Apache ZooKeeper keeps the promises that we hold our tree to, and ours counts as it does."""
+"""An Apache ZooKeeper, reached by our client, keeps the promises of our tree, and our server counts as it does."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from operator import methodcaller
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from compat.kazoo_tree import KazooTree
-from ottla.base.clock import SystemClock
 from ottla.base.coordination import (
     ANY_VERSION,
     Check,
@@ -22,9 +19,12 @@ from ottla.base.coordination import (
     Operation,
     SetData,
 )
-from ottla.zookeeper.local_tree import LocalTree
+from ottla.zookeeper.client.tree import ZooKeeperTree
+from ottla.zookeeper.protocol.jute import JuteReader
+from ottla.zookeeper.protocol.messages import DataResponse, OpCode, ReplyHeader, Stat, WatchedPathRequest
 from support.kafka_process import zookeeper
-from support.trees.contract import PROMISES
+from support.trees.contract import PROMISES, SESSION_PROMISES
+from support.trees.servers import connected, embedded_server
 
 pytestmark = pytest.mark.compat
 
@@ -41,8 +41,17 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("name", PROMISES)
 def test_contract(address: str, name: str) -> None:
     async def run() -> None:
-        async with KazooTree.connected(address, f"/{name}") as tree:
+        async with connected(address, f"/{name}") as tree:
             await PROMISES[name](tree)
+
+    asyncio.run(asyncio.wait_for(run(), timeout=60))
+
+
+@pytest.mark.parametrize("name", SESSION_PROMISES)
+def test_contract_of_sessions(address: str, name: str) -> None:
+    async def run() -> None:
+        async with connected(address, f"/{name}") as tree, connected(address, f"/{name}") as other:
+            await SESSION_PROMISES[name](tree, other)
 
     asyncio.run(asyncio.wait_for(run(), timeout=60))
 
@@ -57,9 +66,10 @@ async def _do(tree: Coordination, random: Random) -> str | int | tuple[str, str]
             case 0:
                 return await tree.create(_path(random), _data(random))
             case 1:
-                return await tree.create(f"{_path(random)}-", _data(random), sequential=True)
+                is_ephemeral = random.random() < 0.3
+                return await tree.create(f"{_path(random)}-", _data(random), sequential=True, ephemeral=is_ephemeral)
             case 2:
-                return await tree.set(_path(random), _data(random), _version(random))
+                return await tree.set(_path(random), _data(random) or b"", _version(random))
             case 3:
                 await tree.delete(_path(random), _version(random))
             case _:
@@ -73,8 +83,8 @@ def _path(random: Random) -> str:
     return "/" + "/".join(random.choice(["a", "b", "b0"]) for _ in range(random.randint(1, 3)))
 
 
-def _data(random: Random) -> bytes:
-    return random.randbytes(random.randrange(4))
+def _data(random: Random) -> bytes | None:
+    return random.randbytes(random.randrange(4)) or None
 
 
 def _version(random: Random) -> int:
@@ -84,11 +94,11 @@ def _version(random: Random) -> int:
 def _operation(random: Random) -> Operation:
     match random.randrange(5):
         case 0:
-            return Create(_path(random), _data(random))
+            return Create(_path(random), _data(random), ephemeral=random.random() < 0.2)
         case 1:
             return Create(_path(random), sequential=True)
         case 2:
-            return SetData(_path(random), _data(random), _version(random))
+            return SetData(_path(random), _data(random) or b"", _version(random))
         case 3:
             return Delete(_path(random), _version(random))
         case _:
@@ -105,8 +115,11 @@ async def _paths(tree: Coordination, path: str = "/") -> list[str]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ours_counts_as_zookeeper_does(address: str, tmp_path: Path, seed: int) -> None:
     async def run() -> None:
-        async with KazooTree.connected(address, f"/seed-{seed}") as theirs:
-            ours = await LocalTree.open(tmp_path / "tree.db", SystemClock())
+        async with (
+            embedded_server(tmp_path) as server,
+            connected(server.address, f"/seed-{seed}") as ours,
+            connected(address, f"/seed-{seed}") as theirs,
+        ):
             refusals = 0
             for step in range(STEPS):
                 of_ours = await _do(ours, Random(f"{seed} {step}"))
@@ -115,27 +128,38 @@ def test_ours_counts_as_zookeeper_does(address: str, tmp_path: Path, seed: int) 
                 refusals += isinstance(of_ours, tuple)
             assert 0 < refusals < STEPS
             await _compare(ours, theirs)
-            await ours.close()
 
     asyncio.run(asyncio.wait_for(run(), timeout=120))
 
 
-async def _compare(ours: LocalTree, theirs: KazooTree) -> None:
+async def _compare(ours: ZooKeeperTree, theirs: ZooKeeperTree) -> None:
+    """Data and all numbers of the stat; ids of writes and sessions only in their order, times not at all."""
     paths = await _paths(ours)
     assert await _paths(theirs) == paths
-    our_stats, their_stats = {}, {}
-    our_ids, their_ids = [], []
-    for path in paths:
-        found = await ours._ask(methodcaller("read", path))
-        assert found is not None
-        our_stats[path] = (found.data, found.version, 2 * found.children_made - found.child_count, found.child_count)
-        data, stat = await asyncio.to_thread(theirs.client.get, path)
-        their_stats[path] = (data or b"", stat.version, stat.cversion, stat.numChildren)
-        if path != "/":  # which is older than the tree's own writes
-            our_ids += [found.created_zxid, found.modified_zxid, found.children_zxid]
-            their_ids += [stat.czxid, stat.mzxid, stat.pzxid]
-    assert our_stats == their_stats
-    assert _ranks(our_ids) == _ranks(their_ids)
+    nodes: tuple[list[object], list[object]] = ([], [])
+    ids: tuple[list[int], list[int]] = ([], [])
+    for side, tree in enumerate((ours, theirs)):
+        for path in paths:
+            data, stat = await _stat(tree, path)
+            mine = "" if not stat.owner else "mine" if stat.owner == tree.session_id else "another's"
+            counts = (stat.version, stat.child_version, stat.acl_version, stat.data_size, stat.child_count)
+            nodes[side].append((path, data, mine, counts))
+            if path != "/":  # which is older than the tree's own writes
+                ids[side].extend((stat.created_zxid, stat.modified_zxid, stat.children_zxid))
+    assert nodes[0] == nodes[1]
+    assert _ranks(ids[0]) == _ranks(ids[1])
+
+
+async def _stat(tree: ZooKeeperTree, path: str) -> tuple[bytes | None, Stat]:
+    """All that a server tells, of which `Node` has a part."""
+    servers = tree.session.servers
+
+    def read(_: ReplyHeader, reader: JuteReader) -> DataResponse:
+        return DataResponse.read(reader)
+
+    request = WatchedPathRequest(servers.absolute(path), False)
+    response = await tree.session.ask(OpCode.GET_DATA, request, path, read)
+    return response.data, response.stat
 
 
 def _ranks(ids: list[int]) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from ottla import __version__
-from ottla.cli import configs, consume, groups, log_dump, produce, start, topics
+from ottla.cli import configs, consume, groups, log_dump, produce, start, topics, zookeeper
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.demo import command as demo
 from ottla.cli.failures import explain
@@ -34,6 +34,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(log_dump.app, name="log")
+app.command("zookeeper")(zookeeper.zookeeper)
 app.command("demo")(demo.demo)
 
 

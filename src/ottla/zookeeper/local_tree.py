@@ -1,101 +1,122 @@
-"""The tree of a broker on its own: `Coordination` over a SQLite file.
+"""The tree of a broker on its own: `Coordination` over a SQLite file, in the same process.
 
-One thread does all of SQLite's work, so the event loop never waits for a disk. What was asked while it was busy becomes
-one commit: many callers share an fsync. Everything happens in the order in which it was asked, and nothing, not even
-what was only read, is answered before it is safe.
+Its session lasts as long as the process: it needs no heartbeats and is never disconnected. Ephemeral nodes of a process
+that was killed are removed when the tree is opened again. Others can be served from the same tree (`server.listener`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import TypeVar
 
 from ottla.base.clock import Clock
-from ottla.base.coordination import ANY_VERSION, CoordinationError, Create, Delete, Operation, SetData, Znode
+from ottla.base.coordination import ANY_VERSION, Create, Delete, Operation, SessionState, SetData, Watch, Znode
+from ottla.zookeeper.server.core import LOCAL, Close, Effect, Send, ServerCore, Tell
+from ottla.zookeeper.server.tree_thread import TreeThread, settle
+from ottla.zookeeper.server.watches import WatchKind
 from ottla.zookeeper.transaction import Transaction, ancestors_of, check_operation, check_path
-from ottla.zookeeper.tree_file import TreeFile, TreeFileError
-
-_logger = logging.getLogger(__name__)
+from ottla.zookeeper.watch_registry import WatchRegistry
 
 T = TypeVar("T")
-
-Work = Callable[[TreeFile], Any]
-Answer = asyncio.Future[Any]
-
-_IDLE_S: Final = 1.0
-"""The reserve is filled when nothing was asked for so long."""
-_NO_ROOM_S: Final = 10.0
-"""The same, after there was no room for it."""
 
 
 class LocalTree:
     """Use `open`, and `close` at the end. Belongs to the loop that opened it."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self.path = path
-        self.commit_count = 0
-        self._clock = clock
-        self._loop = asyncio.get_running_loop()
-        self._asked: SimpleQueue[tuple[Work, Answer] | None] = SimpleQueue()
-        self._opened: asyncio.Future[None] = self._loop.create_future()
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._is_closing = False
-        self._thread = threading.Thread(target=self._run, name="ottla-tree", daemon=True)
+    def __init__(self, thread: TreeThread, session_id: int) -> None:
+        self.thread = thread
+        self.serve: Callable[[Send | Close], None] | None = None
+        """Does effects for connections; a listener that serves the same tree sets it."""
+        self._session_id = session_id
+        self._watches = WatchRegistry()
+        thread.perform = self._perform
 
     @classmethod
     async def open(cls, path: Path, clock: Clock) -> LocalTree:
         """The file is made if it is not there; `TreeFileError` if it cannot be used."""
-        tree = cls(path, clock)
-        tree._thread.start()
-        await tree._opened
-        return tree
+        thread = await TreeThread.open(path, clock)
+        return cls(thread, await thread.ask(ServerCore.new_session_id))
 
     async def close(self) -> None:
-        """Finishes what was asked before."""
-        if not self._is_closing:
-            self._is_closing = True
-            self._asked.put(None)
-        await asyncio.shield(self._ended)
-        self._thread.join()
+        """Finishes what was asked before, and removes the ephemeral nodes of this session."""
+        if not self.thread.is_closing:
+            self.thread.submit(lambda core: core.remove_owned(self._session_id), _ignore)
+        await self.thread.close()
+
+    @property
+    def path(self) -> Path:
+        return self.thread.path
+
+    @property
+    def commit_count(self) -> int:
+        return self.thread.commit_count
 
     # --- what can be asked ------------------------------------------------------------------------------------------
 
-    async def get(self, path: str) -> Znode | None:
-        check_path(path)
+    @property
+    def session_id(self) -> int:
+        return self._session_id
 
-        def work(file: TreeFile) -> Znode | None:
-            node = file.read(path)
-            return None if node is None else node.as_node()
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        """Nothing ever changes: the session lasts as long as the process."""
 
-        return await self._ask(work)
+    async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
+        return (await self.get_many([path], watch))[0]
 
-    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Znode | None]:
         for path in paths:
             check_path(path)
+        paths = tuple(paths)
 
-        def work(file: TreeFile) -> list[Znode | None]:
-            found = {path: node.as_node() for path, node in file.read_many(paths).items()}
+        def work(core: ServerCore) -> list[Znode | None]:
+            if watch is not None:
+                for path in paths:
+                    core.watches.add(WatchKind.DATA, path, LOCAL)
+            if len(paths) == 1:
+                node = core.file.read(paths[0])
+                return [None if node is None else node.as_node()]
+            found = {path: node.as_node() for path, node in core.file.read_many(paths).items()}
             return [found.get(path) for path in paths]
 
-        return await self._ask(work)
+        def register(_: list[Znode | None]) -> None:
+            if watch is not None:
+                for path in paths:
+                    self._watches.nodes.setdefault(path, []).append(watch)
 
-    async def children(self, path: str) -> list[str]:
+        return await self._ask(work, register)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         check_path(path)
-        return await self._ask(lambda file: file.children(path))
 
-    async def create(self, path: str, data: bytes = b"", *, sequential: bool = False, parents: bool = False) -> str:
-        check_operation(Create(path, data, sequential))
+        def work(core: ServerCore) -> tuple[list[str], bool]:
+            is_watched = watch is not None and core.file.read(path) is not None
+            if is_watched:
+                core.watches.add(WatchKind.CHILDREN, path, LOCAL)
+            return core.file.children(path), is_watched
+
+        def register(answer: tuple[list[str], bool]) -> None:
+            if watch is not None and answer[1]:
+                self._watches.children.setdefault(path, []).append(watch)
+
+        return (await self._ask(work, register))[0]
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        sequential: bool = False,
+        ephemeral: bool = False,
+        parents: bool = False,
+    ) -> str:
+        check_operation(Create(path, data, sequential, ephemeral))
 
         def act(transaction: Transaction) -> str:
             if parents:
                 transaction.create_parents(path)
-            return transaction.create(path, data, sequential=sequential)
+            return transaction.create(path, data, sequential=sequential, ephemeral=ephemeral)
 
         return await self._write([path, *ancestors_of(path)] if parents else [path], act)
 
@@ -111,7 +132,7 @@ class LocalTree:
         paths = tuple(paths)
         for path in paths:
             check_operation(Delete(path))
-        await self._ask(lambda file: file.delete_trees(paths, self._clock.now_ms()))
+        await self._ask(lambda core: core.delete_trees(paths))
 
     async def transact(self, operations: Sequence[Operation]) -> None:
         operations = tuple(operations)
@@ -127,118 +148,26 @@ class LocalTree:
     # --- who does it ------------------------------------------------------------------------------------------------
 
     async def _write(self, paths: Sequence[str], act: Callable[[Transaction], T]) -> T:
-        return await self._ask(lambda file: file.write(paths, act, self._clock.now_ms()))
+        return await self._ask(lambda core: core.write(paths, act, self._session_id))
 
-    def _ask(self, work: Callable[[TreeFile], T]) -> asyncio.Future[T]:
-        if self._is_closing:
-            raise self._closed()
-        answer: asyncio.Future[T] = self._loop.create_future()
-        self._asked.put((work, answer))
+    def _ask(self, work: Callable[[ServerCore], T], register: Callable[[T], None] | None = None) -> asyncio.Future[T]:
+        """`register` is called when the answer arrives, before any event that follows it."""
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def deliver(outcome: T | BaseException) -> None:
+            if register is not None and not isinstance(outcome, BaseException):
+                register(outcome)
+            settle(answer, outcome)
+
+        self.thread.submit(work, deliver)
         return answer
 
-    def _closed(self) -> RuntimeError:
-        return RuntimeError(f"{self.path}: the tree is closed")
-
-    def _run(self) -> None:
-        """The thread. Whatever ends it, nobody waits for an answer that will not come."""
-        try:
-            file = TreeFile.open(self.path)
-        except BaseException as error:  # whatever it is, the one who opens must not wait for ever
-            self._tell([(self._opened, error)])
-            return
-        self._tell([(self._opened, None)])
-        try:
-            self._work(file)
-        finally:
-            self._is_closing = True
-            try:
-                file.close()
-            finally:
-                self._tell([(self._ended, None), *((job[1], self._closed()) for job in self._left() if job)])
-
-    def _work(self, file: TreeFile) -> None:
-        fill_after_s = _IDLE_S if _is_low(file) else None
-        going = True
-        while going:
-            try:
-                asked = [self._asked.get(timeout=fill_after_s), *self._left()]
-            except Empty:  # for so long: nobody waits for the reserve to be filled
-                fill_after_s = None if _is_filled(file) else _NO_ROOM_S
-                continue
-            jobs = [job for job in asked if job is not None]
-            going = len(jobs) == len(asked)
-            self._tell(self._do(file, jobs))
-            if fill_after_s is None and _is_low(file):
-                fill_after_s = _IDLE_S
-
-    def _left(self) -> list[tuple[Work, Answer] | None]:
-        """What was asked by now."""
-        asked = []
-        with suppress(Empty):
-            while True:
-                asked.append(self._asked.get_nowait())
-        return asked
-
-    def _do(self, file: TreeFile, jobs: list[tuple[Work, Answer]]) -> list[tuple[Answer, Any]]:
-        """What each is answered; an exception will be raised there. Where the common commit fails, each is done alone:
-        one that cannot be done, or needs room that is not there, is not everybody's failure."""
-        try:
-            return self._do_together(file, jobs)
-        except BaseException as error:
-            is_full = isinstance(error, TreeFileError) and error.is_full
-            if len(jobs) == 1 and not is_full:
-                return [(jobs[0][1], error)]
-        outcomes: list[tuple[Answer, Any]] = []
-        for job in jobs:
-            if is_full:
-                file.make_room()
-            try:
-                outcomes += self._do_together(file, [job])
-            except BaseException as error:
-                outcomes.append((job[1], error))
-        return outcomes
-
-    def _do_together(self, file: TreeFile, jobs: list[tuple[Work, Answer]]) -> list[tuple[Answer, Any]]:
-        outcomes = []
-        with file.commit():
-            for work, answer in jobs:
-                try:
-                    outcome = work(file)
-                except CoordinationError as error:
-                    outcome = error
-                outcomes.append((answer, outcome))
-        self.commit_count += 1
-        return outcomes
-
-    def _tell(self, outcomes: list[tuple[Answer, Any]]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(_tell_all, outcomes)
+    def _perform(self, effect: Effect) -> None:
+        if isinstance(effect, Tell):
+            self._watches.fire(effect.event)
+        elif self.serve is not None:
+            self.serve(effect)
 
 
-def _is_low(file: TreeFile) -> bool:
-    """A reserve that cannot be looked at counts as low: nothing that fails here may end the thread."""
-    try:
-        return file.is_reserve_low
-    except Exception as error:
-        _logger.warning("%s: the reserve for a full disk cannot be looked at: %s", file.path, error)
-        return True
-
-
-def _is_filled(file: TreeFile) -> bool:
-    try:
-        return file.fill_reserve()
-    except Exception as error:
-        _logger.warning("%s: the reserve for a full disk cannot be filled: %s", file.path, error)
-        return False
-
-
-def _tell_all(outcomes: list[tuple[Answer, Any]]) -> None:
-    for answer, outcome in outcomes:
-        if answer.done():
-            continue  # who asked was cancelled
-        if not isinstance(outcome, BaseException):
-            answer.set_result(outcome)
-        elif isinstance(outcome, StopIteration):  # no future takes it, and those behind it would never be answered
-            answer.set_exception(RuntimeError(f"the tree was asked for something that raised {outcome!r}"))
-        else:
-            answer.set_exception(outcome)
+def _ignore(outcome: object) -> None:
+    """Nobody waits for it."""

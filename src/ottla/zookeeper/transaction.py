@@ -16,11 +16,14 @@ from ottla.base.coordination import (
     Check,
     Create,
     Delete,
+    EphemeralParentError,
+    EventKind,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     Operation,
     SetData,
+    WatchEvent,
     Znode,
 )
 
@@ -43,10 +46,22 @@ class StoredNode(NamedTuple):
     modified_ms: int
     children_made: int
     child_count: int
-    data: bytes
+    owner: int
+    acl_version: int
+    acl: bytes | None
+    """As ZooKeeper's protocol has it; None lets everybody do everything."""
+    data: bytes | None
 
     def as_node(self) -> Znode:
-        return Znode(self.data, self.version, self.created_zxid, self.modified_zxid, self.created_ms, self.modified_ms)
+        return Znode(
+            self.data or b"",
+            self.version,
+            self.created_zxid,
+            self.modified_zxid,
+            self.created_ms,
+            self.modified_ms,
+            self.owner,
+        )
 
 
 def check_path(path: str) -> None:
@@ -74,58 +89,85 @@ def ancestors_of(path: str) -> list[str]:
 
 
 class Transaction:
-    """`found` answers for every path that may be asked, with None for a node that is not there. Paths were checked."""
+    """`found` answers for every path that may be asked, with None for a node that is not there. Paths were checked.
+    `session_id` owns the ephemeral nodes that are made."""
 
-    def __init__(self, found: Mapping[str, StoredNode | None], zxid: int, now_ms: int) -> None:
+    def __init__(self, found: Mapping[str, StoredNode | None], zxid: int, now_ms: int, session_id: int = 0) -> None:
         self._found = found
         self._zxid = zxid
         self._now_ms = now_ms
+        self._session_id = session_id
+        self.events: list[WatchEvent] = []
+        """What watches are told, in order."""
         self.changed: dict[str, StoredNode | None] = {}
         """What to keep, by path; None is a node to remove."""
 
     def do(self, operation: Operation) -> None:
         match operation:
             case Create():
-                self.create(operation.path, operation.data, sequential=operation.sequential)
+                self.create(
+                    operation.path, operation.data, sequential=operation.sequential, ephemeral=operation.ephemeral
+                )
             case SetData():
                 self.set(operation.path, operation.data, operation.version)
             case Delete():
                 self.delete(operation.path, operation.version)
             case Check():
-                self._expect(operation.path, operation.version)
+                self.expect(operation.path, operation.version)
 
-    def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
+    def create(
+        self,
+        path: str,
+        data: bytes | None,
+        *,
+        sequential: bool = False,
+        ephemeral: bool = False,
+        acl: bytes | None = None,
+    ) -> str:
         """The path that was made."""
         parent_path = parent_of(path)
-        parent = self._find(parent_path)
+        parent = self.find(parent_path)
         if parent is None:
             raise NoNodeError(path, f"its parent {parent_path} does not exist")
         if sequential:
             path = f"{path}{parent.children_made:010d}"
-        if self._find(path) is not None:
+        if self.find(path) is not None:
             raise NodeExistsError(path, "the node exists")
+        if parent.owner:
+            raise EphemeralParentError(path, f"its parent {parent_path} is ephemeral and cannot have children")
         zxid, now_ms = self._zxid, self._now_ms
-        self.changed[path] = StoredNode(0, zxid, zxid, zxid, now_ms, now_ms, 0, 0, data)
+        owner = self._session_id if ephemeral else 0
+        self.changed[path] = StoredNode(0, zxid, zxid, zxid, now_ms, now_ms, 0, 0, owner, 0, acl, data)
         self.changed[parent_path] = parent._replace(
             children_zxid=zxid, children_made=parent.children_made + 1, child_count=parent.child_count + 1
         )
+        self.events += (WatchEvent(EventKind.CREATED, path), WatchEvent(EventKind.CHILDREN, parent_path))
         return path
 
     def create_parents(self, path: str) -> None:
         """Makes those that are missing above a path, empty."""
         for ancestor in ancestors_of(path):
-            if self._find(ancestor) is None:
-                self.create(ancestor, b"")
+            if self.find(ancestor) is None:
+                self.create(ancestor, None)
 
-    def set(self, path: str, data: bytes, version: int) -> int:
+    def set(self, path: str, data: bytes | None, version: int) -> int:
         """The node's new version."""
-        node = self._expect(path, version)
+        node = self.expect(path, version)
         changed = node._replace(version=node.version + 1, modified_zxid=self._zxid, modified_ms=self._now_ms, data=data)
         self.changed[path] = changed
+        self.events.append(WatchEvent(EventKind.CHANGED, path))
         return changed.version
 
+    def set_acl(self, path: str, acl: bytes | None, acl_version: int) -> None:
+        """No watch is told, as in ZooKeeper."""
+        node = self.expect(path, ANY_VERSION)
+        if acl_version not in (ANY_VERSION, node.acl_version):
+            reason = f"the ACL is in version {node.acl_version}, version {acl_version} was expected"
+            raise BadVersionError(path, reason)
+        self.changed[path] = node._replace(acl=acl, acl_version=node.acl_version + 1)
+
     def delete(self, path: str, version: int) -> None:
-        node = self._expect(path, version)
+        node = self.expect(path, version)
         if node.child_count:
             raise NotEmptyError(path, f"the node has {node.child_count} children")
         self.detach(path)
@@ -133,17 +175,20 @@ class Transaction:
     def detach(self, path: str) -> None:
         """Takes a node that exists from its parent, whatever is below it."""
         parent_path = parent_of(path)
-        parent = self._find(parent_path)
+        parent = self.find(parent_path)
         if parent is None:
             raise NoNodeError(path, f"its parent {parent_path} does not exist")
         self.changed[path] = None
         self.changed[parent_path] = parent._replace(children_zxid=self._zxid, child_count=parent.child_count - 1)
+        self.events += (WatchEvent(EventKind.DELETED, path), WatchEvent(EventKind.CHILDREN, parent_path))
 
-    def _find(self, path: str) -> StoredNode | None:
+    def find(self, path: str) -> StoredNode | None:
+        """As the operations before it left it."""
         return self.changed[path] if path in self.changed else self._found[path]
 
-    def _expect(self, path: str, version: int) -> StoredNode:
-        node = self._find(path)
+    def expect(self, path: str, version: int) -> StoredNode:
+        """Raises unless the node exists in that version."""
+        node = self.find(path)
         if node is None:
             raise NoNodeError(path, "the node does not exist")
         if version not in (ANY_VERSION, node.version):

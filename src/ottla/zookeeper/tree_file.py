@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from ottla.base.coordination import EventKind, WatchEvent
 from ottla.zookeeper.transaction import ROOT, StoredNode, Transaction, parent_of
 from ottla.zookeeper.tree_reserve import TreeReserve
 
@@ -21,9 +22,9 @@ T = TypeVar("T")
 
 APPLICATION_ID: Final = int.from_bytes(b"Otzk", "big")
 """Tells SQLite files of ours from those of other programs."""
-FORMAT: Final = 1
+FORMAT: Final = 2
 
-_SCHEMA: Final = """
+_NODES: Final = """
 CREATE TABLE node (
     path TEXT PRIMARY KEY,
     parent TEXT NOT NULL,
@@ -35,18 +36,46 @@ CREATE TABLE node (
     modified_ms INTEGER NOT NULL,
     children_made INTEGER NOT NULL,
     child_count INTEGER NOT NULL,
-    data BLOB NOT NULL
+    owner INTEGER NOT NULL,
+    acl_version INTEGER NOT NULL,
+    acl BLOB,
+    data BLOB
 ) WITHOUT ROWID;
 CREATE INDEX node_by_parent ON node (parent);
+CREATE INDEX node_by_owner ON node (owner) WHERE owner != 0;
+CREATE TABLE session (
+    id INTEGER PRIMARY KEY,
+    password BLOB NOT NULL,
+    timeout_ms INTEGER NOT NULL
+);
+"""
+_SCHEMA: Final = f"""{_NODES}
 CREATE TABLE tree (last_zxid INTEGER NOT NULL);
 INSERT INTO tree VALUES (0);
-INSERT INTO node VALUES ('/', '', 0, 0, 0, 0, 0, 0, 0, 0, x'');
+INSERT INTO node VALUES ('/', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL);
 """
+_FROM_FORMAT_1: Final = f"""
+ALTER TABLE node RENAME TO node_1;
+DROP INDEX node_by_parent;
+{_NODES}
+INSERT INTO node SELECT path, parent, version, created_zxid, modified_zxid, children_zxid, created_ms, modified_ms,
+    children_made, child_count, 0, 0, NULL, nullif(data, x'') FROM node_1;
+DROP TABLE node_1;
+"""
+"""Format 1 knew neither sessions nor ACLs, and kept no data as empty data."""
 _COLUMNS: Final = ", ".join(StoredNode._fields)
 _ROW: Final = f"({', '.join('?' * (len(StoredNode._fields) + 2))})"
 _ROWS_AT_ONCE: Final = 256
 _PUT_ONE: Final = f"INSERT OR REPLACE INTO node VALUES {_ROW}"
 _PUT_MANY: Final = f"INSERT OR REPLACE INTO node VALUES {', '.join([_ROW] * _ROWS_AT_ONCE)}"
+
+
+class StoredSession(NamedTuple):
+    """A client that may come back to its session, also after the server was restarted."""
+
+    session_id: int
+    password: bytes
+    timeout_ms: int
 
 
 class TreeFileError(Exception):
@@ -67,7 +96,7 @@ class TreeFile:
         self.path = path
         self.connection = connection
         self._reserve = reserve
-        (self._last_zxid,) = connection.execute("SELECT last_zxid FROM tree").fetchone()
+        self._last_zxid: int = connection.execute("SELECT last_zxid FROM tree").fetchone()[0]
 
     @classmethod
     def open(cls, path: Path) -> TreeFile:
@@ -90,6 +119,11 @@ class TreeFile:
         except BaseException:
             connection.close()
             raise
+
+    @property
+    def last_zxid(self) -> int:
+        """Of the newest write; it is taken back if its commit fails."""
+        return self._last_zxid
 
     def close(self) -> None:
         self._reserve.close(self.connection)
@@ -143,34 +177,78 @@ class TreeFile:
         ).fetchone()
         return [] if names is None else sorted(names.split("/"))
 
+    def owners(self) -> list[int]:
+        """The sessions that have ephemeral nodes."""
+        return [owner for (owner,) in self.connection.execute("SELECT DISTINCT owner FROM node WHERE owner != 0")]
+
+    def owned_by(self, session_id: int) -> list[str]:
+        """The ephemeral nodes of a session, sorted."""
+        rows = self.connection.execute("SELECT path FROM node WHERE owner = ? AND owner != 0", (session_id,))
+        return sorted(path for (path,) in rows)
+
+    def count_below(self, path: str) -> int:
+        (count,) = self.connection.execute(
+            "SELECT count(*) FROM node WHERE path > ? AND path < ?", _below(path)
+        ).fetchone()
+        return int(count)
+
+    def count_nodes(self) -> tuple[int, int, int]:
+        """Of all nodes, of ephemeral ones, and the bytes of paths and data."""
+        nodes, ephemeral, size = self.connection.execute(
+            "SELECT count(*), count(nullif(owner, 0)), sum(length(path) + ifnull(length(data), 0)) FROM node"
+        ).fetchone()
+        return nodes, ephemeral, size
+
+    # --- sessions ---------------------------------------------------------------------------------------------------
+
+    def sessions(self) -> list[StoredSession]:
+        return [
+            StoredSession._make(row) for row in self.connection.execute("SELECT id, password, timeout_ms FROM session")
+        ]
+
+    def keep_session(self, session: StoredSession) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO session VALUES (?, ?, ?)", session)
+
+    def forget_session(self, session_id: int) -> None:
+        self.connection.execute("DELETE FROM session WHERE id = ?", (session_id,))
+
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def write(self, paths: Collection[str], act: Callable[[Transaction], T], now_ms: int) -> T:
-        """Lets a transaction act, and writes what it changed. It mostly looks at those paths and their parents."""
+    def write(
+        self, paths: Collection[str], act: Callable[[Transaction], T], now_ms: int, session_id: int = 0
+    ) -> tuple[T, list[WatchEvent]]:
+        """Lets a transaction act, writes what it changed, and answers what watches are told of it. It mostly looks at
+        those paths and their parents."""
         found = _Found(self)
         wanted = {*paths, *(parent_of(path) for path in paths if path != ROOT)}
         found.update(dict.fromkeys(wanted))
         found.update(self.read_many(wanted))
         zxid = self._last_zxid + 1
-        transaction = Transaction(found, zxid, now_ms)
+        transaction = Transaction(found, zxid, now_ms, session_id)
         answer = act(transaction)
         if transaction.changed:
             self._store(transaction, zxid)
-        return answer
+        return answer, transaction.events
 
-    def delete_trees(self, paths: Collection[str], now_ms: int) -> None:
+    def delete_trees(self, paths: Collection[str], now_ms: int) -> list[WatchEvent]:
         """Nodes and all below them, as far as they are there."""
         found = self.read_many(paths)
-        # "0" follows "/": every path that begins with the first of the two is between them.
-        below = [(f"{path}/", f"{path}0") for path, node in found.items() if node.child_count]
-        self.connection.executemany("DELETE FROM node WHERE path > ? AND path < ?", below)
+        events: list[WatchEvent] = []
+        for below in [_below(path) for path, node in found.items() if node.child_count]:
+            rows = self.connection.execute(
+                "SELECT path, parent FROM node WHERE path > ? AND path < ?", below
+            ).fetchall()
+            self.connection.execute("DELETE FROM node WHERE path > ? AND path < ?", below)
+            for path, parent in sorted(rows, reverse=True):
+                events += [WatchEvent(EventKind.DELETED, path), WatchEvent(EventKind.CHILDREN, parent)]
 
         def detach_all(transaction: Transaction) -> None:
             for path in found:
                 transaction.detach(path)
 
         if found:
-            self.write(found, detach_all, now_ms)
+            events += self.write(found, detach_all, now_ms)[1]
+        return events
 
     def _store(self, transaction: Transaction, zxid: int) -> None:
         rows = []
@@ -187,6 +265,11 @@ class TreeFile:
         self.connection.executemany("DELETE FROM node WHERE path = ?", gone)
         self.connection.execute("UPDATE tree SET last_zxid = ?", (zxid,))
         self._last_zxid = zxid
+
+
+def _below(path: str) -> tuple[str, str]:
+    """ "0" follows "/": the path of every node below is between the two."""
+    return ("/", "0") if path == ROOT else (f"{path}/", f"{path}0")
 
 
 class _Found(dict[str, StoredNode | None]):
@@ -210,23 +293,30 @@ def _claim(path: Path, connection: sqlite3.Connection) -> None:
     is_new = application_id == 0 and file_format == 0 and table_count == 0
     if not is_new and application_id != APPLICATION_ID:
         raise TreeFileError(path, "this is the database of another program; choose another place for the tree")
-    if not is_new and file_format != FORMAT:
-        reason = f"the tree is kept in format {file_format}, this Ottla knows format {FORMAT}"
+    if not is_new and file_format not in (1, FORMAT):
+        reason = f"the tree is kept in format {file_format}, this Ottla knows formats 1 to {FORMAT}"
         raise TreeFileError(path, f"{reason}; use the version of Ottla that wrote it")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")
     connection.execute("BEGIN IMMEDIATE")  # the lock is taken now, and kept
     if is_new:
-        for statement in filter(str.strip, _SCHEMA.split(";")):
-            connection.execute(statement)
+        _run_script(connection, _SCHEMA)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {FORMAT}")
     else:
         faults: Sequence[tuple[str]] = connection.execute("PRAGMA quick_check(1)").fetchall()
         if faults != [("ok",)]:
             raise _corrupt(path, faults[0][0])
+        if file_format == 1:
+            _run_script(connection, _FROM_FORMAT_1)
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
     connection.execute("COMMIT")
+
+
+def _run_script(connection: sqlite3.Connection, script: str) -> None:
+    """Within the transaction that is open, which `executescript` would end."""
+    for statement in filter(str.strip, script.split(";")):
+        connection.execute(statement)
 
 
 def _refusal(path: Path, error: Exception) -> TreeFileError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 from ottla.base.clock import SystemClock
-from ottla.base.coordination import Coordination, Operation, Znode
+from ottla.base.coordination import Coordination, Operation, Watch, Znode
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
@@ -38,9 +38,9 @@ class CountingTree:
         self.calls.append(name)
         return getattr(self.tree, name)
 
-    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Znode | None]:
         self.calls.append("get_many")
-        return await self.tree.get_many(paths)
+        return await self.tree.get_many(paths, watch)
 
     async def transact(self, operations: Sequence[Operation]) -> None:
         self.calls.append("transact")

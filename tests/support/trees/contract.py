@@ -1,6 +1,7 @@
 """The promises of `Coordination`, each as a test of an empty tree. `PROMISES` has them all, by name.
 
-They hold for every implementation of ours, and for an Apache ZooKeeper behind a client.
+They hold for every implementation of ours, and for an Apache ZooKeeper behind our client. `SESSION_PROMISES` need two
+sessions with the same tree; a lone broker's tree in its own process has only one.
 """
 
 from __future__ import annotations
@@ -16,20 +17,48 @@ from ottla.base.coordination import (
     Coordination,
     Create,
     Delete,
+    EphemeralParentError,
+    EventKind,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     SetData,
+    WatchEvent,
     Znode,
 )
 
 Promise = Callable[[Coordination], Awaitable[None]]
 PROMISES: dict[str, Promise] = {}
+SessionPromise = Callable[[Coordination, Coordination], Awaitable[None]]
+SESSION_PROMISES: dict[str, SessionPromise] = {}
 
 
 def promise(test: Promise) -> Promise:
     PROMISES[test.__name__] = test
     return test
+
+
+def session_promise(test: SessionPromise) -> SessionPromise:
+    SESSION_PROMISES[test.__name__] = test
+    return test
+
+
+class Events:
+    """What a watch was told, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.told: list[WatchEvent] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, event: WatchEvent) -> None:
+        self.told.append(event)
+        self._news.set()
+
+    async def count(self, expected: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.told) < expected:
+                self._news.clear()
+                await self._news.wait()
 
 
 async def existing(tree: Coordination, path: str) -> Znode:
@@ -317,3 +346,196 @@ async def what_is_no_path_is_refused(tree: Coordination) -> None:
     for path in ("/...", "/.a", "/a..", "/<default>", "/a b", "/%2F"):
         await tree.create(path)
     assert await tree.children("/") == sorted(["...", ".a", "a..", "<default>", "a b", "%2F"])
+
+
+# --- watches --------------------------------------------------------------------------------------------------------
+
+
+@promise
+async def a_watch_is_told_before_the_answer_to_the_write(tree: Coordination) -> None:
+    events = Events()
+    assert await tree.get("/a", events) is None
+    await tree.create("/a")
+    assert events.told == [WatchEvent(EventKind.CREATED, "/a")]
+    await tree.get("/a", events)
+    await tree.set("/a", b"1")
+    assert events.told[1:] == [WatchEvent(EventKind.CHANGED, "/a")]
+    await tree.get("/a", events)
+    await tree.delete("/a")
+    assert events.told[2:] == [WatchEvent(EventKind.DELETED, "/a")]
+
+
+@promise
+async def a_watch_is_told_once(tree: Coordination) -> None:
+    events = Events()
+    await tree.create("/a")
+    await tree.get("/a", events)
+    for _ in range(3):
+        await tree.set("/a", b"1")
+    await tree.delete("/a")
+    assert events.told == [WatchEvent(EventKind.CHANGED, "/a")]
+
+
+@promise
+async def children_are_watched_apart_from_data(tree: Coordination) -> None:
+    data, children = Events(), Events()
+    await tree.create("/a")
+    await tree.get("/a", data)
+    assert await tree.children("/a", children) == []
+    await tree.create("/a/b")
+    assert (data.told, children.told) == ([], [WatchEvent(EventKind.CHILDREN, "/a")])
+    await tree.children("/a", children)
+    await tree.set("/a", b"1")
+    assert (len(data.told), len(children.told)) == (1, 1)
+    await tree.set("/a/b", b"1")
+    await tree.create("/a/b/c")
+    assert len(children.told) == 1, "neither a child's data nor its children count"
+    await tree.delete("/a/b/c")
+    await tree.delete("/a/b")
+    assert children.told[1:] == [WatchEvent(EventKind.CHILDREN, "/a")]
+    await tree.children("/a", children)
+    await tree.delete("/a")
+    assert children.told[2:] == [WatchEvent(EventKind.DELETED, "/a")]
+
+
+@promise
+async def children_of_nothing_are_not_watched(tree: Coordination) -> None:
+    events = Events()
+    assert await tree.children("/a", events) == []
+    await tree.create("/a")
+    await tree.create("/a/b")
+    assert events.told == []
+
+
+@promise
+async def many_nodes_are_watched_at_once(tree: Coordination) -> None:
+    events = Events()
+    await tree.create("/a")
+    await tree.get_many(["/a", "/b", "/c"], events)
+    await tree.transact([Create("/b"), SetData("/a", b"1"), Create("/c"), Delete("/c")])
+    assert events.told == [
+        WatchEvent(EventKind.CREATED, "/b"),
+        WatchEvent(EventKind.CHANGED, "/a"),
+        WatchEvent(EventKind.CREATED, "/c"),
+    ]
+
+
+@promise
+async def refused_writes_are_told_to_nobody(tree: Coordination) -> None:
+    events = Events()
+    await tree.create("/a")
+    await tree.get_many(["/a", "/b"], events)
+    with pytest.raises(BadVersionError):
+        await tree.transact([Create("/b"), SetData("/a", b"1", 7)])
+    with pytest.raises(NodeExistsError):
+        await tree.create("/a")
+    assert events.told == []
+    await tree.set("/a", b"2")
+    assert len(events.told) == 1
+
+
+@promise
+async def several_watches_of_a_node_are_all_told(tree: Coordination) -> None:
+    first, second = Events(), Events()
+    await tree.create("/a")
+    await tree.get("/a", first)
+    await tree.get("/a", second)
+    await tree.set("/a", b"")
+    assert len(first.told) == len(second.told) == 1
+
+
+@promise
+async def a_watch_that_fails_is_nobody_elses_failure(tree: Coordination) -> None:
+    def fail(event: WatchEvent) -> None:
+        raise ValueError(event)
+
+    events = Events()
+    await tree.create("/a")
+    await tree.get("/a", fail)
+    await tree.get("/a", events)
+    await tree.set("/a", b"")
+    assert len(events.told) == 1
+    assert await tree.children("/") == ["a"]
+
+
+@promise
+async def a_tree_that_is_deleted_is_told_node_by_node(tree: Coordination) -> None:
+    events, children = Events(), Events()
+    for path in ("/t/a/b", "/t/c"):
+        await tree.create(path, parents=True)
+    await tree.get_many(["/t", "/t/a", "/t/a/b", "/t/c"], events)
+    await tree.children("/", children)
+    await tree.delete_trees(["/t"])
+    assert {event.path for event in events.told} == {"/t", "/t/a", "/t/a/b", "/t/c"}
+    assert {event.kind for event in events.told} == {EventKind.DELETED}
+    assert children.told == [WatchEvent(EventKind.CHILDREN, "/")]
+
+
+# --- ephemeral nodes and sessions -----------------------------------------------------------------------------------
+
+
+@promise
+async def an_ephemeral_node_has_an_owner(tree: Coordination) -> None:
+    await tree.create("/lasting")
+    await tree.create("/mine", b"data", ephemeral=True)
+    await tree.transact([Create("/too", ephemeral=True)])
+    assert (await existing(tree, "/lasting")).owner == 0
+    assert (await existing(tree, "/mine")).owner == (await existing(tree, "/too")).owner == tree.session_id != 0
+    assert await tree.create("/n-", ephemeral=True, sequential=True) == "/n-0000000003"
+
+
+@promise
+async def an_ephemeral_node_has_no_children(tree: Coordination) -> None:
+    await tree.create("/mine", ephemeral=True)
+    with pytest.raises(EphemeralParentError) as caught:
+        await tree.create("/mine/child")
+    assert caught.value.path == "/mine/child"
+    assert await tree.children("/mine") == []
+
+
+@session_promise
+async def ephemeral_nodes_end_with_their_session(tree: Coordination, other: Coordination) -> None:
+    events, children = Events(), Events()
+    await tree.create("/group")
+    await other.create("/group/member", ephemeral=True)
+    await other.create("/lasting")
+    await tree.get("/group/member", events)
+    await tree.children("/group", children)
+    assert (await existing(tree, "/group/member")).owner == other.session_id != tree.session_id
+    await other.close()
+    await events.count(1)
+    await children.count(1)
+    assert events.told == [WatchEvent(EventKind.DELETED, "/group/member")]
+    assert await tree.children("/group") == []
+    await existing(tree, "/lasting")
+
+
+@session_promise
+async def what_one_writes_the_other_is_told(tree: Coordination, other: Coordination) -> None:
+    events = Events()
+    await tree.create("/a")
+    await tree.get_many(["/a", "/b"], events)
+    await other.set("/a", b"1")
+    await other.create("/b")
+    await events.count(2)
+    assert events.told == [WatchEvent(EventKind.CHANGED, "/a"), WatchEvent(EventKind.CREATED, "/b")]
+    assert (await existing(tree, "/a")).data == b"1"
+
+
+@session_promise
+async def one_of_two_is_elected(tree: Coordination, other: Coordination) -> None:
+    """As controllers are: an ephemeral node and a counter that has to be in the expected version, together."""
+    await tree.create("/epoch", b"0")
+    won = await asyncio.gather(
+        *(each.transact([Create("/controller", ephemeral=True), SetData("/epoch", b"1", 0)]) for each in (tree, other)),
+        return_exceptions=True,
+    )
+    assert sorted(isinstance(each, NodeExistsError) for each in won) == [False, True]
+    winner, loser = (tree, other) if won[0] is None else (other, tree)
+    controller = await existing(loser, "/controller")
+    assert controller.owner == winner.session_id
+    events = Events()
+    await loser.get("/controller", events)
+    await winner.delete("/controller", controller.version)
+    await events.count(1)
+    await loser.transact([Create("/controller", ephemeral=True), SetData("/epoch", b"2", 1)])

@@ -26,8 +26,9 @@ from ottla.base.coordination import (
     SetData,
 )
 from ottla.testing.manual_clock import ManualClock
-from ottla.zookeeper import local_tree
 from ottla.zookeeper.local_tree import LocalTree
+from ottla.zookeeper.server import tree_thread
+from ottla.zookeeper.server.core import ServerCore
 from ottla.zookeeper.tree_file import APPLICATION_ID, TreeFile, TreeFileError
 from ottla.zookeeper.tree_reserve import RESERVE_BYTES
 from support.trees.contract import PROMISES, existing
@@ -280,9 +281,9 @@ def test_the_database_of_another_program(place: Path, application_id: int) -> No
 def test_a_tree_of_a_later_version(place: Path) -> None:
     filled(place)
     with sqlite3.connect(place) as other:
-        other.execute("PRAGMA user_version = 2")
+        other.execute("PRAGMA user_version = 3")
     other.close()
-    assert "format 2, this Ottla knows format 1; use the version" in refused(place)
+    assert "format 3, this Ottla knows formats 1 to 2; use the version" in refused(place)
 
 
 @pytest.mark.parametrize(("start", "size"), [(100, 60), (4096, 4096), (50_000, 100_000)])
@@ -316,6 +317,8 @@ def test_a_file_where_its_folder_should_be(place: Path) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
+from ottla.zookeeper.server import tree_thread
+from ottla.zookeeper.server.core import ServerCore
 from ottla.zookeeper.tree_file import TreeFile
 file = TreeFile.open(Path(sys.argv[1]))
 print("open", flush=True)
@@ -351,7 +354,7 @@ def test_a_tree_that_is_open_already(place: Path) -> None:
 def test_a_full_disk_loses_nothing_that_was_answered(place: Path) -> None:
     async def use(tree: LocalTree) -> None:
         await tree.create("/kept", b"kept")
-        await tree._ask(lambda file: _limit_pages(file, 0))
+        await tree._ask(lambda core: _limit_pages(core.file, 0))
         answers = await asyncio.gather(
             tree.create("/small"), tree.create("/large", bytes(100_000)), return_exceptions=True
         )
@@ -361,7 +364,7 @@ def test_a_full_disk_loses_nothing_that_was_answered(place: Path) -> None:
         assert (await tree.get("/small") is not None) == isinstance(answers[0], str)
         assert await tree.get("/large") is None
         assert (await existing(tree, "/kept")).data == b"kept"
-        await tree._ask(lambda file: _limit_pages(file, 1_000_000))
+        await tree._ask(lambda core: _limit_pages(core.file, 1_000_000))
         await tree.create("/large", bytes(100_000))
         assert (await existing(tree, "/large")).created_zxid == (await existing(tree, "/kept")).created_zxid + (
             2 if isinstance(answers[0], str) else 1
@@ -376,7 +379,7 @@ def test_one_that_fails_is_nobody_elses_failure(place: Path) -> None:
     async def use(tree: LocalTree) -> None:
         ready = threading.Event()
         held = tree._ask(lambda _: ready.wait(60))
-        wrong: Sequence[Callable[[TreeFile], object]] = (lambda _: next(iter(())), lambda _: 1 / 0)
+        wrong: Sequence[Callable[[ServerCore], object]] = (lambda _: next(iter(())), lambda _: 1 / 0)
         answers = [tree.create("/a"), tree._ask(wrong[0]), tree._ask(wrong[1]), tree.create("/b"), tree.create("/a")]
         gathered = asyncio.gather(*answers, return_exceptions=True)
         await asyncio.sleep(0)  # all have asked
@@ -418,7 +421,7 @@ def test_a_reserve_that_cannot_be_looked_at_does_not_end_the_tree(
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(TreeFile, step, property(fail) if step == "is_reserve_low" else fail)
-    monkeypatch.setattr(local_tree, "_IDLE_S", 0.001)
+    monkeypatch.setattr(tree_thread, "_IDLE_S", 0.001)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
 
     async def use(tree: LocalTree) -> None:
@@ -491,7 +494,7 @@ class Model:
         if isinstance(operation, Create):
             if parent not in self.nodes or path in self.nodes:
                 return False
-            self.nodes[path] = (operation.data, 0)
+            self.nodes[path] = (operation.data or b"", 0)
             return True
         if path not in self.nodes or operation.version not in (ANY_VERSION, self.nodes[path][1]):
             return False

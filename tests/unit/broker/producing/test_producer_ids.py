@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.base.coordination import CoordinationError, Znode
+from ottla.base.coordination import CoordinationError, Watch, Znode
 from ottla.broker.producing.producer_ids import BLOCK_SIZE, ProducerIdError, ProducerIds
 from ottla.testing.manual_clock import ManualClock
 from ottla.zookeeper.local_tree import LocalTree
@@ -113,13 +113,13 @@ class Fragile(LocalTree):
     async def until_asked(self) -> None:
         await until(lambda: self.asked)
 
-    async def get(self, path: str) -> Znode | None:
+    async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         self.asked += 1
         if self.gate is not None:
             await self.gate.wait()
         if self.is_broken:
             raise CoordinationError(path, "not now")
-        return await super().get(path)
+        return await super().get(path, watch)
 
 
 @asynccontextmanager

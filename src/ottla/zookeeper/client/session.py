@@ -1,0 +1,226 @@
+"""A session with ZooKeeper that outlives connections: connects, comes back after losses, begins anew after expiry.
+
+| state | a request | watches |
+| --- | --- | --- |
+| CONNECTED | is sent | hold |
+| DISCONNECTED | waits for the next connection | are set again when it is there; what was missed is told |
+| EXPIRED | what waits fails with `SessionExpiredError`; then a new session begins | are gone |
+
+What was sent when a connection broke fails with `ConnectionLossError`: it may have been done or not. Belongs to one
+loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ottla.base.coordination import CoordinationError, SessionExpiredError, SessionState, WatchEvent
+from ottla.zookeeper.client.connect_string import ConnectString
+from ottla.zookeeper.client.connection import Answered, SessionToken, ZooKeeperConnection
+from ottla.zookeeper.protocol.jute import JuteError, JuteReader, Record
+from ottla.zookeeper.protocol.messages import SET_WATCHES_XID, OpCode, ReplyHeader, SetWatchesRequest
+from ottla.zookeeper.watch_registry import WatchRegistry
+
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_RETRY_S: Final = 0.1
+_RETRY_S_MAX: Final = 1.0
+_WATCHES_BYTES: Final = 128 * 1024
+"""Of paths in one SetWatches: a request has a limit."""
+
+
+class ZooKeeperSession:
+    """Use `open`, and `close` at the end."""
+
+    def __init__(self, servers: ConnectString, timeout_ms: int) -> None:
+        self.servers = servers
+        self.timeout_ms = timeout_ms
+        self.watches = WatchRegistry()
+        self.state = SessionState.DISCONNECTED
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._token = SessionToken()
+        self._seen_zxid = 0
+        self._connection: ZooKeeperConnection | None = None
+        self._is_connected = asyncio.Event()
+        self._generation = 0
+        """Counts sessions: a request that waited for an expired one must not go to the next."""
+        self._is_closing = False
+        self._connecting: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, servers: ConnectString, timeout_ms: int, connect_timeout_s: float) -> ZooKeeperSession:
+        """Waits for the first connection; `ConnectionError` if there is none in time."""
+        session = cls(servers, timeout_ms)
+        session._connecting = asyncio.create_task(session._connect())
+        try:
+            await asyncio.wait_for(session._is_connected.wait(), connect_timeout_s)
+        except TimeoutError:
+            await session.close()
+            raise ConnectionError(
+                f"No ZooKeeper server answered at {servers} within {connect_timeout_s:g} s. Check zookeeper.connect,"
+                " and that the servers run."
+            ) from None
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    async def close(self) -> None:
+        """Ends the session at once if a server can be reached, else it ends by its timeout."""
+        self._is_closing = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._connection is not None:
+            await self._connection.close()
+
+    @property
+    def session_id(self) -> int:
+        return self._token.session_id
+
+    def on_state(self, listener: Callable[[SessionState], None]) -> None:
+        self._listeners.append(listener)
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self, operation: OpCode, body: Record | bytes | None, path: str, read: Callable[[ReplyHeader, JuteReader], T]
+    ) -> T:
+        """Waits for a connection, sends, and answers what `read` makes of the answer; it is called as the answer
+        arrives, before any event that follows it."""
+        return await (await self.send(operation, body, path, read))
+
+    async def send(
+        self, operation: OpCode, body: Record | bytes | None, path: str, read: Callable[[ReplyHeader, JuteReader], T]
+    ) -> asyncio.Future[T]:
+        """The same without waiting for the answer."""
+        connection = await self._connected(path)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        connection.request(operation, body, path, _answering(answer, read), _failing(answer))
+        return answer
+
+    async def _connected(self, path: str) -> ZooKeeperConnection:
+        generation = self._generation
+        while self._connection is None:
+            if self._is_closing:
+                raise SessionExpiredError(path, "the client of ZooKeeper is closed")
+            await self._is_connected.wait()
+            if generation != self._generation:
+                raise SessionExpiredError(path, "the session with ZooKeeper has expired")
+        return self._connection
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        """Until there is a connection. Servers are tried in random order, as clients of ZooKeeper do."""
+        retry_s = _RETRY_S
+        servers = random.sample(self.servers.servers, len(self.servers.servers))
+        while True:
+            for server in servers:
+                try:
+                    async with asyncio.timeout(max(1.0, self.timeout_ms / 1000 / len(servers))):
+                        connection = await ZooKeeperConnection.connect(
+                            server, self._token, self.timeout_ms, self._seen_zxid, self._tell, self._lost
+                        )
+                except (OSError, EOFError, JuteError) as error:
+                    _logger.debug("ZooKeeper at %s:%d cannot be used: %s", *server, error)
+                    continue
+                if connection.timeout_ms <= 0:
+                    connection.drop("the session has expired")
+                    self._expire()
+                    continue
+                self._use(connection)
+                return
+            await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))
+            retry_s = min(retry_s * 2, _RETRY_S_MAX)
+
+    def _use(self, connection: ZooKeeperConnection) -> None:
+        self._token = connection.token
+        connection.start()
+        self._connection = connection
+        self._restore_watches(connection)
+        self._is_connected.set()
+        self._become(SessionState.CONNECTED)
+
+    def _lost(self, connection: ZooKeeperConnection) -> None:
+        self._seen_zxid = max(self._seen_zxid, connection.last_zxid)
+        if connection is not self._connection:
+            return  # it was never used
+        self._connection = None
+        self._is_connected.clear()
+        if not self._is_closing:
+            self._become(SessionState.DISCONNECTED)
+            self._connecting = asyncio.create_task(self._connect())
+
+    def _expire(self) -> None:
+        _logger.warning("The session %#x with ZooKeeper has expired", self._token.session_id)
+        self._token = SessionToken()
+        self._generation += 1
+        self.watches.clear()
+        self._become(SessionState.EXPIRED)
+
+    def _restore_watches(self, connection: ZooKeeperConnection) -> None:
+        """Sent before anything else, so that what was missed is told before any answer."""
+        for request in _watch_requests(self.watches, self._seen_zxid, self.servers):
+            connection.request(OpCode.SET_WATCHES, request, "/", _ignore, _ignore, SET_WATCHES_XID)
+
+    def _tell(self, event: WatchEvent) -> None:
+        self.watches.fire(WatchEvent(event.kind, self.servers.relative(event.path)))
+
+    def _become(self, state: SessionState) -> None:
+        self.state = state
+        for listener in self._listeners:
+            try:
+                listener(state)
+            except Exception:
+                _logger.exception("A listener of the session with ZooKeeper failed")
+
+
+def _watch_requests(watches: WatchRegistry, seen_zxid: int, servers: ConnectString) -> list[SetWatchesRequest]:
+    kinds = (watches.nodes, watches.absent, watches.children)
+    requests: list[SetWatchesRequest] = []
+    paths: tuple[list[str], list[str], list[str]] = ([], [], [])
+    size = 0
+    for kind, watched in enumerate(kinds):
+        for path in watched:
+            absolute = servers.absolute(path)
+            if size + len(absolute) > _WATCHES_BYTES:
+                requests.append(SetWatchesRequest(seen_zxid, *map(tuple, paths)))
+                paths, size = ([], [], []), 0
+            paths[kind].append(absolute)
+            size += len(absolute) + 4
+    if size:
+        requests.append(SetWatchesRequest(seen_zxid, *map(tuple, paths)))
+    return requests
+
+
+def _answering(answer: asyncio.Future[T], read: Callable[[ReplyHeader, JuteReader], T]) -> Answered:
+    def answered(header: ReplyHeader, reader: JuteReader) -> None:
+        try:
+            value = read(header, reader)
+        except (CoordinationError, JuteError) as error:
+            if not answer.done():
+                answer.set_exception(error)
+        else:
+            if not answer.done():
+                answer.set_result(value)
+
+    return answered
+
+
+def _failing(answer: asyncio.Future[T]) -> Callable[[CoordinationError], None]:
+    def failed(error: CoordinationError) -> None:
+        if not answer.done():
+            answer.set_exception(error)
+
+    return failed
+
+
+def _ignore(*_: object) -> None:
+    """Nobody waits for it."""
