@@ -545,3 +545,45 @@ def test_any_writes_do_as_a_model_does(
             assert await tree.children(path) == model.children(path)
 
     with_tree(tmp_path_factory.mktemp("model") / "tree.db", use)
+
+
+# --- earlier formats ------------------------------------------------------------------------------------------------
+
+_FORMAT_1 = """
+CREATE TABLE node (path TEXT PRIMARY KEY, parent TEXT NOT NULL, version INTEGER NOT NULL, created_zxid INTEGER NOT NULL,
+    modified_zxid INTEGER NOT NULL, children_zxid INTEGER NOT NULL, created_ms INTEGER NOT NULL,
+    modified_ms INTEGER NOT NULL, children_made INTEGER NOT NULL, child_count INTEGER NOT NULL, data BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX node_by_parent ON node (parent);
+CREATE TABLE tree (last_zxid INTEGER NOT NULL);
+INSERT INTO tree VALUES (7);
+INSERT INTO node VALUES ('/', '', 0, 0, 0, 0, 0, 0, 3, 2, x'');
+INSERT INTO node VALUES ('/a', '/', 2, 4, 7, 4, 1000, 2000, 0, 0, x'414243');
+INSERT INTO node VALUES ('/empty', '/', 0, 6, 6, 6, 3000, 3000, 0, 0, x'');
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_tree_of_format_1_is_taken_over(place: Path) -> None:
+    """What earlier versions wrote: without owners and ACLs, and with empty data where there is none."""
+    place.parent.mkdir()
+    with sqlite3.connect(place) as old:
+        old.executescript(f"{_FORMAT_1}PRAGMA application_id = {APPLICATION_ID};")
+    old.close()
+
+    async def look(tree: LocalTree) -> None:
+        assert await tree.children("/") == ["a", "empty"]
+        node = await existing(tree, "/a")
+        assert (node.data, node.version, node.created_zxid, node.modified_zxid) == (b"ABC", 2, 4, 7)
+        assert (node.created_ms, node.modified_ms, node.owner) == (1000, 2000, 0)
+        empty = await tree.thread.ask(lambda core: core.file.read("/empty"))
+        assert empty is not None
+        assert empty.data is None
+
+    async def change(tree: LocalTree) -> None:
+        await look(tree)
+        assert await tree.create("/n", sequential=True, ephemeral=True) == "/n0000000003"
+        assert (await existing(tree, "/n0000000003")).created_zxid == 8
+
+    with_tree(place, change)
+    with_tree(place, look)
