@@ -66,6 +66,7 @@ def test_nodes(clients: Clients) -> None:
         client.create("/a/child/below")
     client.delete("/a", recursive=True)
     assert client.sync("/") == "/"
+    assert client.server_version() == (3, 9, 0)
 
 
 def test_a_transaction_tells_which_operation_failed(clients: Clients) -> None:

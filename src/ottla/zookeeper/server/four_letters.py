@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla import __version__
 from ottla.zookeeper.server.core import Connection, ServerCore
 
 _Answer = Callable[[ServerCore], str]
 
 
-def _version() -> str:
-    return f"Ottla {__version__} (embedded ZooKeeper)"
+_VERSION: Final = "3.9.0-ottla"
+"""Clients read a version of Apache ZooKeeper here: the one whose protocol is spoken."""
 
 
 def _ruok(_: ServerCore) -> str:
@@ -29,7 +28,7 @@ def _isro(_: ServerCore) -> str:
 def _srvr(core: ServerCore) -> str:
     nodes, _, _ = core.file.count_nodes()
     lines = [
-        f"Zookeeper version: {_version()}",
+        f"Zookeeper version: {_VERSION}",
         f"Received: {core.received}",
         f"Sent: {core.sent}",
         f"Connections: {len(core.connections)}",
@@ -59,7 +58,7 @@ def _described(connection: Connection) -> str:
 def _mntr(core: ServerCore) -> str:
     nodes, ephemeral, size = core.file.count_nodes()
     values = {
-        "version": _version(),
+        "version": _VERSION,
         "server_state": "standalone",
         "packets_received": core.received,
         "packets_sent": core.sent,
