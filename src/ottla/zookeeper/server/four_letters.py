@@ -1,10 +1,11 @@
 """ZooKeeper's commands of four letters: plain text over a connection, answered and closed.
 
-`ruok`, `isro`, `srvr`, `stat`, `cons` and `mntr`, with the fields that monitoring reads.
+`ruok`, `isro`, `srvr`, `envi`, `stat`, `cons` and `mntr`, with the fields that monitoring reads.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from typing import Final
 
@@ -37,6 +38,11 @@ def _srvr(core: ServerCore) -> str:
         f"Node count: {nodes}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _envi(_: ServerCore) -> str:
+    values = {"zookeeper.version": _VERSION, "host.name": platform.node(), "os.name": platform.system()}
+    return "Environment:\n" + "".join(f"{name}={value}\n" for name, value in values.items())
 
 
 def _stat(core: ServerCore) -> str:
@@ -76,6 +82,7 @@ FOUR_LETTERS: Final[dict[bytes, _Answer]] = {
     b"ruok": _ruok,
     b"isro": _isro,
     b"srvr": _srvr,
+    b"envi": _envi,
     b"stat": _stat,
     b"cons": _cons,
     b"mntr": _mntr,
