@@ -1,4 +1,4 @@
-"""What a coordinator refuses."""
+"""Errors of coordinators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.base.error_codes import ErrorCode
 
 
 class CoordinatorError(Exception):
-    """A request that is refused: Kafka's code, and a sentence for people."""
+    """A refused request: Kafka's error code and a message."""
 
     def __init__(self, code: ErrorCode, reason: str | None = None) -> None:
         super().__init__(reason or code.description)
@@ -26,5 +26,5 @@ _TOLD_AS = {
 
 
 def told_as(code: ErrorCode) -> ErrorCode:
-    """What an error of the coordinator's own partition is to a client, which knows nothing of that partition."""
+    """The error code for clients: they know nothing of the coordinator's own partition, and must not see its errors."""
     return _TOLD_AS.get(code, code)

@@ -1,6 +1,7 @@
-"""Batches of keys and values, which is all that coordinators write: the same bytes as `records.encode_batch` makes, and
-the same records as `records.decode_batch` finds, several times as quickly. A coordinator encodes a batch for each
-commit, and reads a million records when it starts.
+"""A fast codec for batches of keys and values, which is all that coordinators write.
+
+It makes the same bytes as `records.encode_batch` and finds the same records as `records.decode_batch`, several times
+faster: a coordinator encodes a batch for every commit, and may read a million records when it starts.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from ottla.records.new_batch import NewBatch, new_batch, new_batch_of_transactio
 from ottla.records.varint import write_varint
 
 _RECORD_START: Final = b"\x00\x00"
-"""No attributes, and the batch's own timestamp."""
+"""No attributes, and the timestamp of the batch."""
 _NO_VALUE_NO_HEADERS: Final = b"\x01\x00"
 NO_HEADERS: Final = b"\x00"
-"""What a record ends with."""
+"""The end of every record."""
 _GOES_ON: Final = 0x80
-"""In the first byte of a number: more follow."""
+"""This bit of a varint's byte says that more bytes follow."""
 _NULL: Final = 1
-"""A length of -1, folded."""
+"""The zigzag encoding of -1, the length of null."""
 
 
 class KeyValue(NamedTuple):
@@ -43,7 +44,7 @@ class KeyValue(NamedTuple):
 
 
 Record: TypeAlias = tuple[bytes, bytes | None]
-"""Key and value of a record to replay: a `KeyValue`, or its like where a million are read."""
+"""Key and value of a record to replay; a `KeyValue` is one."""
 
 
 class TransactionProducer(NamedTuple):
@@ -54,7 +55,7 @@ class TransactionProducer(NamedTuple):
 
 
 FoundRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None]
-"""One that was read: offset, timestamp, key, value."""
+"""A record that was read: offset, timestamp, key, value."""
 
 
 @lru_cache(4096)
@@ -65,7 +66,8 @@ def _varint(value: int) -> bytes:
 
 
 def record_heads(key_size: int, value_size: int, first: int, count: int) -> list[bytes]:
-    """How so many records begin that have equally long keys and values, up to the key."""
+    """The bytes before the key of `count` records, from the record number `first` on, for keys and values of these
+    sizes."""
     known = _heads.get((key_size, value_size))
     if known is None:
         known = _heads[key_size, value_size] = []
@@ -77,13 +79,13 @@ def record_heads(key_size: int, value_size: int, first: int, count: int) -> list
 
 
 _heads: dict[tuple[int, int], list[bytes]] = {}
-"""By sizes of key and value, of which there are few: a name has 249 characters at most, and those here are short."""
+"""By sizes of key and value. There are few: names have at most 249 characters."""
 
 
 def encode_key_values(
     records: Sequence[KeyValue], timestamp_ms: int, producer: TransactionProducer | None = None
 ) -> NewBatch:
-    """A batch of them, all of that time; with a producer, part of its transaction."""
+    """One batch of the records, all with the same timestamp; with a producer, part of its transaction."""
     parts: list[bytes] = []
     for number, (key, value) in enumerate(records):
         if value is None:
@@ -99,8 +101,8 @@ def encode_key_values(
 
 
 def iter_key_values(data: bytes) -> Iterator[tuple[BatchHeader, list[FoundRecord] | TransactionMarker | None]]:
-    """The batches that follow each other in the data, with their records; a control batch with the transaction that it
-    ends, or None if it ends none. A last one that is cut off is left out; what is broken raises `RecordError`."""
+    """Yields each batch with its records; a control batch with its transaction marker, or None if it has none. Skips a
+    truncated batch at the end; raises `RecordError` for a corrupt one."""
     view = memoryview(data)
     position = 0
     while position < len(data):
@@ -122,7 +124,7 @@ def iter_key_values(data: bytes) -> Iterator[tuple[BatchHeader, list[FoundRecord
 
 
 def _read_quickly(data: bytes, at: int, behind: int, header: BatchHeader) -> list[FoundRecord] | None:
-    """None for what is not as coordinators write it: with headers, or broken."""
+    """None if the batch has headers or is corrupt, which the general codec handles."""
     found: list[FoundRecord] = []
     base_offset, base_timestamp_ms = header.base_offset, header.base_timestamp_ms
     try:
@@ -166,7 +168,7 @@ def _read_quickly(data: bytes, at: int, behind: int, header: BatchHeader) -> lis
 
 
 def _rest_of_varint(data: bytes, at: int, value: int) -> tuple[int, int]:
-    """The folded number whose first byte is given, and where it ends."""
+    """The zigzag-encoded number that starts with this byte, and the position after it."""
     value &= 0x7F
     shift = 7
     while True:

@@ -75,17 +75,17 @@ class CoordinatorRuntime(Generic[S]):
         self._make_shard = make_shard
         self._shards: dict[int, _Loaded[S]] = {}
         self._gathering: list[tuple[int, _Loaded[S]]] = []
-        """Those with something gathered in this turn of the loop."""
+        """Shards with writes gathered in this turn of the loop."""
         self.together: Callable[[], AbstractContextManager[None]] = nullcontext
-        """Within it many are answered at once: whoever sends the answers may do so together."""
+        """A context in which many requests are answered, so that the server can send the answers together."""
 
     # --- where things are -------------------------------------------------------------------------------------------
 
     def partition_of(self, key: str) -> int:
-        """Which partition has to do with a group or a transactional id, as in Kafka."""
+        """The partition that is responsible for a group, as in Kafka."""
         count = self._log.partition_count
         if not count:
-            reason = f"the topic of the {self.name} is not there yet"
+            reason = f"The topic of the {self.name} does not exist yet."
             raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
         return partition_for(key, count)
 
@@ -106,26 +106,26 @@ class CoordinatorRuntime(Generic[S]):
             raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
         if loaded.state is _State.LOADING:
             raise CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        raise CoordinatorError(ErrorCode.NOT_COORDINATOR, "the coordinator's partition could not be loaded")
+        raise CoordinatorError(ErrorCode.NOT_COORDINATOR, "The coordinator's partition could not be loaded.")
 
     def _settled(self, key: str) -> tuple[int, _Loaded[S]]:
-        """The same, with nothing gathered that is still to be appended."""
+        """Like `_active`, after everything gathered for the shard is appended."""
         index, loaded = self._active(key)
         if loaded.gathered:
             self._append_gathered(index, loaded)
-            if self._shards.get(index) is not loaded:  # that failed, and the shard is loaded again
+            if self._shards.get(index) is not loaded:  # appending failed, and the shard is loading again
                 return self._active(key)
         return index, loaded
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
     async def write(self, key: str, operation: Callable[[S], WriteOutcome[R]]) -> R:
-        """Runs a write; what it raises, the caller gets."""
+        """Runs a write and returns its response. Exceptions of the operation go to the caller."""
         answer = self.write_now(key, operation)
         return await answer if isinstance(answer, Coroutine) else answer
 
     def write_now(self, key: str, operation: Callable[[S], WriteOutcome[R]]) -> R | Coroutine[Any, Any, R]:
-        """The same, with the response itself where nothing need be waited for."""
+        """Like `write`, but returns the response itself if it need not wait."""
         index, loaded = self._settled(key)
         outcome = operation(loaded.shard)
         if outcome.records:
@@ -148,9 +148,9 @@ class CoordinatorRuntime(Generic[S]):
         return answer
 
     def write_gathered(self, key: str, write: GatheredWrite[S]) -> bool:
-        """Runs a write that is appended with others of the same turn of the loop: a batch costs as much as a dozen of
-        records. It must not matter to its decision whether those before it are replayed already. Whether there is
-        anything to append: only then it is told, later."""
+        """Runs a write that is appended together with others of this turn of the loop. Its decision must not depend on
+        whether the writes before it are replayed yet. Returns whether there is anything to append; only then the
+        write's `tell` is called, later."""
         index, loaded = self._active(key)
         if not write.decide(loaded.shard):
             return False
@@ -163,8 +163,7 @@ class CoordinatorRuntime(Generic[S]):
         return True
 
     def _append_all_gathered(self) -> None:
-        # First all are appended, then all are answered: a client that serves many consumers is woken once, and not for
-        # each.
+        # All are appended before the first is answered: a client with many consumers is woken once, not many times.
         gathering, self._gathering = self._gathering, []
         settled: Settled = []
         now_ms = self._clock.now_ms()
@@ -181,15 +180,15 @@ class CoordinatorRuntime(Generic[S]):
             tell_all(settled)
 
     def _append_writes(self, index: int, loaded: _Loaded[S], now_ms: int, settled: Settled) -> None:
-        """Appends what is gathered and adds to those that are settled; who must wait for other replicas is told by
-        whoever tells of them. Never raises: every write is told, whatever goes wrong."""
+        """Appends what is gathered and adds the writes to `settled`, except those that wait for other replicas: these
+        are told when the replicas have the records. Never raises: every write is told its result."""
         writes, loaded.gathered = loaded.gathered, []
         replay = loaded.shard.replay
         for some in (writes,) if len(writes) == 1 else in_batches(writes):
             try:
                 batch, count = batch_of(some, now_ms)
             except Exception:
-                _logger.exception("%s %d: %d writes could not be encoded", self.name, index, len(some))
+                _logger.exception("%s %d: could not encode %d writes.", self.name, index, len(some))
                 settled.append((some, CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR)))
                 continue
             is_appended = False
@@ -213,23 +212,23 @@ class CoordinatorRuntime(Generic[S]):
             self._settle(index, end, some, settled)
 
     def _settle(self, index: int, end: int, writes: Sequence[GatheredWrite[S]], settled: Settled) -> None:
-        """Of writes that are appended and replayed: they are told now, or when they are committed."""
+        """Handles writes that are appended and replayed: they are told now, or when they are committed."""
         try:
             if self._log.is_committed(index, end):
                 settled.append((writes, None))
             else:
                 self._log.when_committed(index, end, partial(tell_committed, writes))
         except Exception:
-            _logger.exception("%s %d: the commit of offset %d could not be awaited", self.name, index, end)
+            _logger.exception("%s %d: could not wait for offset %d to be committed.", self.name, index, end)
             settled.append((writes, CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR)))
 
     async def read(self, key: str, operation: Callable[[S], R]) -> R:
-        """Runs a read. What it sees is told when it is committed."""
+        """Runs a read. Its response waits until everything that the read saw is committed."""
         answer = self.read_now(key, operation)
         return await answer if isinstance(answer, Coroutine) else answer
 
     def read_now(self, key: str, operation: Callable[[S], R]) -> R | Coroutine[Any, Any, R]:
-        """The same, with the response itself where nothing need be waited for."""
+        """Like `read`, but returns the response itself if it need not wait."""
         index, loaded = self._settled(key)
         response = operation(loaded.shard)
         if self._log.is_committed(index, loaded.written_offset):
@@ -237,13 +236,13 @@ class CoordinatorRuntime(Generic[S]):
         return self._respond(index, loaded, response)
 
     async def read_all(self, operation: Callable[[S], R]) -> list[R]:
-        """Runs a read on every shard that is loaded here, on all in the same turn of the loop: by the time one answer
-        is committed, another shard may have been unloaded. One that goes elsewhere meanwhile is left out."""
+        """Runs a read on every loaded shard, all in the same turn of the loop: while one answer waits to be committed,
+        another shard may be unloaded. Leaves out shards that move to another broker meanwhile."""
         waiting = []
         for index, loaded in list(self._shards.items()):
             if loaded.state is _State.ACTIVE:
                 self._append_gathered(index, loaded)
-            # Appending may have had it loaded again.
+            # If appending failed, the shard is loading again.
             if self._shards.get(index) is loaded and loaded.state is _State.ACTIVE:
                 waiting.append((index, loaded.written_offset, operation(loaded.shard)))
         answers = []
@@ -283,9 +282,9 @@ class CoordinatorRuntime(Generic[S]):
             raise self._load_again(index, loaded) from error
 
     def _load_again(self, index: int, loaded: _Loaded[S]) -> CoordinatorError:
-        """What is in the log counts, and after an unforeseen error nobody knows whether a change is. Whoever is loaded
-        from the log has all of it or nothing, or is seen to be broken."""
-        _logger.exception("%s %d: a write failed unexpectedly; the shard is loaded again", self.name, index)
+        """After an unexpected error nobody knows whether a change is in the log, and only the log counts: the shard is
+        loaded again, which applies all of the change or nothing."""
+        _logger.exception("%s %d: a write failed unexpectedly; loading the shard again.", self.name, index)
         self.unload(index)
         self.lead(index, loaded.leader_epoch)
         return CoordinatorError(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -300,12 +299,12 @@ class CoordinatorRuntime(Generic[S]):
             raise CoordinatorError(error)
 
     def _write_own(self, index: int, operation: Callable[[], WriteOutcome[None]]) -> None:
-        """A write that a shard begins itself: nobody waits for its response."""
+        """Runs a write that the shard started itself; nobody waits for its response."""
         loaded = self._shards.get(index)
         if loaded is None or loaded.state is not _State.ACTIVE:
             return
         self._append_gathered(index, loaded)
-        if self._shards.get(index) is not loaded:  # that failed; the operation is of a shard that is gone
+        if self._shards.get(index) is not loaded:  # appending failed; the operation belongs to a shard that is gone
             return
         try:
             outcome = operation()
@@ -314,15 +313,15 @@ class CoordinatorRuntime(Generic[S]):
             if outcome.on_appended is not None:
                 outcome.on_appended()
         except CoordinatorError as error:
-            _logger.warning("%s %d: a change of its own could not be written: %s", self.name, index, error)
+            _logger.warning("%s %d: could not write a change that the coordinator started: %s", self.name, index, error)
         except Exception:
-            _logger.exception("%s %d: a change of its own failed", self.name, index)
+            _logger.exception("%s %d: a change that the coordinator started failed.", self.name, index)
 
     # --- partitions come and go -------------------------------------------------------------------------------------
 
     def lead(self, index: int, leader_epoch: int) -> None:
-        """This broker leads the partition: its shard is made from what the log holds. Requests for it are refused until
-        then, to be tried again. Nothing is done if that is known."""
+        """Called when this broker becomes the leader of the partition: loads its shard from the log. Until then,
+        requests are refused with a retriable error. Does nothing if the leader epoch is known."""
         known = self._shards.get(index)
         if known is not None and known.leader_epoch == leader_epoch and known.state is not _State.FAILED:
             return
@@ -331,7 +330,7 @@ class CoordinatorRuntime(Generic[S]):
         loaded = self._shards[index] = _Loaded(self._make_shard(context), context, leader_epoch)
         steps = self._load(index, loaded)
         next(steps, None)
-        if loaded.state is _State.LOADING:  # one without records is not: most, when the topic has just been made
+        if loaded.state is _State.LOADING:  # an empty partition is loaded already, as most are when the topic is new
             work = _in_steps(steps)
             loaded.loading = asyncio.get_running_loop().create_task(work, name=f"{self.name} {index}")
 
@@ -343,23 +342,25 @@ class CoordinatorRuntime(Generic[S]):
             loaded.state = _State.ACTIVE
         except CoordinatorError as error:
             loaded.state = _State.FAILED
-            _logger.error("%s %d could not be loaded; its groups are not served: %s", self.name, index, error)
+            _logger.error(
+                "%s %d: could not load the partition; its groups are unavailable: %s", self.name, index, error
+            )
         except Exception:
             loaded.state = _State.FAILED
-            _logger.exception("%s %d could not be loaded; its groups are not served", self.name, index)
+            _logger.exception("%s %d: could not load the partition; its groups are unavailable.", self.name, index)
 
     def end_transaction(self, index: int, marker_end: int, producer_id: int, *, committed: bool) -> None:
-        """A marker was appended to the partition, and ends at that offset."""
+        """Called when a transaction marker was appended to the partition; `marker_end` is the offset after it."""
         loaded = self._shards.get(index)
         if loaded is not None and loaded.state is _State.ACTIVE:
             self._append_gathered(index, loaded)
-            if self._shards.get(index) is not loaded:  # that failed; the marker is read from the log
+            if self._shards.get(index) is not loaded:  # appending failed; the marker is read from the log
                 return
             loaded.written_offset = marker_end
             loaded.shard.replay_end_of_transaction(producer_id, committed=committed)
 
     def unload(self, index: int) -> None:
-        """The partition is led elsewhere, or gone."""
+        """Drops the shard: another broker leads the partition now, or it was deleted."""
         loaded = self._shards.pop(index, None)
         if loaded is not None:
             if loaded.loading is not None:
@@ -370,7 +371,9 @@ class CoordinatorRuntime(Generic[S]):
             try:
                 loaded.shard.unload()
             except Exception:
-                _logger.exception("%s %d: not everybody could be told that the shard goes", self.name, index)
+                _logger.exception(
+                    "%s %d: could not answer every waiting request when the shard was unloaded.", self.name, index
+                )
 
     def close(self) -> None:
         for index in list(self._shards):

@@ -1,4 +1,4 @@
-"""What a coordinator needs of the broker it runs in."""
+"""What a coordinator needs from the broker that it runs in."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class CoordinatorTopic(Protocol):
 
     @property
     def partition_count(self) -> int:
-        """Of the topic in the whole cluster; 0 while there is no such topic."""
+        """The number of partitions of the topic in the cluster; 0 if the topic does not exist."""
         ...
 
     def append(self, index: int, batch: NewBatch) -> int:
-        """Appends one batch as the leader; the offset behind it. Raises `CoordinatorError` where that cannot be done
-        (NOT_COORDINATOR when this broker does not lead the partition), and then nothing was appended."""
+        """Appends one batch as the leader and returns the offset after it. Raises `CoordinatorError` if nothing was
+        appended (NOT_COORDINATOR if this broker does not lead the partition)."""
         ...
 
     def when_committed(self, index: int, offset: int, tell: Callable[[ErrorCode], None]) -> None:
-        """Calls back when every in-sync replica has everything below the offset, at once if that is so already; or with
-        the error that makes it unsure."""
+        """Calls `tell` once every in-sync replica has everything below the offset, immediately if that is already the
+        case; or with an error if that can no longer be known."""
         ...
 
     def is_committed(self, index: int, offset: int) -> bool:
@@ -32,27 +32,27 @@ class CoordinatorTopic(Protocol):
         ...
 
     def read(self, index: int, offset: int, max_bytes: int) -> bytes:
-        """Batches from the one that holds the offset to the log's end, whether committed or not; empty at the end. The
-        first is whole, the last may be cut off. Raises `CoordinatorError` where they cannot be read."""
+        """Reads batches from the one that contains the offset, including uncommitted ones; empty at the log end offset.
+        The first batch is complete, the last may be truncated. Raises `CoordinatorError` if the log cannot be read."""
         ...
 
     def start_offset(self, index: int) -> int: ...
 
 
 class Timer(Protocol):
-    """Something that will happen."""
+    """A scheduled call."""
 
     def cancel(self) -> None: ...
 
 
 class Timers(Protocol):
-    """Time for coordinators: an event loop, or a simulation of one."""
+    """Schedules calls: an event loop, or simulated time."""
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
 
 
 class Caller(Protocol):
-    """Whose request it is, and in which version it came."""
+    """The client that sent a request, and the version of the request."""
 
     @property
     def version(self) -> int: ...
@@ -61,5 +61,5 @@ class Caller(Protocol):
 
     @property
     def client_host(self) -> str:
-        """The address it came from."""
+        """The IP address of the client."""
         ...

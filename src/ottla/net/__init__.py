@@ -1,1 +1,1 @@
-"""Connections: the only sockets. Frames in, answers out, in order; limits that protect a server."""
+"""Connections of servers and clients: frames in, answers out, in order, within limits that protect a server."""

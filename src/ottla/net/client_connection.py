@@ -1,10 +1,10 @@
-"""A client's connection to one broker: many requests in flight, each answer given to who asked, versions agreed on.
+"""A client's connection to one broker, with many requests in flight.
 
-`ClientConnection.open` connects and asks which versions the broker serves; from then on every request goes out in the
-highest version that both sides know. Answers are matched by correlation id. A connection that fails once is closed for
-good: everything that still waits fails with the same reason, and whoever wants to go on opens another one.
+`ClientConnection.open` connects and asks which API versions the broker serves; every request is then sent in the
+highest version that both sides know. Responses are matched by correlation id. A connection that fails once stays
+closed: every pending request fails with the same reason, and the caller has to open another connection.
 
-Belongs to the loop in which it was opened. A caller that is cancelled only stops waiting; the answer is then dropped.
+Belongs to the loop in which it was opened. A caller that is cancelled only stops waiting; its response is dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.wire.versions import Versions
 AnyResponse = TypeVar("AnyResponse", bound=Response)
 
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
-"""Above what any sane fetch answers, and below the "size" that the first bytes of a TLS or HTTP server make."""
+"""Larger than any reasonable fetch response, smaller than the "size" in the first bytes of a TLS or HTTP server."""
 
 _INBOX_BYTES: Final = 64 * 1024
 _LARGE_BYTES: Final = 128 * 1024
@@ -39,30 +39,30 @@ _CORRELATION_ID_BYTES: Final = 4
 
 
 class BrokerConnectionError(OttlaError):
-    """A broker that could not be asked, or did not answer. Another attempt, or another broker, may do better."""
+    """A broker could not be reached or did not answer. Another attempt or another broker may succeed."""
 
 
 class BrokerUnreachableError(BrokerConnectionError):
-    """Nothing that speaks Kafka's protocol could be reached at the address."""
+    """No Kafka broker could be reached at the address."""
 
     is_wrong_address = False
-    """Whether the address itself is wrong, as far as can be told: another attempt will not end better."""
+    """Whether the address itself appears to be wrong, so that a retry cannot help."""
 
 
 class ConnectionLostError(BrokerConnectionError):
-    """The connection ended with requests unanswered: whether they took effect is not known."""
+    """The connection was lost with requests unanswered: they may or may not have taken effect."""
 
 
 class RequestTimeoutError(BrokerConnectionError):
-    """No answer within the time given: whether the request took effect is not known."""
+    """The broker did not answer in time: the request may or may not have taken effect."""
 
 
 class UnsupportedApiError(BrokerConnectionError):
-    """The broker does not serve this API, or no version of it that we speak."""
+    """The broker does not serve this API in a version that the client knows."""
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int
@@ -73,19 +73,19 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How a client connects, and how long it waits."""
+    """Connection options and timeouts."""
 
     client_id: str = "ottla"
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 30.0
     max_response_bytes: int = MAX_RESPONSE_BYTES
     receive_buffer_bytes: int | None = None
-    """The system's, for what comes; None leaves it as it is."""
+    """SO_RCVBUF; None keeps the system's default."""
     send_buffer_bytes: int | None = None
 
 
 class _Waiting(NamedTuple):
-    """A request that is on its way, and how its answer is read."""
+    """A request in flight, and how to decode its response."""
 
     name: str
     read: Callable[[bytes | memoryview], Response]
@@ -93,7 +93,7 @@ class _Waiting(NamedTuple):
 
 
 class _Answering:
-    """Stands where a future would, and calls: an answer is told in the turn of the loop in which it came."""
+    """Used like a future, but calls back in the same turn of the loop in which the response arrives."""
 
     __slots__ = ("_answered", "_loop", "_timer")
 
@@ -120,13 +120,13 @@ class _Answering:
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """One connection, made by `open`. Small answers are copied out of one inbox, large ones received where they stay:
-    either way a response owns its bytes."""
+    """One connection, made by `open`. Small responses are copied from a shared inbox, large ones are received into
+    memory of their own: either way a response owns its bytes."""
 
     def __init__(self, address: Address, options: ConnectionOptions) -> None:
         self.address = address
         self.served: dict[int, Versions] = {}
-        """The versions of each API, by its key, that both sides know."""
+        """The versions that both sides know, by API key."""
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -136,7 +136,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._next_correlation_id = 0
         self._used_at_s = self._loop.time()
         self._is_welcome: bool | None = None
-        """None until versions are agreed on; then whether anything else was answered."""
+        """None until the versions are known; then whether any other request was answered."""
         self._writable = asyncio.Event()
         self._writable.set()
         self._inbox = bytearray(_INBOX_BYTES)
@@ -147,7 +147,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, address: Address, options: ConnectionOptions | None = None) -> ClientConnection:
-        """A connection over which versions are agreed on."""
+        """Connects, and asks for the broker's API versions."""
         options = options or ConnectionOptions()
         loop = asyncio.get_running_loop()
         connection = cls(address, options)
@@ -157,9 +157,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 await connection._agree_on_versions()
                 connection._is_welcome = False
         except TimeoutError:
-            reason = f"no answer within {options.connect_timeout_s:g} s; is it a Kafka broker, without TLS?"
+            reason = f"no answer within {options.connect_timeout_s:g} s; is it a Kafka broker on a port without TLS?"
             failure = BrokerUnreachableError(f"{address}: {reason}")
-            connection._fail(failure)  # and not waited for, see below
+            connection._fail(failure)  # not awaited, see below
             raise failure from None
         except (OSError, UnicodeError) as error:
             await connection.close()
@@ -172,13 +172,13 @@ class ClientConnection(asyncio.BufferedProtocol):
             await connection.close()
             raise BrokerUnreachableError(str(error)) from error
         except BaseException:
-            # Not waited for: uvloop tells nothing of a connection that was cancelled in the moment it was made.
-            connection._fail(ConnectionLostError(f"{address}: given up"))
+            # Not awaited: uvloop does not report a connection that was cancelled just as it was made.
+            connection._fail(ConnectionLostError(f"{address}: connecting was cancelled"))
             raise
         return connection
 
     async def close(self) -> None:
-        """Ends the connection; what waits for an answer is told. Returns when the socket is closed."""
+        """Closes the connection; pending requests fail. Returns when the socket is closed."""
         self._fail(ConnectionLostError(f"{self.address}: the connection was closed"))
         if self._transport is not None:
             await asyncio.shield(self._closed)
@@ -189,7 +189,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def idle_s(self) -> float:
-        """How long it has had nothing to do."""
+        """How long the connection has been idle."""
         return 0.0 if self._waiting else self._loop.time() - self._used_at_s
 
     # Requests.
@@ -199,7 +199,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         versions = self.served.get(request.api_key)
         if versions is None or (at_most is not None and at_most < versions.low):
             name = request.__name__.removesuffix("Request")
-            raise UnsupportedApiError(f"{self.address} does not serve {name} in a version that this client speaks")
+            raise UnsupportedApiError(f"{self.address} does not serve {name} in a version that this client knows")
         return versions.high if at_most is None else min(versions.high, at_most)
 
     async def send(
@@ -210,7 +210,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         version: int | None = None,
         timeout_s: float | None = None,
     ) -> AnyResponse:
-        """The broker's answer. One that does not come in time ends the connection: those behind it would wait too."""
+        """The broker's response. A timeout closes the connection: later requests would wait too."""
         if version is None:
             version = self.version_for(type(request))
         api = api_of(request.api_key)
@@ -218,7 +218,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         answer: asyncio.Future[Response] | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                # The wait for room counts too: a broker that takes nothing answers nothing.
+                # Includes the wait for buffer space: a broker that does not read does not answer either.
                 answer = await self._send(request, version, lambda frame: read_response(api, version, frame)[1])
                 received = await answer
         except TimeoutError:
@@ -228,15 +228,15 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._abandon(answer, api.name, timeout_s)
             raise
         if not isinstance(received, response):
-            raise TypeError(f"{api.name} is answered by {api.response.__name__}, not by {response.__name__}")
+            raise TypeError(f"the response of {api.name} is {api.response.__name__}, not {response.__name__}")
         return received
 
     def post(
         self, request: Request, answered: Callable[[Response | Exception], None], *, version: int, timeout_s: float
     ) -> None:
-        """Sends it behind all that was sent before, at once, however much of that still has to leave: for those who
-        bound what is on its way by themselves, and need its order. `answered` is called with the answer, or with what
-        `send` would raise, and raises nothing itself."""
+        """Queues the request immediately, in order, without waiting for buffer space: for callers that limit their
+        requests in flight themselves. Calls `answered` with the response, or with the exception that `send` would
+        raise. `answered` must not raise."""
         correlation_id = self._write(request, version)
         api = api_of(request.api_key)
         timer = self._loop.call_later(timeout_s, self._give_up, api.name, timeout_s)
@@ -247,8 +247,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     async def send_unanswered(
         self, request: Request, *, version: int | None = None, timeout_s: float | None = None
     ) -> None:
-        """For the one request that has no answer: Produce with acks=0. A broker that takes nothing for so long ends the
-        connection."""
+        """Sends the one request without a response: Produce with acks=0. Closes the connection if the broker does not
+        read for the timeout."""
         if version is None:
             version = self.version_for(type(request))
         if not self._writable.is_set():
@@ -266,13 +266,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         await self._writable.wait()
         correlation_id = self._write(request, version)
         answer: asyncio.Future[Response] = self._loop.create_future()
-        # A caller that was cancelled leaves nobody to look at the failure.
+        # After its caller was cancelled, nobody retrieves the exception.
         answer.add_done_callback(lambda done: None if done.cancelled() else done.exception() and None)
         self._waiting[correlation_id] = _Waiting(type(request).__name__, read, answer)
         return answer
 
     def _abandon(self, answer: asyncio.Future[Response], name: str, timeout_s: float) -> None:
-        """Nobody waits for this answer any more. Whether the broker hangs is found out all the same."""
+        """The caller no longer waits for this response. A broker that hangs is still detected."""
         for correlation_id, waiting in self._waiting.items():
             if waiting.answer is answer:
                 timer = self._loop.call_later(timeout_s, self._give_up, name, timeout_s)
@@ -291,7 +291,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._transport is None:
             raise ConnectionLostError(f"{self.address}: the connection is not open")
         if self._transport.is_closing():
-            # `connection_lost` comes in a later turn of the loop. Until then `writelines` of asyncio's own transport
+            # `connection_lost` is called in a later turn of the loop. Until then `writelines` of asyncio's transport
             # fails with a TypeError in Python 3.12 and 3.13.
             raise ConnectionLostError(f"{self.address}: {self._why_closed()}")
         self._used_at_s = self._loop.time()
@@ -300,18 +300,18 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._transport.writelines(request_frame(request, version, correlation_id, self._options.client_id))
         return correlation_id
 
-    # Which versions.
+    # API versions.
 
     async def _agree_on_versions(self) -> None:
         asked = ApiVersionsRequest.versions.high
         answer = await self._ask_versions(asked)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            # The broker is older than we are: it says, in version 0, what it knows (KIP-511).
+            # The broker is older than this client, and answers in version 0 with the versions that it knows (KIP-511).
             known = [api for api in answer.api_keys if api.api_key == API_VERSIONS]
             answer = await self._ask_versions(min(asked, known[0].max_version) if known else 0)
         if answer.error_code != ErrorCode.NONE:
             code = ErrorCode.of(answer.error_code)
-            raise BrokerUnreachableError(f"{self.address} does not say what it serves: {code.name}, {code.description}")
+            raise BrokerUnreachableError(f"{self.address} did not answer ApiVersions: {code.name}, {code.description}")
         for served in answer.api_keys:
             api = apis().get(served.api_key)
             if api is not None:
@@ -325,7 +325,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         answer = await self._send(request, version, lambda frame: _read_api_versions(api, version, frame))
         return cast(ApiVersionsResponse, await answer)
 
-    # What the transport calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -342,7 +342,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size)
 
     def connection_lost(self, error: Exception | None) -> None:
-        reason = f"the connection broke ({_words(error)})" if error else self._why_closed()
+        reason = f"the connection was lost ({_words(error)})" if error else self._why_closed()
         self._fail(ConnectionLostError(f"{self.address}: {reason}"))
         if not self._closed.done():
             self._closed.set_result(None)
@@ -350,10 +350,10 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _why_closed(self) -> str:
         if self._is_welcome is None:
             return (
-                "it closed the connection before saying what it serves; is it a Kafka broker, and a port without TLS?"
+                "it closed the connection before it answered ApiVersions; is it a Kafka broker on a port without TLS?"
             )
         if not self._is_welcome and self._waiting:
-            return "the broker closed the connection at the first request; does it want TLS or SASL on this port?"
+            return "the broker closed the connection on the first request; does it require TLS or SASL on this port?"
         return "the broker closed the connection"
 
     def pause_writing(self) -> None:
@@ -378,7 +378,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._empty_inbox()
 
     def eof_received(self) -> None:
-        """Closes: a broker never half-closes."""
+        """Closes the connection: a broker never half-closes."""
 
     def _empty_inbox(self) -> None:
         start, filled = 0, self._inbox_filled
@@ -387,7 +387,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 size = frame_size(self._inbox_view[start : start + SIZE_BYTES], self._options.max_response_bytes)
             except ProtocolError as error:
                 heard = _who_speaks(bytes(self._inbox_view[start:filled])) or f"{error.reason}; is it a TLS port?"
-                stranger = BrokerUnreachableError(f"{self.address}: no Kafka broker answers there, but {heard}")
+                stranger = BrokerUnreachableError(f"{self.address}: not a Kafka broker, but {heard}")
                 stranger.is_wrong_address = True
                 self._fail(stranger)
                 return
@@ -407,16 +407,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         correlation_id = int.from_bytes(frame[:_CORRELATION_ID_BYTES], "big", signed=True)
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is None:
-            reason = f"{self.address} answered request {correlation_id}, which was never asked"
+            reason = f"{self.address} answered request {correlation_id}, which was never sent"
             self._fail(BrokerUnreachableError(reason))
             return
         if waiting.answer.done():
             return
         try:
             response = waiting.read(frame)
-        except Exception as error:  # whatever it is, whoever asked must not wait any longer
+        except Exception as error:  # whatever it is, the caller must not wait any longer
             told = error if isinstance(error, ProtocolError) else repr(error)
-            reason = f"the answer of {self.address} to {waiting.name} cannot be read: {told}"
+            reason = f"cannot decode the response of {self.address} to {waiting.name}: {told}"
             self._fail(BrokerUnreachableError(reason))
             waiting.answer.set_exception(BrokerUnreachableError(reason))
             return
@@ -429,7 +429,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._failure is None:
             self._failure = error
             _open_in.get(self._loop, WeakSet()).discard(self)
-            # Requests that wait for room are not sent: `_write` raises the failure.
+            # Requests that wait for buffer space are not sent: `_write` raises the failure.
             self._writable.set()
             waiting, self._waiting = self._waiting, {}
             for one in waiting.values():
@@ -440,11 +440,11 @@ class ClientConnection(asyncio.BufferedProtocol):
 
 
 _open_in: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[ClientConnection]] = WeakKeyDictionary()
-"""Those of each loop, touched by its own thread only."""
+"""The connections of each loop, used by its own thread only."""
 
 
 async def close_all_in_loop() -> None:
-    """Ends those that still are open in the running loop, for its end: uvloop cannot be closed while a socket is."""
+    """Closes the open connections of the running loop: uvloop cannot be closed while sockets are open."""
     connections = _open_in.get(asyncio.get_running_loop(), ())
     await asyncio.gather(*(connection.close() for connection in list(connections)))
 
@@ -459,37 +459,40 @@ def _parse_address(text: str) -> Address:
     if found:
         place = rest.split("/")[0] or "localhost:9092"
         raise ValueError(
-            f"{text!r} is a URL: brokers speak Kafka's own protocol, not {scheme!r}; write host:port, "
+            f"{text!r} is a URL, but brokers use Kafka's own protocol, not {scheme!r}; write host:port, "
             f"for instance {place if ':' in place else f'{place}:9092'}"
         )
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f"{text!r} is not an address: an IPv6 host stands in brackets, as in [::1]:9092")
+        raise ValueError(f"{text!r} is not an address: put an IPv6 host in brackets, as in [::1]:9092")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not the address of a broker: write host:port, for instance localhost:9092")
     return Address(host, int(port))
 
 
 def _read_api_versions(api: Api, version: int, frame: bytes | memoryview) -> Response:
-    """A broker that does not know the version answers in version 0: the error code stands first in all of them."""
+    """A broker that does not know the version answers in version 0. All versions start with the error code."""
     code = int.from_bytes(frame[_CORRELATION_ID_BYTES : _CORRELATION_ID_BYTES + 2], "big", signed=True)
     return read_response(api, 0 if code == ErrorCode.UNSUPPORTED_VERSION else version, frame)[1]
 
 
 def _room_for(size: int) -> memoryview:
-    """For an answer. Python would fill it with zeros, which takes as long as to receive it."""
+    """A buffer for a response. Python would fill it with zeros, which takes as long as receiving it."""
     if size < _LARGE_BYTES:
         return memoryview(bytearray(size))
-    # Another thread may be loading numpy right now: then it is there, and has nothing yet.
+    # Another thread may be importing numpy: then the module exists, but is still empty.
     empty = getattr(sys.modules.get("numpy"), "empty", None)
     return memoryview(bytearray(size) if empty is None else empty(size, "u1"))
 
 
 @cache
 def _software_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version  # costs more than all the rest of this module
+    from importlib.metadata import (
+        PackageNotFoundError,
+        version,
+    )  # importing it would take longer than the rest of this module
 
     try:
         return version("ottla")
@@ -498,9 +501,9 @@ def _software_version() -> str:
 
 
 def _who_speaks(first_bytes: bytes) -> str | None:
-    """What else listens where a broker was expected, if it shows."""
+    """What listens at the address instead of a broker, if it can be recognised."""
     if first_bytes[:2] in (b"\x15\x03", b"\x16\x03"):
-        return "TLS is spoken: take a port of the broker without it"
+        return "a TLS port: use a port of the broker without TLS"
     if first_bytes.startswith((b"HTTP", b"<htm", b"<!DO", b"<HTM")):
         return "an HTTP server"
     if first_bytes.startswith(b"SSH-"):
@@ -509,14 +512,14 @@ def _who_speaks(first_bytes: bytes) -> str | None:
 
 
 def _words(error: BaseException | None) -> str:
-    """What the system says, without its numbers."""
-    # asyncio joins the failures of a name with several addresses into one text.
+    """The system's error message, without error numbers."""
+    # asyncio joins the errors of a host with several addresses into one message.
     if isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(error):
         return "connection refused: nothing listens there"
     if isinstance(error, UnicodeError):
-        return f"that is no host name ({error})"
+        return f"invalid host name ({error})"
     if isinstance(error, socket.gaierror):
-        return f"the host name cannot be resolved ({error.strerror})"
+        return f"cannot resolve the host name ({error.strerror})"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -1,9 +1,9 @@
-"""A connection without I/O: bytes come in and become frames, answers become chunks, in the order of their requests.
+"""A connection without I/O: received bytes become frames, answers become chunks in the order of their requests.
 
     driver ── where to receive ──▶ InBuffer ──▶ frames (views) ──▶ handler ──▶ Answers ──▶ chunks ── driver
 
-A frame is a view of the buffer it was received into; it is the handler's until the handler returns. Answers may be
-ready in any order and leave in the order in which their requests came.
+A frame is a view of the buffer that it was received into, valid until the handler returns. Answers may be ready in any
+order, and are sent in the order of their requests.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Chunk = Any
 """Bytes, or a slice of a file."""
 
 SMALL_FRAME: Final = 64 * 1024
-"""Buffers beyond this count against the budget. Frames up to this size need none."""
+"""Larger buffers count against the memory budget. Frames up to this size do not."""
 _GROWTH: Final = 4
-"""A buffer grows by this factor as it fills: a peer that announces a large frame gets memory for what it sends."""
+"""A buffer grows by this factor as it fills, so a peer gets memory for what it sends, not for what it announces."""
 
 
 class RefusedFrameError(FrameSizeError):
-    """A size that no request has. `seen` is how it began: it tells what else was meant."""
+    """An invalid frame size. `seen` are the first bytes, which may show another protocol."""
 
     def __init__(self, reason: str, seen: bytes) -> None:
         super().__init__(reason, offset=0)
@@ -40,14 +40,14 @@ class RefusedFrameError(FrameSizeError):
 
 
 class InBuffer:
-    """Where a connection's bytes are received, and the frames in them.
+    """Receives a connection's bytes, and finds the frames in them.
 
-    As long as whole frames arrive, connections share the server's scratch buffer; what is left of one moves into a
-    buffer of the connection's own, in which the rest of it is received. That one is kept for the next frame: a producer
-    of large batches sends many of one size, each of which then lands in it without being moved.
+    While complete frames arrive, connections share the server's scratch buffer. A partial frame moves into a buffer of
+    the connection's own, which receives the rest. That buffer is kept for the next frame: a producer of large batches
+    sends many frames of one size, which are then received without being moved.
 
-    The own buffer of a large frame grows as it fills, and all of it is reserved from the budget: `reserved` is its
-    size, or 0 if it is small. Bytes that were received already are reserved even if that overdraws the budget.
+    The buffer of a large frame grows as it fills, and all of it is reserved from the budget: `reserved` is its size, or
+    0 if it is small. Bytes that were already received are reserved even if that exceeds the budget.
     """
 
     __slots__ = (
@@ -71,54 +71,54 @@ class InBuffer:
         self._budget = budget
         self._own: memoryview | None = None
         self._spare: memoryview | None = None
-        """A small one, kept while the connection is busy."""
+        """A small buffer, kept while the connection is busy."""
         self._frame_end = 0
-        """Where the large frame in the own buffer ends, which may be beyond it; 0 for a small one or if not known."""
+        """The end of the large frame in the own buffer, possibly beyond it; 0 for a small frame or if unknown."""
         self._is_closed = False
         self.filled = 0
-        """Bytes that are here and not handled: the beginning of a frame, or whole ones (`has_frames`)."""
+        """Received bytes that are not handled: the start of a frame, or complete frames (`has_frames`)."""
         self.reserved = 0
         self.is_waiting = False
-        """For memory: nothing may be received."""
+        """Whether it waits for memory, and nothing may be received."""
         self.may_overdraw = False
-        """The frame that is being received may have memory beyond the budget."""
+        """Whether the current frame may exceed the budget."""
         self.has_frames = False
-        """Whole ones that are to be handled before anything is received."""
+        """Whether complete frames have to be handled before anything is received."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether no piece of a frame is here."""
+        """Whether it holds no part of a frame."""
         return not self.filled
 
     @property
     def frame_bytes(self) -> int:
-        """The size of the large frame that is being received; 0 if there is none."""
+        """The size of the large frame that is being received; 0 if none is."""
         return self._frame_end
 
     def target(self) -> memoryview:
-        """Where to receive next; up to the end of the frame, if that is large."""
+        """The memory to receive into; for a large frame, up to its end."""
         own = self._own
         if own is None:
             return self._scratch
         return own[self.filled : self._frame_end or len(own)]
 
     def only_frame(self, received: int) -> memoryview | None:
-        """The frame, where just that and nothing else was received into the scratch buffer, as from whoever waits for
-        each answer; else None, and `frames` tells."""
+        """The frame, if exactly one was received into the scratch buffer, as from a client that waits for each answer;
+        otherwise None, and `frames` has to be called."""
         size = received - SIZE_BYTES
         if self._own is not None or not 0 <= size <= self._max_bytes or _SIZE.unpack_from(self._scratch)[0] != size:
             return None
         return self._scratch[SIZE_BYTES:received]
 
     def frames(self, received: int) -> Generator[memoryview, None, None]:
-        """The whole frames, now that so many bytes were received where `target` said. Each is valid until the next is
-        asked for. Closing the iterator keeps those that were not asked for: `has_frames`, until they are, by another
-        call with nothing received. Raises `RefusedFrameError` for one that is too large or has a negative size."""
+        """Yields the complete frames, after this many bytes were received into `target`. Each is valid until the next.
+        Closing the iterator keeps the remaining frames (`has_frames`) for another call with 0 bytes received. Raises
+        `RefusedFrameError` for a frame that is too large or has a negative size."""
         own = self._own
         view = self._scratch if own is None else own
         end = self.filled + received
         self.has_frames = False
-        if own is not None and self._frame_end > end:  # a large frame goes on
+        if own is not None and self._frame_end > end:  # a large frame continues
             self.filled = end
             if end == len(own):
                 self._grow()
@@ -141,7 +141,7 @@ class InBuffer:
         self._keep(view, start, end)
 
     def release(self) -> None:
-        """Gives back memory that is not needed for what is half received."""
+        """Releases memory that the partial frame does not need."""
         own = self._own
         if self._frame_end or self.filled > SMALL_FRAME:
             return
@@ -156,7 +156,7 @@ class InBuffer:
         self._reserve(0)
 
     def close(self) -> None:
-        """Gives all memory back, and takes none any more."""
+        """Releases all memory."""
         self._is_closed = True
         self._own = self._spare = None
         self.filled = self._frame_end = 0
@@ -164,19 +164,19 @@ class InBuffer:
         self._reserve(0)
 
     def retry(self) -> bool:
-        """Whether there is room now for the frame that waits for memory."""
+        """Whether there is memory now for the frame that waits for it."""
         if self.is_waiting:
             self._grow()
         return not self.is_waiting
 
     def _refusal(self, seen: memoryview) -> RefusedFrameError:
         size = int.from_bytes(seen[:SIZE_BYTES], "big", signed=True)
-        reason = f"a frame of {size} bytes is announced; socket.request.max.bytes is {self._max_bytes}"
+        reason = f"the frame has {size} bytes; socket.request.max.bytes is {self._max_bytes}"
         return RefusedFrameError(reason, bytes(seen[:16]))
 
     def _keep(self, view: memoryview, start: int, end: int) -> None:
-        """Moves what is left to where the rest of it will be received."""
-        if self._is_closed:  # by the handler of the last frame
+        """Moves a partial frame to the buffer that will receive the rest."""
+        if self._is_closed:  # closed by the handler of the last frame
             return
         left = self.filled = end - start
         self._frame_end = 0
@@ -190,8 +190,8 @@ class InBuffer:
                     self.release()
             return
         if own is None:
-            # A byte of the size may be all there is; room for a small frame is enough until more is known, unless the
-            # scratch buffer holds more of a large one already.
+            # Perhaps only a byte of the size has arrived: a small buffer is enough until the size is known, unless the
+            # scratch buffer already holds more of a large frame.
             own, self._spare = self._spare, None
             if own is None or len(own) < left:
                 own = memoryview(bytearray(max(SMALL_FRAME, left)))
@@ -212,9 +212,9 @@ class InBuffer:
                     self._grow()
 
     def _grow(self) -> None:
-        """Makes room for more of the large frame, or waits for the memory."""
+        """Grows the buffer of the large frame, or waits for memory."""
         own = self._own
-        assert own is not None  # it holds the beginning of the frame
+        assert own is not None  # it holds the start of the frame
         size = min(self._frame_end, _GROWTH * len(own))
         self.is_waiting = not self.may_overdraw and not self._budget.has_room(self.reserved, size)
         if self.is_waiting:
@@ -225,41 +225,41 @@ class InBuffer:
         self._own = grown
 
     def _reserve(self, size: int) -> None:
-        """For a buffer of that size in place of the one that was there."""
+        """Reserves a buffer of that size instead of the previous one."""
         counted = size if size > SMALL_FRAME else 0
         self._budget.used += counted - self.reserved
         self.reserved = counted
 
 
 class Slot:
-    """The place of an answer among a connection's others. Whoever answers may have one with more in it."""
+    """The place of an answer among the connection's others. Subclasses may carry more."""
 
     __slots__ = ("chunks",)
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] | None = None
-        """None until it is answered; empty if the request gets no answer."""
+        """None until the request is answered; empty if it gets no answer."""
 
     def connection_closed(self) -> None:
-        """Called once when the connection closes before the slot is filled: nobody will read the answer."""
+        """Called once if the connection closes before the slot is filled: nobody will read the answer."""
 
 
 class Answers:
-    """A connection's answers: those that wait for others before them, and what may be sent."""
+    """A connection's answers: those that wait for earlier ones, and the chunks to send."""
 
     __slots__ = ("_slots", "ready")
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
         self.ready: deque[Chunk] = deque()
-        """What the driver may send, in order."""
+        """Chunks for the driver to send, in order."""
 
     def __len__(self) -> int:
-        """Requests that were started and are not answered, or wait for one that is not."""
+        """Requests that are not answered, or whose answer waits for an earlier one."""
         return len(self._slots)
 
     def add(self, chunks: list[Chunk]) -> None:
-        """An answer that is ready when its request has just been read."""
+        """Adds an answer that is ready immediately."""
         if self._slots:
             slot = Slot()
             slot.chunks = chunks
@@ -268,11 +268,11 @@ class Answers:
             self.ready.extend(chunks)
 
     def reserve(self, slot: Slot) -> None:
-        """The place of an answer that comes later."""
+        """Reserves the place of an answer that comes later."""
         self._slots.append(slot)
 
     def fill(self, slot: Slot, chunks: list[Chunk]) -> bool:
-        """The answer; whether anything became ready by it. Only the first answer of a slot counts."""
+        """Sets the answer; returns whether anything became ready to send. Only the first answer of a slot counts."""
         if slot.chunks is not None:
             return False
         slot.chunks = chunks
@@ -286,7 +286,7 @@ class Answers:
         return bool(ready)
 
     def close(self) -> None:
-        """Drops everything, and tells the slots that are not filled. What they do must not break the others."""
+        """Drops everything and notifies the unfilled slots. One that raises does not affect the others."""
         slots, self._slots = self._slots, deque()
         self.ready.clear()
         for slot in slots:
@@ -294,4 +294,4 @@ class Answers:
                 try:
                     slot.connection_closed()
                 except Exception:
-                    _logger.exception("a waiting request could not be cancelled after its connection closed")
+                    _logger.exception("Could not cancel a waiting request after its connection closed.")

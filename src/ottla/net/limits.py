@@ -1,4 +1,4 @@
-"""What a server allows: sizes, connections, idleness, memory."""
+"""The limits of a server: sizes, connections, idle time, memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNLIMITED: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Kafka's limits of a listener, by its defaults, and two of a server that answers requests as they come."""
+    """Kafka's limits with their defaults, and two limits that Kafka does not have."""
 
     frame_max_bytes: int = 104_857_600
     connections: int = UNLIMITED
@@ -21,15 +21,15 @@ class Limits:
     connections_of_address: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     idle_s: float = 600.0
     unanswered_per_connection: int = 256
-    """More are not read until some of them are answered."""
+    """No more requests are read until some are answered."""
     queued_bytes: int = 512 * 2**20
-    """Of large frames that are being received, on all connections together."""
+    """The memory for large frames that are being received, on all connections together."""
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
 
 
 class ConnectionCount:
-    """How many connections there are, and from where."""
+    """Counts connections, in total and by address."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -37,14 +37,14 @@ class ConnectionCount:
         self._of_address: Counter[str] = Counter()
 
     def refusal(self, address: str) -> str | None:
-        """Why there may not be another one from there; None if there may."""
+        """Why another connection from the address is refused; None if it is allowed."""
         limits = self.limits
         if self.open >= limits.connections:
-            return f"there are {self.open} connections, as many as max.connections allows"
+            return f"{self.open} connections are open, the limit of max.connections"
         allowed = limits.connections_of_address.get(address, limits.connections_per_address)
         if self._of_address[address] >= allowed:
             return (
-                f"there are {self._of_address[address]} connections from {address}, max.connections.per.ip is {allowed}"
+                f"{self._of_address[address]} connections from {address} are open; max.connections.per.ip is {allowed}"
             )
         return None
 
@@ -60,17 +60,16 @@ class ConnectionCount:
 
 
 class MemoryBudget:
-    """Bytes that the buffers of large frames take while they are received. Buffers grow as frames arrive, so many
-    half-received frames can use up the budget while each of them waits for more: `Server` sees to it that one of them
-    may overdraw it then."""
+    """The memory for buffers of large frames that are being received. Buffers grow as frames arrive, so many partial
+    frames can use up the budget while each waits for more: `MemoryQueue` then lets one of them exceed it."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self.is_short = False
-        """A frame waits for memory: buffers that are not needed are given back at once."""
+        """Whether a frame waits for memory: unused buffers are then released immediately."""
 
     def has_room(self, held: int, size: int) -> bool:
-        """Whether a buffer may grow from `held` to `size` bytes; one beyond the limit itself may when it is alone."""
+        """Whether a buffer may grow from `held` to `size` bytes; one above the limit may if it is the only one."""
         others = self.used - held
         return not others or others + size <= self.limit

@@ -1,12 +1,12 @@
-"""Connections that wait for memory to receive a large frame, and what frees it.
+"""Connections that wait for memory to receive a large frame, and how memory is freed for them.
 
-While somebody waits, every tick:
-- memory that others keep and do not need is taken back;
-- a connection whose half-received frame has stalled is closed: within `STALLED_S` at least an eighth of the frame must
-  arrive, so no frame keeps others waiting for much longer than eight times that;
-- those who wait are granted what there is, in their order. The first, once it has waited for `PATIENCE_S`, may overdraw
-  the budget until its frame is received. There is one such connection at a time: without it, half-received frames could
-  hold the whole budget and wait for each other.
+While a connection waits, every tick:
+- releases memory that other connections hold and do not need;
+- closes connections whose partial frame has stalled: at least an eighth of the frame must arrive within `STALLED_S`, so
+  no frame keeps others waiting for much longer than eight times that;
+- grants memory to the waiting connections, in order. The first may exceed the budget once it has waited for
+  `PATIENCE_S`, until its frame is received. Only one connection at a time may do so. Without this rule, partial frames
+  could hold the whole budget and wait for each other.
 
 Owned by the loop.
 """
@@ -34,11 +34,11 @@ class MemoryQueue:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._waiting: dict[int, tuple[SocketConnection, float]] = {}
-        """In their order, with the time since when."""
+        """The waiting connections in order, with the time since when they wait."""
         self._progress: dict[int, tuple[int, float]] = {}
-        """Of connections with a half-received frame: how many bytes were there, and when."""
+        """For connections with a partial frame: how many bytes had arrived, and when."""
         self._favoured: SocketConnection | None = None
-        """The one that may overdraw the budget."""
+        """The connection that may exceed the budget."""
         self._timer: TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class MemoryQueue:
             self._timer = self._server.loop.call_later(TICK_S, self._tick)
 
     def leave(self, connection: SocketConnection) -> None:
-        """It is closed."""
+        """Removes a connection that was closed."""
         self._waiting.pop(connection.connection_id, None)
         self._progress.pop(connection.connection_id, None)
 

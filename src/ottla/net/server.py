@@ -1,4 +1,4 @@
-"""Listens, accepts within limits, and looks after connections: idle ones, those that wait for memory, bad frames."""
+"""Listens, accepts connections within limits, and manages them: idle time, memory, invalid frames."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _HUNG_UP: Final = getattr(select, "POLLRDHUP", 0)
 _HTTP_METHODS: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN")
 _HTTP_ANSWER: Final = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
-    b"This port speaks Kafka's protocol, not HTTP. Point a Kafka client at it.\n"
+    b"This port uses Kafka's protocol, not HTTP. Connect with a Kafka client.\n"
 )
 
 
 class ConnectionCounters(Protocol):
-    """Counts connections as they come and go."""
+    """Counts connections as they open and close."""
 
     opened: int
     closed: int
@@ -44,7 +44,7 @@ class ConnectionCounters(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BoundListener:
-    """Where a listener is, once it listens: port 0 has become a real one."""
+    """The address of a listener that listens; port 0 is replaced by the real port."""
 
     name: str
     host: str
@@ -54,8 +54,8 @@ class BoundListener:
 class Server:
     """All listeners and connections of a broker. Owned by the loop.
 
-    `on_frame` is called with every request frame; it answers by `connection.answer`, or reserves a slot and fills it
-    later. The frame is its own only until it returns.
+    `on_frame` is called with every request frame. It calls `connection.answer`, or reserves a slot and fills it later.
+    The frame is valid only until it returns.
     """
 
     def __init__(
@@ -69,32 +69,32 @@ class Server:
         self.loop = loop
         self.on_frame = on_frame
         self.on_handled: Callable[[], None] = _nothing
-        """Called when the frames that were received together are handled, before their answers leave: for those who
-        wait for what they brought, and should not wait for the answers as well."""
+        """Called when all frames of one receive are handled, before their answers are sent: it wakes waiting requests,
+        which then need not wait for these answers."""
         self.limits = limits
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = MemoryBudget(limits.queued_bytes)
         self.connections: dict[int, SocketConnection] = {}
         self._counters = counters
         self._complain = complain
-        """Given an address and what happened: says so, not more often than people want to read it."""
+        """Given an address and a message; logs it, with a rate limit."""
         self._count = ConnectionCount(limits)
         self._listening: list[tuple[socket.socket, str]] = []
         self._memory_queue = MemoryQueue(self)
         self.sender = AnswerSender(loop)
         self.held: list[SocketConnection] | None = None
-        """Connections that have something to send, while answers are held back."""
+        """Connections with answers to send, while answers are held back."""
         self._next_id = 0
         self._upkeep: TimerHandle | None = None
 
     # --- listen -------------------------------------------------------------------------------------------------------
 
     def listen(self, name: str, host: str, port: int) -> BoundListener:
-        """Binds; connections are accepted once `start` is called. An empty host is every address of the machine."""
+        """Binds; `start` begins to accept connections. An empty host means all interfaces."""
         try:
             sock = _bound_socket(host, port)
         except OSError as error:
-            hint = "; another process uses the port" if error.errno == errno.EADDRINUSE else ""
+            hint = "; another process is using the port" if error.errno == errno.EADDRINUSE else ""
             raise OSError(error.errno, f"cannot listen on {host or '*'}:{port}: {error.strerror}{hint}") from error
         self._listening.append((sock, name))
         return BoundListener(name, host, sock.getsockname()[1])
@@ -115,15 +115,15 @@ class Server:
                 if error.errno in _OUT_OF_DESCRIPTORS:
                     self._rest(listening, name, error)
                     return
-                continue  # the client is gone before it was accepted
+                continue  # the client disconnected before it was accepted
             try:
                 self._accept(sock, (peer[0].removeprefix("::ffff:"), peer[1]), name)
-            except OSError as error:  # the client is gone again
-                _logger.debug("a connection from %s could not be served: %s", peer[0], error)
+            except OSError as error:  # the client disconnected
+                _logger.debug("Could not serve a connection from %s: %s", peer[0], error)
                 sock.close()
 
     def _rest(self, listening: socket.socket, name: str, error: OSError) -> None:
-        """Nothing can be accepted now: trying at once, over and over, would take all time from the others."""
+        """Stops accepting for a while: retrying immediately would take all CPU time from other connections."""
         self._complain(
             "accept", f"cannot accept connections: {error.strerror}; raise the limit of open files (ulimit -n)"
         )
@@ -152,7 +152,7 @@ class Server:
         self.adopt(sock, peer, listener)
 
     def adopt(self, sock: socket.socket, peer: tuple[str, int], listener: str) -> SocketConnection:
-        """Serves a non-blocking socket that is connected."""
+        """Serves a connected, non-blocking socket."""
         self._next_id += 1
         connection = SocketConnection(self, sock, peer, listener, self._next_id)
         self.connections[connection.connection_id] = connection
@@ -173,17 +173,17 @@ class Server:
             self._complain(connection.address, f"closed the connection of {connection}: {str(error) or repr(error)}")
 
     def failed(self, connection: SocketConnection, error: BaseException) -> None:
-        """A handler raised, or there is no memory for a request: hangs up, so that its client does not wait."""
-        _logger.error("closed the connection of %s: a request could not be handled", connection, exc_info=error)
+        """A handler raised, or memory is exhausted: closes the connection, so that the client does not wait."""
+        _logger.error("Closed the connection of %s: a request could not be handled.", connection, exc_info=error)
         connection.close()
 
     def refuse(self, connection: SocketConnection, error: ProtocolError, seen: bytes = b"") -> None:
-        """Bytes that are no request: says so in one line, and hangs up. Whoever speaks HTTP is told in HTTP."""
+        """Logs bytes that are not a request, and closes the connection. HTTP clients get an HTTP response."""
         what, words = str(error), b""
         if seen[:4] in _HTTP_METHODS:
-            what, words = "this looks like HTTP, and the port speaks Kafka's protocol", _HTTP_ANSWER
+            what, words = "this looks like HTTP, but the port uses Kafka's protocol", _HTTP_ANSWER
         elif seen[:2] == b"\x16\x03":
-            what = "this looks like a TLS handshake, and the listener is PLAINTEXT"
+            what = "this looks like a TLS handshake, but the listener is PLAINTEXT"
         self._complain(connection.address, f"closed the connection of {connection}: {what}")
         self._counters.count_refused("bad frame")
         connection.say_and_close(words)
@@ -192,7 +192,7 @@ class Server:
         self._memory_queue.join(connection)
 
     def stalled(self, connection: SocketConnection) -> None:
-        """Others wait for the memory of its half-received request, and the rest of it does not come."""
+        """Closes a connection whose partial request holds memory that others wait for, and makes no progress."""
         incoming = connection.incoming
         self._complain(
             connection.address,
@@ -204,7 +204,7 @@ class Server:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Answers that are given meanwhile are sent behind it, all at once."""
+        """Sends the answers that are given inside of the context together, at its end."""
         if self.held is not None:
             yield
             return
@@ -221,7 +221,7 @@ class Server:
         return min(_UPKEEP_S, self.limits.idle_s / 4)
 
     def _look_after(self) -> None:
-        """Closes idle connections, and takes back memory from those that do not use it."""
+        """Closes idle connections, and releases memory of quiet ones."""
         unread: dict[int, SocketConnection] = {}
         self._upkeep = self.loop.call_later(self._upkeep_s(), self._look_after)
         now_s = self.loop.time()
@@ -237,7 +237,7 @@ class Server:
             self._close_those_that_left(unread)
 
     def _close_those_that_left(self, unread: dict[int, SocketConnection]) -> None:
-        """A connection that is not read does not see that its peer hung up, and its requests would wait for nobody."""
+        """Closes connections whose peer hung up while they are not read: their requests would wait for nobody."""
         poll = select.poll()
         for descriptor in unread:
             poll.register(descriptor, _HUNG_UP)
@@ -246,7 +246,7 @@ class Server:
                 unread[descriptor].close()
 
     def change_limits(self, limits: Limits) -> None:
-        """For connections to come; those that are there stay."""
+        """Applies to new connections; open ones are kept."""
         self.limits = self._count.limits = limits
 
     def stop_accepting(self) -> None:

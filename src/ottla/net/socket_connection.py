@@ -1,20 +1,20 @@
 """A connection over a plain non-blocking socket: receives into the core's buffers, sends bytes and file slices.
 
-A slow client costs what it has, and nobody else waits for it: the socket is read unless one of these holds it up.
+A slow client never makes others wait. The socket is read unless one of these reasons holds:
 
 | reason | until |
 | --- | --- |
-| `BLOCKED`: the peer does not take its answers | the socket is writable and they are sent |
+| `BLOCKED`: the peer does not read its answers | the socket is writable and they are sent |
 | `AWAY`: answers pile up behind one that the sending thread has | the thread is done with it |
-| `UNANSWERED`: too many requests wait for their answers | some are answered |
-| `MEMORY`: there is none for the frame that is being received | the server grants it |
-| `UNHANDLED`: frames were received and not handled, for a reason above | they are handled, in a later turn |
+| `UNANSWERED`: too many requests are unanswered | some are answered |
+| `MEMORY`: there is no memory for the frame that is being received | the server grants it |
+| `UNHANDLED`: received frames were not handled, for a reason above | they are handled, in a later turn |
 
-`held_by` derives the reason from the state, and `_regulate` alone turns the reader on and off. Whatever changes the
-state calls it: `_flush` when sending blocks or goes on, and each entry point (`_handle`, `fill`, `take_back`,
-`retry_memory`) before it returns, whenever the reader is off or something may hold it up.
+`held_by` derives the reason from the state, and only `_regulate` turns the reader on and off. Everything that changes
+the state calls it: `_flush` when sending blocks or continues, and each entry point (`_handle`, `fill`, `take_back`,
+`retry_memory`) before it returns, whenever the reader is off or may have to stop.
 
-A handler that raises closes its connection: no request stays without an answer on a connection that is open.
+A handler that raises closes its connection: no request on an open connection stays unanswered.
 Owned by the loop.
 """
 
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-BLOCKED: Final = "the peer does not take its answers"
+BLOCKED: Final = "the peer does not read its answers"
 AWAY: Final = "answers wait for the sending thread"
 UNANSWERED: Final = "too many requests are unanswered"
 MEMORY: Final = "there is no memory for the frame"
 UNHANDLED: Final = "received frames are not handled yet"
 
 _GATHERED_CHUNKS: Final = 64
-"""As many go out in one call to the system."""
+"""The number of chunks in one system call."""
 _JOINED_BYTES: Final = 64 * 1024
-"""Up to this much is cheaper to copy together than to hand over in pieces."""
+"""Up to this size, joining chunks is cheaper than sending them separately."""
 _READY_CHUNKS: Final = 64
-"""As many may wait to be sent before no more requests are handled."""
+"""No more requests are handled while this many chunks wait to be sent."""
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
-"""What follows belongs to the same packet: the records behind their header."""
+"""More data follows for the same packet: the records after their header."""
 
 
 class SocketConnection:
-    """One client. `attachment` is the user's of the server."""
+    """One client. `attachment` belongs to the code that uses the server."""
 
     __slots__ = (
         "_answers",
@@ -122,7 +122,7 @@ class SocketConnection:
         self._handle(received)
 
     def _handle(self, received: int) -> None:
-        """Hands on the frames as long as their answers are taken: those of a thousand small requests may be large."""
+        """Handles frames as long as the peer reads its answers: those of a thousand small requests may be large."""
         incoming, answers, handle = self.incoming, self._answers, self._frame_handler
         ready, unanswered_max = answers.ready, self._unanswered_max
         self._in_frames = True
@@ -156,23 +156,23 @@ class SocketConnection:
             self._in_frames = False
         try:
             self._server.on_handled()
-        except Exception:  # others who wait; what was handled here has its answers
-            _logger.exception("requests that wait for others could not be looked at")
+        except Exception:  # affects only waiting requests; those handled here have their answers
+            _logger.exception("Could not check the requests that wait for others.")
         if ready and not self._is_blocked:
             self._flush()
-        # What is ready still is blocked, or behind what the thread sends.
+        # Ready chunks remain: sending is blocked, or waits for the sending thread.
         if ready or not self._can_read or incoming.is_waiting or incoming.has_frames or len(answers) >= unanswered_max:
             self._regulate()
 
     def _handle_rest(self) -> None:
-        """Frames that were received and not handled, now that they may be."""
+        """Handles frames that had to wait."""
         self._is_resuming = False
         if self.held_by == UNHANDLED:
             self._handle(0)
 
     @property
     def held_by(self) -> str | None:
-        """Why nothing is read now; None if it is."""
+        """Why the socket is not read; None if it is."""
         if (held := self._handling_held_by) is not None:
             return held
         if self.incoming.is_waiting:
@@ -181,7 +181,7 @@ class SocketConnection:
 
     @property
     def _handling_held_by(self) -> str | None:
-        """Why frames that are here are not handled."""
+        """Why received frames are not handled."""
         answers = self._answers
         if self._is_blocked:
             return BLOCKED
@@ -190,8 +190,8 @@ class SocketConnection:
         return UNANSWERED if len(answers) >= self._unanswered_max else None
 
     def _regulate(self) -> None:
-        """Turns the reader on or off as things stand, and sees to it that somebody ends what holds it up."""
-        if self.is_closed or self._in_frames:  # `_handle` does it, when it is through
+        """Turns the reader on or off, and makes sure that something will end the reason for it to be off."""
+        if self.is_closed or self._in_frames:  # `_handle` does it at its end
             return
         held_by = self.held_by
         if held_by is MEMORY:
@@ -208,11 +208,11 @@ class SocketConnection:
                 self._loop.remove_reader(self._descriptor)
 
     def release_memory(self) -> None:
-        """The buffer can go, until the next large frame, as far as nothing half received is in it."""
+        """Releases the buffer until the next large frame, unless it holds a partial frame."""
         self.incoming.release()
 
     def retry_memory(self) -> bool:
-        """Whether it need not wait for memory any longer."""
+        """Whether it no longer has to wait for memory."""
         try:
             has_room = self.incoming.retry()
         except MemoryError as error:
@@ -223,7 +223,7 @@ class SocketConnection:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody owes anything to anyone."""
+        """Whether there are no requests, answers or partial frames."""
         return not self._answers and not self._answers.ready and not self._is_away
 
     # --- out --------------------------------------------------------------------------------------------------------
@@ -237,11 +237,11 @@ class SocketConnection:
                 self._regulate()
 
     def reserve(self, slot: Slot) -> None:
-        """The request that is being handled is answered later, by `fill`; this is its place."""
+        """Reserves the place of the answer to the current request; `fill` answers it later."""
         self._answers.reserve(slot)
 
     def fill(self, slot: Slot, chunks: list[Chunk]) -> None:
-        """Answers a request whose place was reserved; no chunks for no answer."""
+        """Answers a request whose place was reserved; without chunks, it gets no answer."""
         if self.is_closed:
             return
         is_ready = self._answers.fill(slot, chunks)
@@ -257,7 +257,7 @@ class SocketConnection:
             self._regulate()
 
     def flush(self) -> None:
-        """Sends what was held back. Never raises: a connection that cannot send is closed."""
+        """Sends what was held back. Never raises: closes the connection if it cannot send."""
         if self._answers.ready and not self._is_blocked:
             self._flush()
 
@@ -300,10 +300,10 @@ class SocketConnection:
             while ready:
                 chunk = ready[0]
                 if type(chunk) is FileSlice:
-                    # Asked anew each time: a file that was removed meanwhile must not be another one's descriptor.
+                    # Asked each time: after the file is closed, its descriptor may belong to another file.
                     sent = os.sendfile(self._descriptor, chunk.file.fileno(), chunk.position, chunk.size)
                     if not sent:
-                        raise EOFError(f"{chunk.file.path} ends before the slice of it that is being sent")
+                        raise EOFError(f"{chunk.file.path} ends before the slice that is being sent")
                     chunk.position += sent
                     chunk.size -= sent
                     if not chunk.size:
@@ -359,13 +359,13 @@ class SocketConnection:
         self._flush()
 
     def say_and_close(self, words: bytes) -> None:
-        """Something that is no answer, as far as it can be sent at once."""
+        """Sends bytes that are not an answer, as far as the socket accepts them immediately."""
         self._answers.ready.append(words)
         self._flush()
         self.close()
 
     def close(self) -> None:
-        """At once; what was not sent is dropped."""
+        """Closes immediately; unsent data is dropped."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -382,5 +382,5 @@ class SocketConnection:
         self._answers.close()
 
     def _close_socket(self) -> None:
-        with suppress(OSError):  # what the peer did last may be told here, and does not matter any more
+        with suppress(OSError):  # may report an earlier error of the peer, which no longer matters
             self._socket.close()

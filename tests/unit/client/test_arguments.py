@@ -170,7 +170,7 @@ def run_or_raise(function: Callable[..., Any], *args: object) -> None:
 def test_an_url_is_no_address_of_a_broker(server: str) -> None:
     scheme = server.split(":")[0]
     with pytest.raises(
-        ConfigError, match=rf"is a URL: brokers speak Kafka's own protocol, not '{scheme}'; write host:port"
+        ConfigError, match=rf"is a URL, but brokers use Kafka's own protocol, not '{scheme}'; write host:port"
     ):
         Producer(bootstrap_servers=server)
 

@@ -1,4 +1,4 @@
-"""What every group has in common, whatever protocol its members speak."""
+"""What groups of both protocols have in common."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ottla.base.ids import Uuid
 from ottla.coordinator.key_values import KeyValue
 
 PartitionCheck: TypeAlias = Callable[[Uuid | None, int], None]
-"""Raises `CoordinatorError` if offsets of that topic's partition may not be committed."""
+"""Given a topic id and a partition; raises `CoordinatorError` if its offset may not be committed."""
 
 
 class Group(ABC):
-    """A group of the shard. Hard state changes by replay only."""
+    """A group of a shard. Only replay changes its hard state."""
 
     __slots__ = ("group_id",)
 
@@ -25,80 +25,80 @@ class Group(ABC):
     @property
     @abstractmethod
     def type_name(self) -> str:
-        """`classic` or `consumer`, as ListGroups tells it."""
+        """`classic` or `consumer`, as in ListGroups."""
 
     @property
     @abstractmethod
     def state_name(self) -> str:
-        """As tools show it: Empty, Stable, PreparingRebalance, …"""
+        """The state as tools show it: Empty, Stable, PreparingRebalance, …"""
 
     @property
     @abstractmethod
     def protocol_type(self) -> str:
-        """`consumer` for consumers, or what the members said; empty if nobody said anything."""
+        """`consumer` for consumers, otherwise what the members sent; empty if there never were members."""
 
     @property
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether it has no members: then it can be deleted, and its offsets expire."""
+        """Whether it has no members. An empty group can be deleted, and its offsets expire."""
 
     @abstractmethod
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool, version: int
     ) -> PartitionCheck | None:
-        """Raises `CoordinatorError` if that member may not commit offsets with that generation or member epoch, in that
-        version of OffsetCommit. None if it may, for all partitions; else what is to be asked for each of them, and one
-        that is refused refuses them all."""
+        """Raises `CoordinatorError` if the member may not commit offsets with this generation or member epoch, in this
+        version of OffsetCommit. Returns None if it may commit all partitions, otherwise a check to run for each of
+        them; if one fails, the whole commit is refused."""
 
     @abstractmethod
     def note_commit(self, member_id: str) -> None:
-        """That member has committed offsets. In the classic protocol this shows, as a heartbeat does, that it lives."""
+        """Called when the member commits offsets. In the classic protocol this counts as a heartbeat."""
 
     @abstractmethod
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raises `CoordinatorError` if that member may not fetch offsets (OffsetFetch v9+; None and -1 for who is no
+        """Raises `CoordinatorError` if the member may not fetch offsets (OffsetFetch v9+; None and -1 without a
         member)."""
 
     @abstractmethod
     def check_offset_delete(self) -> None:
-        """Raises `CoordinatorError` if no offset may be deleted now, of whatever topic."""
+        """Raises `CoordinatorError` if no offset of any topic may be deleted now."""
 
     @abstractmethod
     def subscribes_to(self, topic: str) -> bool:
-        """Whether a member reads the topic: its offsets are then kept, and may not be deleted."""
+        """Whether a member subscribes to the topic. Its offsets then do not expire and may not be deleted."""
 
     @abstractmethod
     def retention_start_ms(self, committed_ms: int) -> int | None:
-        """From when on an offset ages that was committed then, of a topic that nobody reads; None where the group's
-        offsets do not age now."""
+        """When the retention time of an offset starts that was committed at `committed_ms`, for a topic without
+        subscribers; None if the group's offsets do not expire now."""
 
     @abstractmethod
     def deletion_records(self) -> list[KeyValue]:
-        """Tombstones for all that the log holds of the group itself, without its offsets."""
+        """Tombstones for all records of the group itself, without its offsets."""
 
 
 class TopicImage(Protocol):
-    """What a coordinator may know of the cluster's topics; the broker's metadata."""
+    """The cluster's topics, as far as a coordinator needs them."""
 
     def partition_count(self, topic: str) -> int | None:
-        """None for a topic that is not there."""
+        """None if the topic does not exist."""
         ...
 
     def topic_id(self, topic: str) -> Uuid | None: ...
     def topic_name(self, topic_id: Uuid) -> str | None: ...
 
     def topic_names(self) -> list[str]:
-        """All of them, in no order."""
+        """All topics, in no particular order."""
         ...
 
     @property
     def version(self) -> int:
-        """Another number whenever any topic came, went or grew."""
+        """Changes whenever a topic is created, deleted or gets partitions."""
         ...
 
 
 class ConsumerTimes(NamedTuple):
-    """How long members of the consumer protocol may be silent, and how often they are asked to be heard."""
+    """Session timeout and heartbeat interval of members of the consumer protocol."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -106,7 +106,7 @@ class ConsumerTimes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """The broker's keys `group.*` and `offsets.*` that a shard reads, by Kafka's defaults."""
+    """The broker's `group.*` and `offsets.*` configs that a shard reads, with Kafka's defaults."""
 
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
@@ -115,7 +115,7 @@ class GroupSettings:
     new_member_join_timeout_ms: int = 300_000
     consumer_times: ConsumerTimes = ConsumerTimes(session_timeout_ms=45_000, heartbeat_interval_ms=5_000)
     own_consumer_times: Mapping[str, ConsumerTimes] = field(default_factory=dict)
-    """Of groups that have other times, by id. Looked at with every heartbeat: it may change meanwhile."""
+    """Groups with times of their own, by group id. Read with every heartbeat, so changes take effect."""
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")
     consumer_migration_policy: str = "bidirectional"

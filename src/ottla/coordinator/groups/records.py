@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets` as bytes: `record_of` makes one of key and value, `key_of` and `value_of` read it
-again. Offset commits, of which there are most by far, have code of their own in `offsets.records`.
+"""The records of `__consumer_offsets` as bytes: `record_of` encodes key and value, `key_of` and `value_of` decode them.
+`offsets.records` has a codec of its own for offset commits, by far the most frequent records.
 
-A key begins with the number of its kind. A value begins with its version: Kafka writes the one in `_VALUE_VERSIONS` and
-reads all; fields that newer Kafkas add are tagged, and passed over.
+A key starts with the number of its kind, a value with its version. Kafka writes the versions in `_VALUE_VERSIONS` and
+reads all of them; fields that newer Kafka versions add are tagged, and ignored here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ottla.wire.schema import Data
 D = TypeVar("D", bound=Data)
 
 _VALUE_VERSIONS: Final[dict[type[Data], int]] = {GroupMetadataValue: 3}
-"""Where it is not 0. Kafka 4.3.1 still writes what 2.3 wrote, so that one can go back."""
+"""Versions other than 0. Kafka 4.3.1 still writes the versions of 2.3, so that a downgrade is possible."""
 
 
 def record_of(key: Data, value: Data | None) -> KeyValue:
-    """Without a value, the tombstone of what the key names."""
+    """The record of key and value; without a value, a tombstone."""
     kind = key.versions.high
     encoded = None if value is None else encode_versioned(value, _VALUE_VERSIONS.get(type(value), 0))
     return KeyValue(encode_versioned(key, kind), encoded)

@@ -1,7 +1,7 @@
 """The group coordinator of a broker: the runtime, the parts that live on each of its shards, and a method for each API.
 
-Every method takes the request and gives the response, errors included. Those that clients call all the time answer at
-once where nothing need be waited for, and are plain functions therefore.
+Every method takes a request and returns the response, errors included. Those that clients call all the time return the
+response itself if it need not wait, and a coroutine otherwise.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class GroupCoordinatorService:
     # --- partitions and topics --------------------------------------------------------------------------------------
 
     def lead(self, index: int, leader_epoch: int) -> None:
-        """This broker leads that partition of the topic of groups, in that epoch."""
+        """Called when this broker becomes the leader of that partition of `__consumer_offsets`."""
         self.runtime.lead(index, leader_epoch)
 
     def resign(self, index: int) -> None:
-        """It does not any more."""
+        """Called when this broker no longer leads the partition."""
         self.runtime.unload(index)
 
     def topics_deleted(self, topics: Collection[str]) -> None:
@@ -77,7 +77,7 @@ class GroupCoordinatorService:
             shard.offsets.topics_deleted(frozenset(topics))
 
     def close(self) -> None:
-        """Whoever waits is answered."""
+        """Answers every waiting request."""
         self.runtime.close()
 
     # --- offsets ----------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class GroupCoordinatorService:
         self, asked: OffsetFetchGroup, version: int, *, require_stable: bool
     ) -> OffsetFetchGroupResponse | Coroutine[Any, Any, OffsetFetchGroupResponse]:
         def refused(code: ErrorCode) -> OffsetFetchGroupResponse:
-            # Older consumers do not try again when the coordinator is not available.
+            # Older consumers do not retry on COORDINATOR_NOT_AVAILABLE.
             told = ErrorCode.NOT_COORDINATOR if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else code
             return OffsetFetchGroupResponse(group_id=asked.group_id, error_code=told)
 
@@ -137,7 +137,7 @@ class GroupCoordinatorService:
 
 
 async def _or_else(answer: Coroutine[Any, Any, R], refused: Callable[[ErrorCode], R]) -> R:
-    """The answer, or what is said of its error."""
+    """The answer, or the response that reports its error."""
     try:
         return await answer
     except CoordinatorError as error:
@@ -145,6 +145,6 @@ async def _or_else(answer: Coroutine[Any, Any, R], refused: Callable[[ErrorCode]
 
 
 def _check_group_id(group_id: str) -> None:
-    """Only offsets may be those of a group without a name: old clients have such."""
+    """An empty group id is allowed for offsets only, for old clients."""
     if not group_id:
-        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
+        raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "The group id must not be empty.")

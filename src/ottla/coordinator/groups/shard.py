@@ -1,6 +1,6 @@
 """The state machine of one partition of `__consumer_offsets`: its groups, and their offsets.
 
-What the protocols do with them is elsewhere: `offsets` (commits), `classic` (JoinGroup and its kin), `consumer`
+The sub-packages work on it: `offsets` (commits), `classic` (JoinGroup and related requests) and `consumer`
 (ConsumerGroupHeartbeat). Each registers here how its records are replayed.
 """
 
@@ -23,7 +23,7 @@ ColumnReplayer = Callable[[bytes, Sequence[int], Sequence[bytes], Sequence[int],
 
 
 class GroupShard:
-    """Made empty, filled by replay."""
+    """Starts empty; only replay fills it."""
 
     def __init__(self, context: ShardContext, settings: GroupSettings, topics: TopicImage) -> None:
         self.context = context
@@ -35,8 +35,8 @@ class GroupShard:
         self.replay_offsets: ColumnReplayer
         """Set by `offsets`, whose replayer of single records ends here as well."""
         self.make_simple_group: Callable[[str], Group]
-        """An empty classic group without a protocol, for offsets of a group that has no members. Set by `classic`; not
-        put among the groups."""
+        """Makes an empty classic group without a protocol, for offsets of a group without members. Does not add it to
+        `groups`. Set by `classic`."""
         self.on_loaded: list[Callable[[], None]] = []
         self.on_unload: list[Callable[[], None]] = []
         self.on_end_of_transaction: list[Callable[[int, bool], None]] = []

@@ -1,6 +1,6 @@
-"""The requests of the classic group protocol, and those about all groups, brought to the shards they concern.
+"""Passes requests of the classic group protocol, and those about all groups, to their shards.
 
-Every method takes the request and gives the response, errors included.
+Every method takes a request and returns the response, errors included.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROTOCOL_MAY_BE_NULL_SINCE: Final = 7
 
 
 class ClassicShard(Shard, Protocol):
-    """A shard with the part that is needed here."""
+    """A shard with the classic protocol."""
 
     classic: ClassicProtocol
 
@@ -58,7 +58,7 @@ class ClassicApis(Generic[S]):
     def heartbeat(
         self, request: HeartbeatRequest, caller: Caller
     ) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
-        """At once where nothing need be waited for: of all requests of members, this is the one that comes most."""
+        """The most frequent request of members: returns the response itself if it need not wait."""
         try:
             answer = self._runtime.write_now(request.group_id, lambda shard: shard.classic.heartbeat(request, caller))
         except CoordinatorError as error:
@@ -81,7 +81,7 @@ class ClassicApis(Generic[S]):
             return DescribedGroup(group_id=group_id, error_code=error.code)
 
     async def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
-        """Those that this broker coordinates; while some are being loaded nothing is told, as it would not be all."""
+        """The groups that this broker coordinates. Refused while a partition loads: the list would be incomplete."""
         if self._runtime.is_loading:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:
@@ -109,6 +109,6 @@ async def _later_heartbeat(answer: Coroutine[Any, Any, HeartbeatResponse]) -> He
 
 
 def _refused_heartbeat(error: CoordinatorError) -> HeartbeatResponse:
-    """While the group is loaded its members are taken to be alive."""
+    """While the group is loading, its members count as alive."""
     is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)

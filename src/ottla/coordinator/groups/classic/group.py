@@ -1,12 +1,12 @@
-"""A group of the classic protocol: who is in it, in which generation, and how far its rebalance is.
+"""A group of the classic protocol: its members, its generation, and the state of its rebalance.
 
     Empty ──join──▶ PreparingRebalance ──all have joined──▶ CompletingRebalance ──leader's assignment──▶ Stable
       ▲                │     ▲                                  │                                         │
-      └──nobody left───┘     └───── somebody joins, leaves, dies or does not sync ────────────────────────┘
+      └──no members────┘     └───── a member joins, leaves, dies or does not sync ────────────────────────┘
 
-The log holds Stable and Empty generations only. Between them the group runs ahead of its record: members that join, and
-a generation whose assignment has not come, are forgotten when the shard moves, and their clients join again. `replay`
-sets the group to what a record says, whether it is being loaded or the record was made of this very group.
+The log contains only stable and empty generations. Between them the group is ahead of its record: joining members, and
+a generation without an assignment, are lost when the shard moves, and their clients join again. `replay` sets the group
+to the state in a record, both when it is loaded and when the record was just written.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ R = TypeVar("R")
 _TRY_AGAIN: Final = ErrorCode.REBALANCE_IN_PROGRESS
 
 CONSUMER: Final = "consumer"
-"""The protocol type of consumers; others (Kafka Connect's workers, for one) have their own."""
+"""The protocol type of consumers. Others, such as Kafka Connect's workers, have their own."""
 
 
 class ClassicState(Enum):
-    """By the names that tools show."""
+    """With the names that tools show."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -56,11 +56,11 @@ _NEXT_STATES: Final[Mapping[ClassicState, frozenset[ClassicState]]] = {
     ClassicState.COMPLETING: frozenset({ClassicState.STABLE, ClassicState.PREPARING}),
     ClassicState.STABLE: frozenset({ClassicState.PREPARING}),
 }
-"""The legal transitions. `replay` is not bound by them: the log holds only some of the states."""
+"""The legal transitions. They do not apply to `replay`: the log contains only some of the states."""
 
 
 class ClassicGroup(Group):
-    """See the module. Made empty, and without a protocol: a group that only has offsets stays like that."""
+    """See the module. Starts empty and without a protocol; a group that only has offsets stays so."""
 
     __slots__ = (
         "_clock",
@@ -86,29 +86,29 @@ class ClassicGroup(Group):
         self._clock = clock
         self.state = ClassicState.EMPTY
         self.state_since_ms: int | None = clock.now_ms()
-        """Not known of groups whose record is older than that field."""
+        """None if the group's record is from before that field existed."""
         self.generation = 0
         self.type_of_protocol: str | None = None
         self.protocol: str | None = None
-        """The way to assign that this generation chose."""
+        """The assignment protocol of this generation, such as `range`."""
         self.leader_id: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.subscribed_topics: frozenset[str] | None = None
-        """Of this generation; None where members are no consumers, or what they say cannot be read."""
+        """The topics of this generation; None if members are not consumers, or their metadata cannot be read."""
         self.pending_joins: set[str] = set()
-        """Member ids that were given out, and have not come back to join."""
+        """Assigned member ids that have not joined yet."""
         self.pending_syncs: set[str] = set()
-        """Members of this generation that have not asked for their assignment."""
+        """Members of this generation that have not sent SyncGroup."""
         self.joining_count = 0
-        """How many members wait for their JoinGroup to be answered."""
+        """How many members wait for the response to JoinGroup."""
         self.is_initial_rebalance = False
-        """Whether the rebalance that is prepared, or was last, began with an empty group: it waits for more to come."""
+        """Whether the current or last rebalance started with an empty group: it waits for more members."""
         self.members_came = False
-        """Since the initial rebalance began to wait, or was made to wait longer."""
+        """Whether members joined since the initial rebalance started to wait, or extended its wait."""
         self._supporters: Counter[str] = Counter()
-        """How many members know a protocol."""
+        """How many members support a protocol."""
 
     # --- what every group tells -------------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class ClassicGroup(Group):
         version: int,  # noqa: ARG002
     ) -> None:
         if generation < 0 and self.state is ClassicState.EMPTY:
-            return  # From a tool, or a consumer that assigns itself.
+            return  # From a tool, or a consumer with assigned partitions.
         if generation >= 0 or member_id or instance_id is not None:
             self.check_member(member_id, instance_id)
             if generation != self.generation:
@@ -155,7 +155,7 @@ class ClassicGroup(Group):
             member.session_ends_s = max(member.session_ends_s, ends_s)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may."""
+        """Always allowed."""
 
     def check_offset_delete(self) -> None:
         if self.state is not ClassicState.EMPTY and self.type_of_protocol != CONSUMER:
@@ -185,7 +185,7 @@ class ClassicGroup(Group):
     # --- members ----------------------------------------------------------------------------------------------------
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
-        """Raises `CoordinatorError` unless that is a member; of a static one, under the id that it has now."""
+        """Raises `CoordinatorError` unless this is a member; a static one must use its current member id."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -196,7 +196,7 @@ class ClassicGroup(Group):
             raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether somebody may join who says so: there must be a protocol that everybody knows."""
+        """Whether a member with these protocols may join: all members must support one of them."""
         if self.state is ClassicState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         everybody = len(self.members)
@@ -216,7 +216,7 @@ class ClassicGroup(Group):
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> ClassicMember | None:
-        """Also one that never came back to join. It must not wait for an answer any more."""
+        """Removes a member, or a member id that never joined. It must not wait for an answer."""
         self.pending_joins.discard(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
@@ -229,7 +229,7 @@ class ClassicGroup(Group):
         return member
 
     def put_in_place_of(self, old: ClassicMember, new: ClassicMember) -> None:
-        """A static member comes back under another id, to the same place."""
+        """A static member returns with a new member id, in the same place."""
         self.pending_syncs.discard(old.member_id)
         self._count_out(old)
         self.members = {each.member_id: each for each in self.members_with(old, new)}
@@ -240,11 +240,11 @@ class ClassicGroup(Group):
             self.leader_id = new.member_id
 
     def members_with(self, old: ClassicMember, new: ClassicMember) -> list[ClassicMember]:
-        """As they would be if one was put in the place of another."""
+        """The members with `new` in place of `old`."""
         return [new if each is old else each for each in self.members.values()]
 
     def change(self, member: ClassicMember, protocols: dict[str, bytes]) -> None:
-        """The member says something else of itself."""
+        """Changes the member's protocols."""
         self._count_out(member)
         member.protocols = protocols
         self._count_in(member)
@@ -258,13 +258,13 @@ class ClassicGroup(Group):
     # --- who waits --------------------------------------------------------------------------------------------------
 
     def await_join(self, member: ClassicMember, answer: PendingAnswer[JoinGroupResponse]) -> None:
-        """An earlier JoinGroup of the member that still waits is told to try again: its client has given it up."""
+        """Lets a JoinGroup wait. An earlier one of the member is told to retry: its client no longer waits for it."""
         self.answer_join(member, JoinGroupResponse(member_id=member.member_id, error_code=_TRY_AGAIN))
         member.joining = answer
         self.joining_count += 1
 
     def answer_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
-        """If its JoinGroup waits."""
+        """Answers the member's JoinGroup, if one waits."""
         if member.joining is not None:
             _answer(member.joining, response)
             member.joining = None
@@ -275,7 +275,7 @@ class ClassicGroup(Group):
         member.syncing = answer
 
     def answer_sync(self, member: ClassicMember, response: SyncGroupResponse) -> bool:
-        """If its SyncGroup waits; tells whether it did."""
+        """Answers the member's SyncGroup; returns whether one waited."""
         if member.syncing is None:
             return False
         _answer(member.syncing, response)
@@ -293,20 +293,20 @@ class ClassicGroup(Group):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asked for."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # --- generations ------------------------------------------------------------------------------------------------
 
     def become(self, state: ClassicState) -> None:
-        """Goes to another state. Raises `RuntimeError` for a transition that `_NEXT_STATES` does not list."""
+        """Changes the state. Raises `RuntimeError` for a transition that is not in `_NEXT_STATES`."""
         if state not in _NEXT_STATES[self.state]:
             raise RuntimeError(f"Group {self.group_id!r} cannot go from {self.state.value} to {state.value}.")
         self.state = state
         self.state_since_ms = self._clock.now_ms()
 
     def elect_joined_leader(self) -> bool:
-        """A leader that has not joined is replaced by one who has. False if there is nobody."""
+        """Replaces a leader that has not joined by a member that has. False if none has."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
         if leader is not None and leader.joining is None:
             leader = next((member for member in self.members.values() if member.joining is not None), None)
@@ -315,7 +315,7 @@ class ClassicGroup(Group):
         return leader is not None
 
     def next_generation(self) -> None:
-        """Of those who joined: with a protocol, and awaiting the leader's assignment; or empty."""
+        """Starts the next generation: it waits for the leader's assignment, or is empty."""
         self.generation += 1
         self.pending_syncs.clear()
         self.protocol = chosen_protocol(self.members.values())
@@ -334,18 +334,18 @@ class ClassicGroup(Group):
             for member in self.members.values():
                 topics.update(_subscription(member.protocols[self.protocol]).topics)
         except ProtocolError as error:
-            _logger.warning("group %s: what its consumers subscribe to cannot be read: %s", self.group_id, error)
+            _logger.warning("Group %s: cannot read the subscriptions of its members: %s", self.group_id, error)
             return None
         return frozenset(topics)
 
     # --- in the log -------------------------------------------------------------------------------------------------
 
     def record(self, assignments: Mapping[str, bytes] | None = None) -> KeyValue:
-        """Of the group as it is; with other assignments by member id, of which a missing one is empty."""
+        """The group's record; with `assignments`, those by member id, empty for members without one."""
         return self._record(self.members.values(), self.leader_id, assignments)
 
     def record_with(self, old: ClassicMember, new: ClassicMember) -> KeyValue:
-        """Of the group with one in the place of another."""
+        """The group's record with `new` in place of `old`."""
         leader_id = new.member_id if self.leader_id == old.member_id else self.leader_id
         return self._record(self.members_with(old, new), leader_id, None)
 
@@ -368,8 +368,8 @@ class ClassicGroup(Group):
         return record_of(GroupMetadataKey(group=self.group_id), value)
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """The group is what a record says. Members that are there already keep what they wait for, and the protocols
-        they know beside the chosen one."""
+        """Sets the group to the state in a record. Members that it already has keep their waiting requests, and the
+        protocols that the record does not contain."""
         self.generation = value.generation
         self.type_of_protocol = value.protocol_type or None
         self.protocol = value.protocol
@@ -399,8 +399,8 @@ class ClassicGroup(Group):
 
 
 def chosen_protocol(members: Collection[ClassicMember]) -> str | None:
-    """Each member votes for the best of those that all of them know; the first of those with most votes wins. None if
-    there is no member."""
+    """Each member votes for the first of its protocols that all members support; the one with most votes wins. None
+    without members."""
     supporters = Counter(name for member in members for name in member.protocols)
     known_to_all = {name for name, count in supporters.items() if count == len(members)}
     votes = Counter(next(name for name in member.protocols if name in known_to_all) for member in members)
@@ -408,9 +408,9 @@ def chosen_protocol(members: Collection[ClassicMember]) -> str | None:
 
 
 def _subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """Read as v0, with which every version begins."""
+    """Decoded as v0: every later version starts with its fields."""
     if len(metadata) < 2 or metadata[0] & 0x80:
-        raise ProtocolError("no version of a subscription")
+        raise ProtocolError("the subscription has no valid version")
     return decode_from(ConsumerProtocolSubscription, 0, metadata[2:])[0]
 
 

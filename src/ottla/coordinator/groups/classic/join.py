@@ -1,4 +1,4 @@
-"""JoinGroup of the classic protocol: who may become a member, or say something new, and what that sets off."""
+"""JoinGroup of the classic protocol: who may join or rejoin, and the rebalance that follows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClassicJoin:
         self._rebalance = rebalance
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> Joined:
-        """Waits for the others, mostly. A group that is not there is made by a member that has no id yet."""
+        """The response usually waits for the other members. A member without an id can create the group."""
         settings = self._shard.settings
         if not request.group_id:
             return WriteOutcome(refused(ErrorCode.INVALID_GROUP_ID, request.member_id))
@@ -44,7 +44,7 @@ class ClassicJoin:
         return self._join_new_group(request, caller, answer)
 
     def _join_new_group(self, request: JoinGroupRequest, caller: Caller, answer: Answer) -> Joined:
-        """The group is written first; that makes it, in the place of an empty one of the other protocol."""
+        """Writes the group's record first, which creates it, or replaces an empty consumer group."""
         if request.member_id:
             return WriteOutcome(refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         made = ClassicGroup(request.group_id, self._shard.context.clock)
@@ -56,7 +56,7 @@ class ClassicJoin:
         def join() -> WriteOutcome[None]:
             group = self._shard.groups[request.group_id]
             if not isinstance(group, ClassicGroup):
-                raise TypeError(f"the record of classic group {request.group_id} made a {type(group).__name__}")
+                raise TypeError(f"The record of classic group {request.group_id!r} made a {type(group).__name__}.")
             joined = self._join(group, request, caller, answer)
             return WriteOutcome(None, joined.records, joined.on_appended, on_failed=joined.on_failed)
 
@@ -64,7 +64,7 @@ class ClassicJoin:
             try:
                 return join()
             except Exception:
-                if not answer.is_answered:  # Nobody else would answer it: the group's record is written already.
+                if not answer.is_answered:  # The group's record is written, so nothing else answers the request.
                     answer.answer(refused(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id))
                 raise
 
@@ -92,7 +92,7 @@ class ClassicJoin:
         return self._rejoin(group, group.members[member_id], request, caller, answer)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """While members join, those count who have: so the last to come back to a group that is too large must go."""
+        """While members join, only those that have joined count: the last to rejoin an oversized group are refused."""
         limit = self._shard.settings.max_size
         if group.state is ClassicState.EMPTY:
             return True
@@ -105,13 +105,13 @@ class ClassicJoin:
         self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, answer: Answer
     ) -> Joined:
         instance_id = request.group_instance_id
-        # A client without a name is "null" in Kafka's ids.
+        # Kafka uses "null" for clients without an id.
         named_after = instance_id if instance_id is not None else caller.client_id or "null"
         member = _new_member(f"{named_after}-{uuid.uuid4()}", request, caller)
         if instance_id is not None and instance_id in group.static_members:
             return self._return_static(group, member, request, caller, answer)
         if instance_id is None and caller.version >= _MEMBER_ID_REQUIRED_SINCE:
-            # A client whose connection breaks while it waits would leave a member behind with each attempt (KIP-394).
+            # Otherwise a client whose connection breaks while it waits leaves a member behind each time (KIP-394).
             self._rebalance.expect(group, member.member_id, request.session_timeout_ms)
             answer.answer(refused(ErrorCode.MEMBER_ID_REQUIRED, member.member_id))
             return WriteOutcome(answer)
@@ -131,7 +131,7 @@ class ClassicJoin:
         self, group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, caller: Caller, answer: Answer
     ) -> Joined:
         protocols = protocols_of(request.protocols)
-        # In a stable group the leader joins again because something else changed, such as the partitions of a topic.
+        # The leader of a stable group rejoins because something else changed, such as the partitions of a topic.
         is_led = group.leader_id != member.member_id
         if member.tells_the_same(protocols) and (
             group.state is ClassicState.COMPLETING or (group.state is ClassicState.STABLE and is_led)
@@ -142,14 +142,14 @@ class ClassicJoin:
         member.rebalance_timeout_ms = _rebalance_timeout_ms(request, caller)
         member.session_timeout_ms = request.session_timeout_ms
         group.await_join(member, answer)
-        why = f"member {member.member_id} joins again{_reason(request)}"
+        why = f"member {member.member_id} rejoins{_reason(request)}"
         return WriteOutcome(answer, self._rebalance.begin_or_go_on(group, why))
 
     def _return_static(
         self, group: ClassicGroup, new: ClassicMember, request: JoinGroupRequest, caller: Caller, answer: Answer
     ) -> Joined:
-        """A static member is back under another id: it takes the place of the one it was, which is fenced. If the group
-        is stable, and chooses the same protocol with it, nothing else changes."""
+        """A static member returns with a new member id: it replaces the old one, which is fenced. If the group is
+        stable and its protocol stays the same, there is no rebalance."""
         old = group.members[group.static_members[new.instance_id or ""]]
         new.client_id, new.client_host = old.client_id, old.client_host
         new.assignment = old.assignment
@@ -169,13 +169,13 @@ class ClassicJoin:
         group.put_in_place_of(old, new)
         group.await_join(new, answer)
         self._rebalance.keep_alive(group, new)
-        why = f"static member {new.instance_id} is back{_reason(request)}"
+        why = f"static member {new.instance_id} returns{_reason(request)}"
         return WriteOutcome(answer, self._rebalance.begin_or_go_on(group, why))
 
 
 def _unchanged(group: ClassicGroup, member: ClassicMember, leader_before: str, version: int) -> JoinGroupResponse:
-    """The generation that goes on, for a static member that is back. A leader must not assign anew: since v9 it is told
-    so (KIP-814), before it is not told that it leads."""
+    """The unchanged generation, for a static member that returns. A leader must not assign again: since v9 the response
+    says so (KIP-814), before v9 it does not name it as the leader."""
     response = generation_for(group, member)
     if version >= _SKIP_ASSIGNMENT_SINCE:
         response.skip_assignment = group.leader_id == member.member_id

@@ -13,38 +13,38 @@ from ottla.wire.messages.sync_group import SyncGroupResponse
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ClassicMember:
-    """What it told when it joined, what it was assigned, and what it waits for."""
+    """What the member sent when it joined, its assignment, and the requests that wait."""
 
     member_id: str
     instance_id: str | None
-    """Of a static member, which may come back under another member id."""
+    """Set for a static member, which may return with another member id."""
     client_id: str
     client_host: str
-    """As Kafka writes it: with a slash before the address."""
+    """The address after a slash, as Kafka writes it."""
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocols: dict[str, bytes]
-    """The ways to assign that it knows, best first, with what it says of itself for each. Only the chosen one is in the
-    log."""
+    """The assignment protocols that it supports, in order of preference, with its metadata for each. The log contains
+    only the chosen one."""
     assignment: bytes = b""
 
-    # Soft: lost when the shard moves.
+    # Soft state, lost when the shard moves.
     is_new: bool = False
-    """Waits for its first generation: it cannot send heartbeats yet."""
+    """Whether it waits for its first generation, and cannot send heartbeats yet."""
     joining: PendingAnswer[JoinGroupResponse] | None = field(default=None, repr=False)
     syncing: PendingAnswer[SyncGroupResponse] | None = field(default=None, repr=False)
     session_ends_s: float = math.inf
-    """By the monotonic clock. Heartbeats only move this; the timer looks whether it has come."""
+    """Monotonic time. Heartbeats only move this; the timer checks whether it has passed."""
     session_checked_s: float = math.inf
-    """When the timer will look next; infinite while there is none."""
+    """When the timer checks next; infinite without a timer."""
 
     @property
     def is_excused(self) -> bool:
-        """Whether no heartbeats are expected of it: it waits for us."""
+        """Whether it need not send heartbeats, because it waits for a response."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def tells_the_same(self, protocols: dict[str, bytes]) -> bool:
-        """The order counts too."""
+        """Whether the protocols are equal, including their order."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def stored(self, protocol: str, assignment: bytes) -> GroupMetadataMember:
@@ -74,8 +74,8 @@ class ClassicMember:
         return member
 
     def load(self, stored: GroupMetadataMember, protocol: str) -> None:
-        """What a record says that may change. What it tells for other protocols stays known if it still tells the same
-        for this one. Records of before v1 have no rebalance timeout: the session's serves."""
+        """Applies a record. Keeps the metadata of other protocols if that of this one is unchanged. Records before v1
+        have no rebalance timeout; the session timeout is used instead."""
         if self.protocols.get(protocol) != stored.subscription:
             self.protocols = {protocol: stored.subscription}
         self.session_timeout_ms = stored.session_timeout
@@ -85,7 +85,7 @@ class ClassicMember:
 
 
 def protocols_of(told: list[JoinGroupProtocol]) -> dict[str, bytes]:
-    """By name, best first; of one that is named twice the first counts."""
+    """Metadata by name, in order of preference. Of duplicates the first counts."""
     protocols: dict[str, bytes] = {}
     for each in told:
         protocols.setdefault(each.name, each.metadata)

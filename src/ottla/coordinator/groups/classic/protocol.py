@@ -1,8 +1,8 @@
-"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup; and what is told of groups.
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup; describing, listing and deleting groups.
 
-Members agree on a way to assign partitions, one of them (the leader) does it, and the coordinator hands it out; it
-looks into what it carries for the topics alone. `group` has the states, `join` who becomes a member,
-`rebalance` what time does.
+Members agree on an assignment protocol, one of them (the leader) assigns the partitions, and the coordinator passes the
+assignment on. It reads the members' metadata only to know the subscribed topics. `group` has the states, `join` handles
+JoinGroup, `rebalance` the phases of a rebalance and their timeouts.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _PROTOCOL_REQUIRED_SINCE: Final = 5
 _SEVERAL_LEAVE_SINCE: Final = 3
 _NOT_FOUND_SINCE: Final = 6
 _DEAD: Final = "Dead"
-"""How older versions of DescribeGroups tell of a group that is not there."""
+"""The state of a group that does not exist, in older versions of DescribeGroups."""
 
 
 class ClassicMembers(Protocol):
-    """Serves members of a group of the consumer protocol who speak the classic one."""
+    """Serves members of consumer groups that use the classic protocol."""
 
     def join(self, request: JoinGroupRequest, caller: Caller) -> WriteOutcome[JoinGroupResponse]: ...
     def sync(self, request: SyncGroupRequest, caller: Caller) -> WriteOutcome[SyncGroupResponse]: ...
@@ -55,15 +55,15 @@ class ClassicMembers(Protocol):
 
 
 class DeletableOffsets(Protocol):
-    """What a deletion of groups needs of their offsets."""
+    """What deleting a group needs of its offsets."""
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
-        """For all that the group has committed."""
+        """Tombstones for all offsets of the group."""
         ...
 
 
 class ClassicProtocol:
-    """The classic protocol on a shard. Requests are refused in their responses."""
+    """The classic protocol on a shard. Responses carry the errors."""
 
     def __init__(self, shard: GroupShard, offsets: DeletableOffsets) -> None:
         self._shard = shard
@@ -71,7 +71,7 @@ class ClassicProtocol:
         self._rebalance = ClassicRebalance(shard)
         self._join = ClassicJoin(shard, self._rebalance)
         self.in_consumer_groups: ClassicMembers
-        """Set by whoever makes the shard."""
+        """Set by the code that makes the shard."""
         shard.make_simple_group = lambda group_id: ClassicGroup(group_id, shard.context.clock)
         shard.replayers[_GROUP_METADATA] = self._replay
         shard.on_loaded.append(self._loaded)
@@ -86,7 +86,7 @@ class ClassicProtocol:
         return self._join.join(request, caller)
 
     def sync(self, request: SyncGroupRequest, caller: Caller) -> WriteOutcome[SyncGroupResponse]:
-        """Waits for the leader's assignment, unless it is there; the leader's is written down first."""
+        """The response waits for the leader's assignment, which is written to the log first."""
         if not request.group_id:
             return WriteOutcome(SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         lacks_protocol = request.protocol_type is None or request.protocol_name is None
@@ -138,7 +138,7 @@ class ClassicProtocol:
         try:
             group.check_member(request.member_id, request.group_instance_id)
         except CoordinatorError as error:
-            # The group without a name may have offsets, and never members.
+            # A group with an empty id can have offsets, but never members.
             return WriteOutcome(
                 HeartbeatResponse(error_code=error.code if request.group_id else ErrorCode.INVALID_GROUP_ID)
             )
@@ -172,7 +172,7 @@ class ClassicProtocol:
         return WriteOutcome(LeaveGroupResponse(members=members), records)
 
     def _leave(self, group: ClassicGroup | None, leaving: LeaveGroupMember) -> ErrorCode:
-        """A static member may be sent away by its instance id alone."""
+        """A static member can be removed by its instance id alone."""
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id, instance_id = leaving.member_id, leaving.group_instance_id
@@ -187,7 +187,7 @@ class ClassicProtocol:
             except CoordinatorError as error:
                 return error.code
         reason = f" ({leaving.reason})" if leaving.reason else ""
-        _logger.info("group %s: member %s leaves%s", group.group_id, member_id, reason)
+        _logger.info("Group %s: member %s leaves%s.", group.group_id, member_id, reason)
         self._rebalance.forget(group, member_id)
         return ErrorCode.NONE
 
@@ -199,7 +199,7 @@ class ClassicProtocol:
             described = DescribedGroup(group_id=group_id, group_state=_DEAD)
             if version >= _NOT_FOUND_SINCE:
                 described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-                described.error_message = f"There is no classic group {group_id!r}."
+                described.error_message = f"Classic group {group_id!r} does not exist."
             return described
         protocol = group.protocol if group.state is ClassicState.STABLE else None
         return DescribedGroup(
@@ -221,7 +221,7 @@ class ClassicProtocol:
         )
 
     def list_groups(self, request: ListGroupsRequest) -> list[ListedGroup]:
-        """Groups of every protocol; filters do not mind the case."""
+        """Groups of both protocols. Filters ignore case."""
         states = {state.strip().lower() for state in request.states_filter}
         types = {each.strip().lower() for each in request.types_filter}
         return [
@@ -236,7 +236,7 @@ class ClassicProtocol:
         ]
 
     def delete(self, group_id: str) -> WriteOutcome[DeleteGroupsResult]:
-        """A group of any protocol that is empty, with its offsets."""
+        """Deletes an empty group of either protocol, with its offsets."""
         group = self._shard.groups.get(group_id)
         if group is None:
             return WriteOutcome(DeleteGroupsResult(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND))
@@ -264,8 +264,8 @@ class ClassicProtocol:
             if isinstance(group, ClassicGroup):
                 self._rebalance.take_up(group)
                 if len(group.members) > self._shard.settings.max_size:
-                    # Nobody waits yet, so there is nothing to write.
-                    self._rebalance.begin(group, "loaded with more members than a group may have now")
+                    # No member waits yet, so there is nothing to write.
+                    self._rebalance.begin(group, "loaded with more members than group.max.size allows")
 
     def _unload(self) -> None:
         for group in self._shard.groups.values():

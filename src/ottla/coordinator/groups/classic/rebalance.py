@@ -1,12 +1,12 @@
-"""How a classic group gets from one generation to the next, and who is dropped on the way.
+"""How a classic group gets from one generation to the next, and which members are removed on the way.
 
-Two phases, each bounded by the longest rebalance timeout of the members. *Join*: all members send JoinGroup, and wait
-until everybody has; who has not by then is dropped, unless it is static. The first rebalance of an empty group waits
-for `group.initial.rebalance.delay.ms` instead, and again while more members come. *Sync*: all members ask for what the
-leader assigned them; who has not by then is dropped, and the group rebalances again.
+A rebalance has two phases, each limited by the longest rebalance timeout of the members. *Join*: all members send
+JoinGroup and wait for each other; a member that does not join in time is removed, unless it is static. The first
+rebalance of an empty group waits for `group.initial.rebalance.delay.ms` instead, and again while more members join.
+*Sync*: all members ask for their assignment; a member that does not ask in time is removed, and the group rebalances.
 
-Sessions run beside this: a member that is not heard of for its session timeout is dropped. A heartbeat only moves the
-time at which its session ends; the timer looks at that, and goes on waiting.
+Independently, a member without a heartbeat for its session timeout is removed. A heartbeat only moves the end of the
+session; the timer compares, and waits again.
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ _logger = logging.getLogger(__name__)
 Records = list[KeyValue]
 
 _NOBODY_JOINED_MS: Final = 1_000
-"""How long to wait, at least, if nobody joined: members may have asked for no time at all."""
+"""The minimum wait if no member joined: the members' rebalance timeouts may be 0."""
 
 
 class ClassicRebalance:
-    """Works on the classic groups of a shard. What a step has to write, it returns."""
+    """Works on the classic groups of a shard. Each step returns the records to write."""
 
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
         self._context = shard.context
 
     def _group(self, group_id: str) -> ClassicGroup | None:
-        """A timer may come for a group that is gone, or speaks the other protocol by now."""
+        """None if the group was deleted or converted before its timer fired."""
         group = self._shard.groups.get(group_id)
         return group if isinstance(group, ClassicGroup) else None
 
     # --- the join phase ---------------------------------------------------------------------------------------------
 
     def begin_or_go_on(self, group: ClassicGroup, reason: str) -> Records:
-        """Something about the members changed: a rebalance begins, unless one is being joined already, which may be
-        complete by this."""
+        """Called when members changed: starts a rebalance, or completes the join phase of the current one if this was
+        the last change that it waited for."""
         return self.go_on(group) if group.state is ClassicState.PREPARING else self.begin(group, reason)
 
     def go_on(self, group: ClassicGroup) -> Records:
-        """Ends the join phase if everybody has joined; not that of an initial rebalance, which waits for time."""
+        """Ends the join phase if all members have joined. An initial rebalance waits for its timer instead."""
         if group.state is ClassicState.PREPARING and not group.is_initial_rebalance and group.everybody_joined:
             return self._end_join(group)
         return []
 
     def begin(self, group: ClassicGroup, reason: str) -> Records:
-        _logger.info("group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
+        _logger.info("Group %s: rebalance after generation %d: %s.", group.group_id, group.generation, reason)
         if group.state is ClassicState.COMPLETING:
             for member in group.members.values():
                 member.assignment = b""
@@ -110,14 +110,14 @@ class ClassicRebalance:
         for member in absent:
             self.forget(group, member.member_id)
         if absent:
-            _logger.info("group %s: %d members did not join in time, and are dropped", group.group_id, len(absent))
+            _logger.info("Group %s: removed %d members that did not join in time.", group.group_id, len(absent))
         if group.members and not group.elect_joined_leader():
-            # Static members, all of them away: until they come, or their sessions end.
+            # Only static members, none of which joined: wait until they return or their sessions end.
             self._limit_join(group, _NOBODY_JOINED_MS)
             return []
         group.next_generation()
         if group.state is ClassicState.EMPTY:
-            _logger.info("group %s: empty since generation %d", group.group_id, group.generation)
+            _logger.info("Group %s: empty since generation %d.", group.group_id, group.generation)
             return [group.record()]
         self._answer_joins(group)
         return []
@@ -136,16 +136,16 @@ class ClassicRebalance:
     # --- the sync phase ---------------------------------------------------------------------------------------------
 
     def hand_out(self, group: ClassicGroup) -> None:
-        """The group is stable: everybody who waits gets its assignment."""
-        _logger.info("group %s: generation %d with %d members", group.group_id, group.generation, len(group.members))
+        """The group is stable: answers all members that wait for their assignment."""
+        _logger.info("Group %s: generation %d with %d members.", group.group_id, group.generation, len(group.members))
         for member in group.members.values():
             if group.answer_sync(member, assignment_of(group, member)):
                 self.keep_alive(group, member)
 
     def not_assigned(self, group: ClassicGroup, error: CoordinatorError) -> None:
-        """The leader's assignment could not be written: those who wait for it are told, and everybody joins again."""
+        """The leader's assignment could not be written: members that wait for it get the error, and all rejoin."""
         if self._shard.groups.get(group.group_id) is not group or group.state is not ClassicState.COMPLETING:
-            return  # The shard is loaded again, and has told everybody.
+            return  # The shard is loading again, and has answered every member.
         for member in group.members.values():
             if group.answer_sync(member, SyncGroupResponse(error_code=error.code)):
                 self.keep_alive(group, member)
@@ -164,7 +164,7 @@ class ClassicRebalance:
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     def keep_alive(self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
-        """The member was heard of: its session begins anew."""
+        """Restarts the member's session."""
         timeout_s = (member.session_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         member.session_ends_s = ends_s = self._context.clock.monotonic_s() + timeout_s
         if ends_s < member.session_checked_s:
@@ -178,7 +178,7 @@ class ClassicRebalance:
         )
 
     def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """A member id was given out, with which somebody shall join before the timeout."""
+        """Expects a member to join with this id, which was just assigned, before the timeout."""
         group.pending_joins.add(member_id)
         group_id = group.group_id
         self._context.schedule(
@@ -199,22 +199,22 @@ class ClassicRebalance:
             self._check_session(group_id, member, remaining_s)
             return WriteOutcome(None)
         if member.is_excused:
-            return WriteOutcome(None)  # Its session begins anew when it is answered.
+            return WriteOutcome(None)  # Its session restarts when it is answered.
         self.forget(group, member_id)
         return WriteOutcome(None, self.begin_or_go_on(group, f"the session of member {member_id} has ended"))
 
     def forget(self, group: ClassicGroup, member_id: str) -> None:
-        """The member, or one that was expected, is not in the group any more; whatever it waits for."""
+        """Removes a member or an expected member id, and answers its waiting requests."""
         self._context.cancel(session_timer(group.group_id, member_id))
         member = group.members.get(member_id)
         if member is not None:
-            # No member id: its client joins anew, if it is there.
+            # Without a member id, so that its client joins as a new member.
             group.answer_join(member, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
             group.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member_id)
 
     def fence(self, group: ClassicGroup, member: ClassicMember) -> None:
-        """Somebody else is the static member now."""
+        """Another client is the static member now."""
         self._context.cancel(session_timer(group.group_id, member.member_id))
         fenced = JoinGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID, member_id=member.member_id)
         group.answer_join(member, fenced)
@@ -223,12 +223,12 @@ class ClassicRebalance:
     # --- groups come and go -----------------------------------------------------------------------------------------
 
     def take_up(self, group: ClassicGroup) -> None:
-        """The group was made from its record: its members' sessions begin."""
+        """Starts the sessions of a group that was made from its record."""
         for member in group.members.values():
             self.keep_alive(group, member)
 
     def drop(self, group: ClassicGroup) -> None:
-        """The group is no more, or speaks the other protocol: whoever waits is to join again."""
+        """The group was deleted or converted: waiting members must rejoin."""
         group.answer_all(ErrorCode.REBALANCE_IN_PROGRESS)
         for member_id in (*group.members, *group.pending_joins):
             self._context.cancel(session_timer(group.group_id, member_id))
@@ -237,7 +237,7 @@ class ClassicRebalance:
 
 
 def generation_for(group: ClassicGroup, member: ClassicMember) -> JoinGroupResponse:
-    """What a member is told of a generation; its leader, also who the others are."""
+    """The response to JoinGroup; the leader's also lists all members."""
     members = []
     if group.leader_id == member.member_id:
         protocol = group.protocol or ""
@@ -272,5 +272,5 @@ def _sync_timer(group_id: str) -> str:
 
 
 def session_timer(group_id: str, member_id: str) -> str:
-    """With the length of the group's id, so that no two pairs have the same."""
+    """Contains the length of the group id, so that names are unique."""
     return f"classic session {len(group_id)} {group_id} {member_id}"

@@ -1,6 +1,6 @@
-"""The requests of the consumer protocol, brought to the shards they concern.
+"""Passes requests of the consumer protocol to their shards.
 
-Every method takes the request and gives the response, errors included.
+Every method takes a request and returns the response, errors included.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 
 
 class ConsumerShard(Shard, Protocol):
-    """A shard with the part that is needed here."""
+    """A shard with the consumer protocol."""
 
     consumer: ConsumerProtocol
 
@@ -40,7 +40,7 @@ class ConsumerApis(Generic[S]):
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
-        """At once where nothing need be waited for: in a stable group, always."""
+        """Returns the response itself if it need not wait: always, in a stable group."""
         try:
             answer = self._runtime.write_now(request.group_id, lambda shard: shard.consumer.heartbeat(request, caller))
         except CoordinatorError as error:
@@ -53,7 +53,7 @@ class ConsumerApis(Generic[S]):
     async def _describe(self, group_id: str) -> DescribedConsumerGroup:
         try:
             if not group_id:
-                raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "a group must have a name")
+                raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "The group id must not be empty.")
             return await self._runtime.read(group_id, lambda shard: shard.consumer.describe(group_id))
         except CoordinatorError as error:
             return DescribedConsumerGroup(group_id=group_id, error_code=error.code, error_message=str(error))

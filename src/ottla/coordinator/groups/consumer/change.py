@@ -1,7 +1,8 @@
-"""A change of a consumer group, decided before it is written: the records, and the group as they will make it.
+"""A change of a consumer group, decided before it is written: the records, and the group as it will be after them.
 
-Whatever changes (a member comes, goes, subscribes to something else; topics do) leads through the same three steps: the
-group's epoch rises if it matters, a target is computed for that, and the member that asked takes a step towards it.
+Every change (a member joins, leaves or changes its subscription; topics change) takes the same three steps: the group's
+epoch is bumped if the change matters, a target assignment is computed for it, and the member that sent the request
+takes a step towards its target.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ matcher_of = lru_cache(maxsize=256)(topic_matcher)
 
 
 class GroupChange:
-    """One change: first `come` or `leave`, then, for who came, `target` and `step`."""
+    """One change: first `come` or `leave`, then, for a member that came, `target` and `step`."""
 
     def __init__(
         self, group: ConsumerGroup, topics: TopicImage, now_ms: int, conversion: Sequence[KeyValue] = ()
     ) -> None:
-        """`conversion`: records by which the group comes to be what it is, if it is a draft."""
+        """`conversion`: the records that convert the group, if it is a draft."""
         self._group = group
         self._topics = topics
         self._now_ms = now_ms
@@ -57,8 +58,8 @@ class GroupChange:
     def come(
         self, member_id: str, before: MemberSubscription | None, after: MemberSubscription, replaces: str | None = None
     ) -> None:
-        """A member subscribes, or says again that it does; before None if it is new. One that `replaces` another takes
-        over what that one had. The epoch rises if this is news, or the topics are since the group last looked."""
+        """A member subscribes; `before` is its previous subscription, None for a new member. A member that `replaces`
+        another takes over its partitions. Bumps the epoch if the subscription or the topics have changed."""
         self._member_id, self._before, self._after, self.replaces = member_id, before, after, replaces
         if after != before:
             self.records.append(records_of.member_record(self.group_id, member_id, after))
@@ -67,7 +68,7 @@ class GroupChange:
             self._look(self._group.kinds_with([] if before is None else [before], [after]), is_news=is_news)
 
     def replace(self, old: ConsumerMember, member_id: str) -> Standing:
-        """A static member is back under another id, where the old one stood, but for its epoch."""
+        """A static member returns with a new member id, and the state of the old one except its epoch."""
         group_id = self.group_id
         standing = replace(old.standing, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         self.records += [
@@ -79,14 +80,14 @@ class GroupChange:
         return standing
 
     def leave(self, members: Sequence[ConsumerMember]) -> None:
-        """Members go, and the epoch rises."""
+        """Members leave; bumps the epoch."""
         group = self._group
         for member in members:
             self.records.extend(records_of.member_tombstones(self.group_id, member.member_id))
         self._look(group.kinds_with([member.subscription for member in members], []), is_news=True)
 
     def _look(self, kinds: Mapping[SubscriptionKind, int], *, is_news: bool) -> None:
-        """At the topics that members of these kinds subscribe to."""
+        """Looks at the topics of these kinds of subscriptions."""
         self._patterns = self._resolve({pattern for _, pattern in kinds if pattern is not None})
         names = set().union(*(self._names(kind) for kind in kinds))
         shapes = {name: shape for name in names if (shape := self._shape(name)) is not None}
@@ -107,7 +108,7 @@ class GroupChange:
         return names if pattern is None else names | self._patterns[pattern].topics
 
     def _resolve(self, wanted: set[str]) -> dict[str, ResolvedPattern]:
-        """What the patterns match now. One that nobody uses any more is dropped."""
+        """Resolves the patterns again, and drops unused ones."""
         group, version = self._group, self._topics.version
         same_topics = group.topics_version == version
         resolved = {}
@@ -127,14 +128,14 @@ class GroupChange:
         try:
             return frozenset(filter(matcher_of(pattern), self._topics.topic_names()))
         except PatternError as error:
-            # Members are told when they ask; this one was let in by another coordinator.
-            _logger.warning("group %s: the pattern %r matches nothing: %s", self.group_id, pattern, error)
+            # New patterns are checked when a member sends them; another coordinator accepted this one.
+            _logger.warning("Group %s: ignored the invalid pattern %r: %s", self.group_id, pattern, error)
             return frozenset()
 
     # --- the target -------------------------------------------------------------------------------------------------
 
     def target(self, default_assignor: str) -> Partitions:
-        """What the member is to own, of a target for this epoch: computed, unless there is one."""
+        """The member's target assignment for this epoch, which is computed if needed."""
         group, member_id = self._group, self._member_id
         carried = group.target_of(member_id if self.replaces is None else self.replaces)
         if self.epoch <= group.target_epoch:
@@ -147,7 +148,9 @@ class GroupChange:
             if target is not specs[each].target or each not in group.targets:
                 self.records.append(records_of.target_record(self.group_id, each, target))
         self.records.append(records_of.target_epoch_record(self.group_id, self.epoch))
-        _logger.debug("group %s: target for epoch %d, by %s", self.group_id, self.epoch, assignor)
+        _logger.debug(
+            "Group %s: computed the target assignment of epoch %d with %s.", self.group_id, self.epoch, assignor
+        )
         return assigned[member_id]
 
     def _specs(self, carried: Partitions) -> dict[str, MemberSpec]:
@@ -171,7 +174,7 @@ class GroupChange:
     # --- the member -------------------------------------------------------------------------------------------------
 
     def step(self, now: Standing, target: Partitions, owned: Partitions | None) -> Standing:
-        """Where the member stands after this."""
+        """The member's state after this heartbeat."""
         target_epoch = max(self.epoch, self._group.target_epoch)
         after = reconcile(now, target_epoch, target, owned, self._free_of)
         if after is not now:
@@ -179,18 +182,18 @@ class GroupChange:
         return after
 
     def _free_of(self, partitions: Partitions) -> Partitions:
-        if self._group.owners.keys().isdisjoint(partitions):  # when a group forms: thousands
+        if self._group.owners.keys().isdisjoint(partitions):  # there are thousands when a group forms
             return partitions
         return frozenset(filter(self._is_free, partitions))
 
     def _is_free(self, partition: Partition) -> bool:
         owner = self._group.owners.get(partition)
-        # What it has just given up is its own by the book, and can be its own again.
+        # The log still counts what it just gave up as its own, so it can have it again.
         return owner is None or owner in (self._member_id, self.replaces)
 
 
 class _TopicIds(dict[SubscriptionKind, frozenset[Uuid]]):
-    """Of the topics of each kind of subscription: looked up once, for hundreds of members that share it."""
+    """Topics of each kind of subscription, looked up once for all members that share it."""
 
     def __init__(self, change: GroupChange) -> None:
         super().__init__()

@@ -1,9 +1,8 @@
-"""Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup answered
-out of the consumer group, while a group goes from one protocol to the other.
+"""Serves members of a consumer group that use the classic protocol, while the group moves from one to the other.
 
-For such a member a rebalance is as it always was: a heartbeat tells it to join again, it joins, and it syncs. But there
-is no leader, and nobody waits for the others: its generation is its member epoch, and what it is assigned is what it
-has reached of its target.
+Such a member rebalances as in a classic group: a heartbeat tells it to rejoin, it sends JoinGroup, then SyncGroup. But
+there is no leader and no waiting for other members: its generation is its member epoch, and its assignment is what it
+has reached of its target assignment.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _SEVERAL_LEAVE_SINCE: Final = 3
 
 
 class ClassicInConsumerGroups:
-    """Given requests for consumer groups that have members. What is refused is said in the response."""
+    """Handles requests for consumer groups that have members. Responses carry the errors."""
 
     def __init__(self, shard: GroupShard, protocol: ConsumerProtocol) -> None:
         self._shard = shard
@@ -107,7 +106,7 @@ class ClassicInConsumerGroups:
     def _join_classic_group(
         self, group: ConsumerGroup, replaced: ConsumerMember, member_id: str, subscription: MemberSubscription
     ) -> WriteOutcome[JoinGroupResponse]:
-        """The last member of the consumer protocol has come back by the classic one."""
+        """The last member of the consumer protocol returned with the classic protocol."""
         generation, records, appended = self._protocol.go_back_by_replacement(group, replaced, member_id, subscription)
         return WriteOutcome(_joined(member_id, generation, subscription), records, appended)
 
@@ -121,7 +120,7 @@ class ClassicInConsumerGroups:
             if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, face.protocol_name):
                 raise CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
             standing = member.standing
-            # One that still has to give something up has joined already, and goes on with that first.
+            # A member that still has to revoke partitions has joined already, and revokes first.
             if group.epoch > standing.epoch and standing.state is not MemberState.UNREVOKED_PARTITIONS:
                 self._expect_join(group, member)
                 raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -156,7 +155,7 @@ class ClassicInConsumerGroups:
     # --- LeaveGroup -------------------------------------------------------------------------------------------------
 
     def leave(self, request: LeaveGroupRequest, caller: Caller) -> WriteOutcome[LeaveGroupResponse]:
-        """Of members of either protocol: tools remove them so."""
+        """Removes members of either protocol, as tools do."""
         group = self._group(request.group_id)
         several = caller.version >= _SEVERAL_LEAVE_SINCE
         leaving = request.members if several else [LeaveGroupMember(member_id=request.member_id)]
@@ -167,7 +166,7 @@ class ClassicInConsumerGroups:
             try:
                 member = _member(group, each.member_id, each.group_instance_id)
                 found[member.member_id] = member
-                _logger.info("group %s: member %s leaves (%s)", group.group_id, member.member_id, each.reason or "")
+                _logger.info("Group %s: member %s leaves (%s).", group.group_id, member.member_id, each.reason or "")
             except CoordinatorError as error:
                 answer.error_code = error.code
             answers.append(answer)
@@ -188,7 +187,7 @@ class ClassicInConsumerGroups:
 def _place_of(
     group: ConsumerGroup, request: JoinGroupRequest, member_id: str
 ) -> tuple[ConsumerMember | None, ConsumerMember | None]:
-    """The member as it is known, and the one that it replaces: a static one that comes without an id."""
+    """The known member, and the one it replaces if a static member joins without a member id."""
     instance_id = request.group_instance_id
     if instance_id is None:
         return group.members.get(member_id), None
@@ -199,14 +198,14 @@ def _place_of(
 
 
 def _must_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Something is new for it, which it is also while it gives something up; or what it waited for is free."""
+    """Whether the member has to rejoin: its target changed, it revokes partitions, or those it waited for are free."""
     standing = member.standing
     waits = standing.state is MemberState.UNRELEASED_PARTITIONS
     return standing.epoch < group.epoch or (waits and not group.waits_for_others(member))
 
 
 def _member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """A static member may be meant by its instance id alone."""
+    """The instance id alone is enough for a static member."""
     return group.member(member_id) if instance_id is None else static_member(group, instance_id, member_id or None)
 
 
@@ -216,7 +215,7 @@ def _classic_member(
     member = _member(group, member_id, instance_id)
     face = member.subscription.classic
     if face is None:
-        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, "the member does not use the classic protocol")
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, "The member does not use the classic protocol.")
     return member, face
 
 
@@ -233,6 +232,6 @@ def _read(blob: bytes) -> ConsumerProtocolSubscription:
 
 
 def _joined(member_id: str, generation: int, subscription: MemberSubscription) -> JoinGroupResponse:
-    """There is no leader: the coordinator assigns."""
+    """Without a leader: the coordinator assigns."""
     name = None if subscription.classic is None else subscription.classic.protocol_name
     return JoinGroupResponse(member_id=member_id, generation_id=generation, protocol_type=CONSUMER, protocol_name=name)

@@ -1,10 +1,10 @@
-"""A group that goes from one protocol to the other while its members work (`group.consumer.migration.policy`).
+"""Converts groups between the two protocols while their members work (`group.consumer.migration.policy`).
 
-A classic group of consumers becomes a consumer group when the first member of the consumer protocol joins. Those that
-go on to speak the classic protocol are served by `classic_members`. When the last member of the consumer protocol has
-gone, and others are left, the group becomes a classic one, which rebalances.
+A classic group of consumers becomes a consumer group when the first member of the consumer protocol joins.
+`classic_members` serves its remaining classic members. When the last member of the consumer protocol leaves and others
+remain, the group becomes a classic group and rebalances.
 
-What classic members say of each other is in blobs, in the form of `wire.messages.consumer_protocol`.
+Subscriptions and assignments of classic members are blobs in the format of `wire.messages.consumer_protocol`.
 """
 
 from __future__ import annotations
@@ -64,13 +64,15 @@ class Conversion:
         )
 
     def upgrade(self, group: ClassicGroup) -> tuple[ConsumerGroup, list[KeyValue]]:
-        """The consumer group that the classic one becomes, and the records that make it so. All members have reached
-        what the last generation assigned them; those that were joining are told to join again."""
+        """A draft of the consumer group, and the records that convert the classic group. All members start with the
+        assignment of the last generation; those that were joining must rejoin."""
         group_id, generation = group.group_id, group.generation
         try:
             members = [(each.member_id, *self._upgraded(each, generation)) for each in group.members.values()]
         except ProtocolError as error:
-            reason = f"Group {group_id} cannot become a consumer group: what its members say cannot be read: {error}"
+            reason = (
+                f"Group {group_id} cannot become a consumer group: cannot read the metadata of its members: {error}"
+            )
             raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, reason) from None
         made = [
             *(records_of.member_record(group_id, member_id, subscription) for member_id, subscription, _ in members),
@@ -85,7 +87,7 @@ class Conversion:
             replay.replay(record)
         draft = drafts[group_id]
         assert isinstance(draft, ConsumerGroup)
-        _logger.info("group %s: goes over to the consumer protocol", group_id)
+        _logger.info("Group %s: converted to the consumer protocol.", group_id)
         return draft, [*group.deletion_records(), *made]
 
     def _upgraded(self, member: ClassicMember, generation: int) -> tuple[MemberSubscription, Standing]:
@@ -112,7 +114,7 @@ class Conversion:
     def goes_back_without(
         self, group: ConsumerGroup, going: Sequence[ConsumerMember], coming: MemberSubscription | None = None
     ) -> bool:
-        """Whether these members were the last of the consumer protocol, others stay, and the group may go back."""
+        """Whether these are the last members of the consumer protocol, others stay, and the policy allows it."""
         settings = self._shard.settings
         left = len(group.members) - len(going) + (coming is not None)
         classic_left = group.classic_member_count - sum(each.subscription.classic is not None for each in going)
@@ -126,8 +128,9 @@ class Conversion:
     def downgrade(
         self, group: ConsumerGroup, going: Sequence[ConsumerMember], forget: Callable[[], None]
     ) -> tuple[list[KeyValue], Callable[[], None]]:
-        """The records by which the group goes back without those members, and what to do then; `forget` ends the
-        timers of the consumer protocol. A rebalance begins: what the members had was assigned for more of them."""
+        """The records that convert the group without these members, and what to do after they are written; `forget`
+        stops the timers of the consumer protocol. A rebalance starts, because the assignment was made for more
+        members."""
         group_id = group.group_id
         gone = {member.member_id for member in going}
         staying = [
@@ -140,10 +143,10 @@ class Conversion:
         def appended() -> None:
             forget()
             made = self._taken_up(group_id, staying)
-            reason = "the last member of the consumer protocol has gone"
+            reason = "the last member of the consumer protocol left"
             self._shard.context.write(lambda: WriteOutcome(None, self._rebalance.begin(made, reason)))
 
-        _logger.info("group %s: goes back to the classic protocol", group_id)
+        _logger.info("Group %s: converted to the classic protocol.", group_id)
         return [*group.deletion_records(), draft.record()], appended
 
     def downgrade_by_replacement(
@@ -154,8 +157,8 @@ class Conversion:
         subscription: MemberSubscription,
         forget: Callable[[], None],
     ) -> tuple[int, list[KeyValue], Callable[[], None]]:
-        """The same where the last member of the consumer protocol, a static one, comes back by the classic one: it has
-        its place and its partitions, so nothing is rebalanced. Also gives the generation."""
+        """Like `downgrade`, when the last member of the consumer protocol is static and returns with the classic one:
+        it keeps its partitions, so there is no rebalance. Also returns the generation."""
         group_id = group.group_id
         members = []
         for each_id, member in group.members.items():
@@ -171,7 +174,7 @@ class Conversion:
             forget()
             self._taken_up(group_id, members)
 
-        _logger.info("group %s: goes back to the classic protocol", group_id)
+        _logger.info("Group %s: converted to the classic protocol.", group_id)
         return draft.generation, [*group.deletion_records(), draft.record()], appended
 
     def _classic_draft(self, group: ConsumerGroup, members: Sequence[ClassicMember]) -> ClassicGroup:
@@ -183,7 +186,7 @@ class Conversion:
         return draft
 
     def _taken_up(self, group_id: str, members: Sequence[ClassicMember]) -> ClassicGroup:
-        """The group that replay has made, with the protocols of members that its record has no place for."""
+        """The group that replay made, with the members' other protocols, which its record does not contain."""
         made = self._shard.groups[group_id]
         assert isinstance(made, ClassicGroup)
         for member in members:
@@ -209,7 +212,7 @@ def _downgraded(
 
 
 def assignment_blob(assigned: Partitions, face: ClassicFace, topics: TopicImage) -> bytes:
-    """What a classic member is told that it owns, in the version in which it speaks itself."""
+    """The assignment of a classic member, in the version that it uses itself."""
     named = []
     for topic_id, indexes in records_of.by_topic(assigned).items():
         name = topics.topic_name(topic_id)
@@ -228,13 +231,13 @@ def read_subscription(blob: bytes) -> ConsumerProtocolSubscription:
 def _read(message: type[M], blob: bytes) -> M:
     version = int.from_bytes(blob[:2], "big", signed=True)
     if len(blob) < 2 or version < 0:
-        raise ProtocolError("it has no version", message=message.__name__)
-    # A newer version only has more behind.
+        raise ProtocolError("it is too short for a version", message=message.__name__)
+    # Newer versions only add fields at the end.
     return decode_from(message, min(version, message.versions.high), blob[2:])[0]
 
 
 def partitions_named(named: Sequence[ConsumerProtocolPartitions], topics: TopicImage) -> Partitions:
-    """Of topics that are there."""
+    """Partitions of topics that exist."""
     found: list[Partition] = []
     for each in named:
         topic_id = topics.topic_id(each.topic)

@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe tells of a group."""
+"""Describes a group for ConsumerGroupDescribe."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _describe_member(member: ConsumerMember, target: Partitions, topics: TopicIm
 
 
 def _named(partitions: Partitions, topics: TopicImage) -> DescribedAssignment:
-    """Without topics that have been deleted."""
+    """Leaves out deleted topics."""
     return DescribedAssignment(
         topic_partitions=[
             DescribedTopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)

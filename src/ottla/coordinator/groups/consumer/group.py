@@ -1,10 +1,10 @@
-"""A group of KIP-848: members, what they are to own, what they own.
+"""A consumer group (KIP-848): its members, their target assignments, and the partitions that they own.
 
-Three numbers tell how far it is: the group's epoch rises whenever members, subscriptions or topics change; the target's
-epoch is the group's for which a target was computed; a member's epoch is the target's that it has reached. In a stable
-group all are equal.
+Three epochs describe its progress: the group epoch is bumped whenever members, subscriptions or topics change; the
+target epoch is the group epoch for which the target assignment was computed; a member epoch is the target epoch that
+the member has reached. In a stable group all are equal.
 
-`set_…` and `drop_…` are for replay. Everything else only looks.
+Only replay calls `set_…` and `drop_…`. Everything else only reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.coordinator.groups.group import Group, PartitionCheck
 from ottla.coordinator.key_values import KeyValue
 
 SubscriptionKind = tuple[frozenset[str], str | None]
-"""Names and pattern. Most groups have a single one, whatever the number of their members."""
+"""Topic names and pattern. In most groups all members have the same."""
 
 _OFFSET_COMMIT_WITH_EPOCH = 9
 _NO_EPOCH = -1
@@ -56,18 +56,18 @@ class ConsumerGroup(Group):
         """Member ids by instance id."""
         self.targets: dict[str, Partitions] = {}
         self.topics: dict[str, TopicShape] = {}
-        """What the topics that members subscribe to looked like at this epoch."""
+        """The subscribed topics as they were at this epoch."""
         self.patterns: dict[str, ResolvedPattern] = {}
-        # Follow from the members:
+        # Derived from the members:
         self.owners: dict[Partition, str] = {}
-        """Who owns a partition: was told to, and has not given it up."""
+        """The member that owns a partition: it was assigned to it, and is not revoked yet."""
         self.kinds: Counter[SubscriptionKind] = Counter()
         self.assignor_votes: Counter[str] = Counter()
         self.classic_member_count = 0
         self.classic_protocols: Counter[str] = Counter()
         # Soft state:
         self.topics_version: int | None = None
-        """Of the topics when the group last looked at them; None to look again."""
+        """The version of the topics when the group last looked at them; None to look again."""
         self.session_ends_s: dict[str, float] = {}
 
     # --- as any group -----------------------------------------------------------------------------------------------
@@ -103,17 +103,17 @@ class ConsumerGroup(Group):
         in_transaction: bool,
         version: int,
     ) -> PartitionCheck | None:
-        # Without a member: a tool, or a consumer that was given its partitions by hand.
+        # Without a member: a tool, or a consumer with manually assigned partitions.
         if generation < 0 and not self.members:
             return None
-        # A producer that was not told which member consumed is held to its transaction only.
+        # A producer that does not send a member is checked by its transaction only.
         if in_transaction and generation == _NO_EPOCH and not member_id and instance_id is None:
             return None
         member = self.member(member_id)
         if not in_transaction and version < _OFFSET_COMMIT_WITH_EPOCH and member.subscription.classic is None:
             raise CoordinatorError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                "Members of the consumer protocol commit offsets by OffsetCommit version 9 or above.",
+                "Members of the consumer protocol must commit offsets with OffsetCommit version 9 or above.",
             )
         epoch = member.standing.epoch
         if generation == epoch:
@@ -121,7 +121,7 @@ class ConsumerGroup(Group):
         if generation > epoch:
             raise _wrong_epoch(member, generation)
 
-        # It may not have heard of its newest epoch yet, and commits for what it has owned since before (KIP-1251).
+        # It may not know its newest epoch yet, and commits partitions that it has owned since an older one (KIP-1251).
         def check_partition(topic_id: Uuid | None, index: int) -> None:
             assigned_at = None if topic_id is None else member.standing.assignment_epochs.get((topic_id, index))
             if assigned_at is None or generation < assigned_at:
@@ -179,7 +179,7 @@ class ConsumerGroup(Group):
     def kinds_with(
         self, less: Iterable[MemberSubscription], more: Iterable[MemberSubscription]
     ) -> Counter[SubscriptionKind]:
-        """How many members subscribe to what, without some and with others."""
+        """The number of members by kind of subscription, without `less` and with `more`."""
         kinds = self.kinds.copy()
         for before in less:
             _count(kinds, before, None)
@@ -188,7 +188,7 @@ class ConsumerGroup(Group):
         return kinds
 
     def favourite_assignor(self, before: MemberSubscription | None, after: MemberSubscription | None) -> str | None:
-        """The one that most members ask for, once one of them has changed; None if none asks."""
+        """The assignor that most members ask for, after one member's change; None if no member asks."""
         votes = self.assignor_votes.copy()
         if before is not None and before.server_assignor is not None:
             votes[before.server_assignor] -= 1
@@ -198,12 +198,12 @@ class ConsumerGroup(Group):
         return name if count > 0 else None
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something that the member is to own, and does not, is still owned."""
+        """Whether another member still owns a partition of this member's target."""
         missing = self.target_of(member.member_id) - member.standing.assigned
         return any(partition in self.owners for partition in missing)
 
     def supports_classic(self, protocols: Iterable[str]) -> bool:
-        """Whether one of the protocols is supported by all members of the classic protocol."""
+        """Whether all classic members support one of the protocols."""
         return any(self.classic_protocols[name] == self.classic_member_count for name in protocols)
 
     def _topics_of_kinds(self, kinds: Mapping[SubscriptionKind, int]) -> Iterator[frozenset[str]]:
@@ -226,7 +226,7 @@ class ConsumerGroup(Group):
     def set_standing(self, member_id: str, standing: Standing) -> None:
         member = self.members.get(member_id)
         if member is None:
-            # Its subscription follows: Kafka writes them in this order when it converts a group.
+            # Its subscription follows: Kafka writes the records in this order when it converts a group.
             self.set_subscription(member_id, MemberSubscription())
             member = self.members[member_id]
         before, member.standing = member.standing, standing
@@ -242,7 +242,7 @@ class ConsumerGroup(Group):
             self._follow(member_id, self.members.pop(member_id).subscription, None)
 
     def _follow(self, member_id: str, before: MemberSubscription | None, after: MemberSubscription | None) -> None:
-        """Keeps what follows from the members' subscriptions."""
+        """Updates what is derived from the members' subscriptions."""
         _count(self.kinds, before, after)
         if before is not None:
             if before.instance_id is not None and self.static_members.get(before.instance_id) == member_id:
@@ -277,7 +277,7 @@ def _count(
 def _wrong_epoch(member: ConsumerMember, epoch: int) -> CoordinatorError:
     expected = member.standing.epoch
     if member.subscription.classic is not None:
-        reason = f"The generation is {epoch}; that of member {member.member_id} is {expected}."
+        reason = f"The request has generation {epoch}, but member {member.member_id} has {expected}."
         return CoordinatorError(ErrorCode.ILLEGAL_GENERATION, reason)
-    reason = f"The member epoch is {epoch}; that of member {member.member_id} is {expected}."
+    reason = f"The request has member epoch {epoch}, but member {member.member_id} has {expected}."
     return CoordinatorError(ErrorCode.STALE_MEMBER_EPOCH, reason)

@@ -1,6 +1,6 @@
-"""A member of a group of KIP-848: what it asked for, and where it stands.
+"""A member of a consumer group (KIP-848): its subscription, and its progress towards its target assignment.
 
-Both halves are values, replaced as a whole when their record is replayed.
+Both are immutable values, which replay replaces as a whole.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from ottla.coordinator.groups.consumer.assignors.members import Partition, Parti
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""A static member that will be back: its partitions wait for it until its session ends."""
+"""The epoch of a static member that left temporarily: its partitions are kept until its session ends."""
 
 
 class MemberState(IntEnum):
-    """What stands between a member and its target; the numbers are those in the log."""
+    """What a member still needs to reach its target. The numbers are those in the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It was told to give up partitions, and has not said that it did."""
+    """It has to revoke partitions, and has not confirmed it."""
     UNRELEASED_PARTITIONS = 2
-    """Others still own partitions that it is to get."""
+    """Other members still own partitions of its target."""
     UNKNOWN = 127
     """Written by a newer coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicFace:
-    """A member that speaks the classic protocol in a group of the new one."""
+    """The classic side of a member that uses the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Name and metadata of each that it supports, the one it likes best first."""
+    """Name and metadata of each protocol that it supports, in order of preference."""
 
     @property
     def protocol_name(self) -> str:
@@ -45,7 +45,7 @@ class ClassicFace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
-    """What a member asked for, and who it is."""
+    """What a member subscribes to, and its identity."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -60,17 +60,17 @@ class MemberSubscription:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a member has come towards its target."""
+    """A member's progress towards its target assignment."""
 
     epoch: int = JOIN_EPOCH
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
     assigned: Partitions = frozenset()
     revoking: Partitions = frozenset()
-    """Told to give up, and its own until it said so."""
+    """Partitions that it has to revoke, and owns until it confirms."""
     assignment_epochs: Mapping[Partition, int] = field(default_factory=dict)
-    """The epoch at which each partition of both came to be its own (KIP-1251): it may commit with that one or a later
-    one, also when it has not heard of its newest epoch yet."""
+    """The epoch at which each partition was assigned (KIP-1251): the member may commit with that epoch or a later one,
+    even if it does not know its newest epoch yet."""
 
 
 class ConsumerMember:

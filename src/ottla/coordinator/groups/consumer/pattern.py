@@ -1,7 +1,7 @@
 """Subscriptions by regular expression: RE2's syntax, as Kafka's brokers read it, matched in linear time.
 
-Python's `re` goes back and tries again, for minutes if a pattern asks for it, and a pattern comes from outside. So this
-is an automaton: all ways to match go on at the same time, and the sets of ways that occur are remembered.
+Python's `re` backtracks, which can take minutes, and patterns come from clients. So this is an automaton: it follows
+all ways to match at the same time, and caches the sets of states that occur.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _REMEMBERED_MAX: Final = 10_000
 
 
 class SubscriptionPattern:
-    """A compiled pattern; raises `PatternError` if it is none."""
+    """A compiled pattern; raises `PatternError` if it is invalid."""
 
     def __init__(self, text: str) -> None:
         if len(text) > _LENGTH_MAX:
-            raise PatternError(f"it has {len(text)} characters; {_LENGTH_MAX} are the limit")
+            raise PatternError(f"it has {len(text)} characters; the limit is {_LENGTH_MAX}")
         reader = PatternReader(text)
         self._states = reader.states
         start, self._end = reader.read()

@@ -1,8 +1,8 @@
-"""The syntax of RE2, as far as it can say something of a topic's name: read into the states of an automaton.
+"""Parses RE2's syntax, as far as it matters for topic names, into the states of an automaton.
 
-Names have few characters, so a class of characters is a subset of those, and a literal that no name has is the empty
-one. Nothing can be a new line, so the flags `m` and `s` change nothing; nor does it matter who matches first, as the
-whole name has to match.
+Topic names use few characters, so a character class is a subset of these, and a literal that no name contains is the
+empty class. There are no newlines, so the flags `m` and `s` have no effect; neither has greediness, because the whole
+name has to match.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _STATES_MAX: Final = 2_000
 
 
 class PatternError(ValueError):
-    """Not a regular expression, or one that is too large."""
+    """Not a valid regular expression, or too large."""
 
 
 class PatternCheck(Enum):
-    """What holds between two characters."""
+    """A condition between two characters."""
 
     START = "start"
     END = "end"
@@ -69,7 +69,7 @@ class PatternCheck(Enum):
 
 @dataclass(slots=True)
 class PatternState:
-    """Takes a character of `takes` and goes on to `then`; or takes nothing, and goes on everywhere if `check` holds."""
+    """Consumes a character of `takes` and continues with `then`; or consumes none, and continues if `check` holds."""
 
     takes: frozenset[str] | None = None
     check: PatternCheck | None = None
@@ -77,11 +77,11 @@ class PatternState:
 
 
 Piece = tuple[int, int]
-"""Where a part of the pattern begins, and a state that takes nothing, at which it ends."""
+"""The first state of a part of the pattern, and its last, which consumes nothing."""
 
 
 class PatternReader:
-    """Reads a pattern, and makes states of it on the way."""
+    """Parses a pattern into states."""
 
     def __init__(self, text: str) -> None:
         self.states: list[PatternState] = []
@@ -103,7 +103,7 @@ class PatternReader:
         self, takes: frozenset[str] | None = None, check: PatternCheck | None = None, then: int | None = None
     ) -> int:
         if len(self.states) >= _STATES_MAX:
-            raise PatternError("it is too large once its repetitions are written out")
+            raise PatternError("it is too large after its repetitions are expanded")
         self.states.append(PatternState(takes, check, [] if then is None else [then]))
         return len(self.states) - 1
 
@@ -196,7 +196,7 @@ class PatternReader:
             piece = self._counted(piece, atom_at, counts)
         else:
             return piece
-        if self._peek() == "?":  # as few as possible: the same, if the whole name must match
+        if self._peek() == "?":  # lazy: the same, because the whole name must match
             self._at += 1
         following = self._peek()
         if (following and following in "*+?") or _REPEAT.match(self._text, self._at):
@@ -215,7 +215,7 @@ class PatternReader:
         def copy() -> Piece:
             if unused:
                 return unused.pop()
-            # The same piece of text once more makes the same states once more; its groups keep their names.
+            # Parsing the same text again makes the same states again; its groups keep their names.
             self._at, self._group_names = atom_at, set()
             return self._atom()
 
@@ -261,7 +261,7 @@ class PatternReader:
             elif flags := _FLAGS.match(self._text, self._at):
                 self._at = flags.end()
                 self._ignore_case = "i" not in (flags[2] or "") and ("i" in flags[1] or self._ignore_case)
-                if flags[3] == ")":  # holds until the group around it ends
+                if flags[3] == ")":  # applies to the end of the enclosing group
                     return self._nothing()
             else:
                 raise PatternError(f"invalid or unsupported group: `(?{self._text[self._at : self._at + 2]}`")
@@ -286,7 +286,7 @@ class PatternReader:
         return self._take(self._escape())
 
     def _escape(self) -> frozenset[str]:
-        """The characters that an escape stands for, inside of brackets or outside."""
+        """The characters that an escape stands for, inside or outside of brackets."""
         character = self._text[self._at + 1 : self._at + 2]
         rest = self._at + 2
         if not character:
@@ -361,7 +361,7 @@ class PatternReader:
 
 
 def _category(name: str) -> frozenset[str]:
-    """A category of Unicode, by its one or two letters; or the script Latin. Names have no other letters."""
+    """A Unicode category by its one or two letters, or the script Latin: names have no other letters."""
     if name == "Latin":
         return frozenset(string.ascii_letters)
     if len(name) > 2:

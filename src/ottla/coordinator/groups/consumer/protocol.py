@@ -1,9 +1,8 @@
-"""The consumer protocol (KIP-848): ConsumerGroupHeartbeat, by which a member joins, stays, leaves, and learns what it
-owns.
+"""The consumer protocol (KIP-848): with ConsumerGroupHeartbeat a member joins, stays, leaves, and gets its assignment.
 
-The coordinator assigns; members only follow, each at its own pace, so nobody waits for anybody who keeps what it has.
-`group` has the state, `change` what follows from a change of it, `reconciliation` a member's way to
-its target, `timers` what time does. In a stable group a heartbeat looks at a few numbers, and writes nothing.
+The coordinator assigns, and members follow at their own pace, so members that keep their partitions never wait for
+others. `group` has the state, `change` the consequences of a change, `reconciliation` a member's way to its target, and
+`timers` the timeouts. In a stable group a heartbeat compares a few numbers and writes nothing.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ from ottla.wire.messages.consumer_group_heartbeat import (
 _logger = logging.getLogger(__name__)
 
 _MEMBER_ID_BY_CLIENT: Final = 1
-"""From this version on members bring their own ids (KIP-1082)."""
+"""Since this version members generate their own ids (KIP-1082)."""
 _INTERVAL_OF_WAITING_MS: Final = 500
 
 
 class ConsumerProtocol:
-    """The consumer protocol on a shard. Raises `CoordinatorError` for what is refused."""
+    """The consumer protocol on a shard. Raises `CoordinatorError` if it refuses a request."""
 
     def __init__(self, shard: GroupShard) -> None:
         self._shard = shard
@@ -65,7 +64,7 @@ class ConsumerProtocol:
         self.timers = ConsumerTimers(shard, self.fence)
         self.conversion = Conversion(shard)
         self.assignors = tuple(filter(ASSIGNORS.__contains__, shard.settings.consumer_assignors)) or tuple(ASSIGNORS)
-        """That may be asked for; the first is for groups in which nobody asks. All, if none of the chosen is known."""
+        """The assignors that members may ask for; the first is the default. All, if no configured one is known."""
         shard.replayers.update(ConsumerReplay(shard.groups).replayers)
         shard.on_loaded.append(self._loaded)
 
@@ -75,7 +74,7 @@ class ConsumerProtocol:
                 self._take_up(group)
 
     def _take_up(self, group: ConsumerGroup) -> None:
-        """The group was made from records: its members' sessions begin."""
+        """Starts the sessions of a group that was made from records."""
         for member_id, member in group.members.items():
             self._watch(group, member_id, member.subscription, Standing(), member.standing)
 
@@ -87,7 +86,7 @@ class ConsumerProtocol:
         before: Standing,
         standing: Standing,
     ) -> None:
-        """The member was heard of, and stands like that now."""
+        """Restarts the session of a member that sent a heartbeat, and watches its new state."""
         if subscription.classic is None:
             self._keep_alive(group, member_id)
             self.timers.excuse(group.group_id, member_id)
@@ -163,7 +162,7 @@ class ConsumerProtocol:
     def _join(
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller
     ) -> WriteOutcome[ConsumerGroupHeartbeatResponse]:
-        """By a member that is new, or begins anew: it owns nothing, but what was its own waits for it."""
+        """A member joins or rejoins: it owns nothing, but the coordinator keeps its former partitions for it."""
         group, conversion = self._group_to_join(request.group_id)
         member_id = request.member_id or format_uuid(random_uuid())
         self.check_room(group, member_id)
@@ -182,7 +181,7 @@ class ConsumerProtocol:
         before = None if known is None else known.subscription
         after = _subscription_after(before or MemberSubscription(), request, caller)
         change.come(member_id, before, after, None if static is None else static.member_id)
-        _logger.info("group %s: member %s joins by the consumer protocol", group.group_id, member_id)
+        _logger.info("Group %s: member %s joins with the consumer protocol.", group.group_id, member_id)
         return self._advance(change, request, member_id, after, standing)
 
     def _advance(
@@ -206,7 +205,7 @@ class ConsumerProtocol:
         before: Standing,
         standing: Standing,
     ) -> Callable[[], None]:
-        """The soft state that goes with a change by which a member came or stayed."""
+        """Updates the soft state after a member joined or stayed."""
 
         def appended() -> None:
             group = self._group(change.group_id)
@@ -222,7 +221,7 @@ class ConsumerProtocol:
     def _response(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, before: Standing, now: Standing
     ) -> ConsumerGroupHeartbeatResponse:
-        """Tells what the member owns if that changes, or the member may not know: if it says everything of itself."""
+        """Contains the assignment if it changed, or if the member may not know it, because it sent a full request."""
         says_all = request.member_epoch == JOIN_EPOCH or (
             request.rebalance_timeout_ms != -1
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -244,7 +243,7 @@ class ConsumerProtocol:
         )
 
     def _interval_ms(self, group_id: str, standing: Standing) -> int:
-        """One that waits for what others give up asks again soon: nothing else tells it that they did."""
+        """A member that waits for others to revoke partitions sends its next heartbeat soon: nothing else wakes it."""
         interval_ms = self._settings.consumer_times_of(group_id).heartbeat_interval_ms
         waits = standing.state is MemberState.UNRELEASED_PARTITIONS
         return min(interval_ms, _INTERVAL_OF_WAITING_MS) if waits else interval_ms
@@ -259,22 +258,22 @@ class ConsumerProtocol:
         else:
             member = static_member(group, request.instance_id, member_id)
             if request.member_epoch == STATIC_LEAVE_EPOCH:
-                _logger.info("group %s: static member %s leaves for a while", group.group_id, member_id)
+                _logger.info("Group %s: static member %s leaves temporarily.", group.group_id, member_id)
                 away = records_of.standing_record(group.group_id, member_id, _away(member.standing))
                 return WriteOutcome(response, [away])
-        _logger.info("group %s: member %s leaves", group.group_id, member_id)
+        _logger.info("Group %s: member %s leaves.", group.group_id, member_id)
         records, appended = self.removal(group, [member])
         return WriteOutcome(response, records, appended)
 
     def fence(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> WriteOutcome[None]:
-        _logger.info("group %s: member %s is given up: %s", group.group_id, member.member_id, reason)
+        _logger.info("Group %s: removed member %s: %s.", group.group_id, member.member_id, reason)
         return WriteOutcome(None, *self.removal(group, [member]))
 
     def removal(
         self, group: ConsumerGroup, members: Sequence[ConsumerMember]
     ) -> tuple[list[KeyValue], Callable[[], None]]:
-        """Records by which members go, and what to do then. Where that leaves only members of the classic protocol, the
-        group goes back to it."""
+        """The records that remove members, and what to do after they are written. If only members of the classic
+        protocol are left, converts the group to it."""
         if self.conversion.goes_back_without(group, members):
             return self.conversion.downgrade(group, members, self._forgetting(group, group.members))
         change = self.change(group)
@@ -284,13 +283,13 @@ class ConsumerProtocol:
     def go_back_by_replacement(
         self, group: ConsumerGroup, old: ConsumerMember, member_id: str, subscription: MemberSubscription
     ) -> tuple[int, list[KeyValue], Callable[[], None]]:
-        """The last member of the consumer protocol, a static one, comes back by the classic one: so does the group.
-        Gives its generation, records, and what to do then."""
+        """The last member of the consumer protocol is static and returns with the classic one: converts the group.
+        Returns the generation, the records, and what to do after they are written."""
         forget = self._forgetting(group, group.members)
         return self.conversion.downgrade_by_replacement(group, old, member_id, subscription, forget)
 
     def _forgetting(self, group: ConsumerGroup, member_ids: Iterable[str]) -> Callable[[], None]:
-        """Ends the timers of those members, for when they are gone: of those who are members now."""
+        """A function that stops the timers of these members once they are gone."""
         group_id, gone = group.group_id, list(member_ids)
 
         def forget() -> None:
@@ -309,11 +308,11 @@ class ConsumerProtocol:
     def _group(self, group_id: str) -> ConsumerGroup:
         group = self._shard.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no consumer group {group_id}.")
+            raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} does not exist.")
         return group
 
     def _group_to_join(self, group_id: str) -> tuple[ConsumerGroup, list[KeyValue]]:
-        """The group, made if need be, with the records that make it."""
+        """The group, created if needed, and the records that create it."""
         group = self._shard.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, []
@@ -336,7 +335,7 @@ class ConsumerProtocol:
 
 
 def static_member(group: ConsumerGroup, instance_id: str, member_id: str | None) -> ConsumerMember:
-    """The member of that instance id, which must have that member id, if one is given."""
+    """The member with this instance id; if a member id is given, it must match."""
     member = group.static_member(instance_id)
     if member is None:
         raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -347,13 +346,13 @@ def static_member(group: ConsumerGroup, instance_id: str, member_id: str | None)
 
 
 def _away(standing: Standing) -> Standing:
-    """Of a static member that left for a while: what waits for it was its own before any epoch it will come with."""
+    """For a static member that left temporarily: its partitions are older than any epoch that it will return with."""
     epochs = dict.fromkeys(standing.assigned, JOIN_EPOCH)
     return replace(standing, epoch=STATIC_LEAVE_EPOCH, revoking=frozenset(), assignment_epochs=epochs)
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:
-    """It may be behind by one answer that was lost, if it owns nothing that it should not."""
+    """Accepts the previous epoch too, if a response was lost and the member owns nothing that it should not."""
     standing, epoch = member.standing, request.member_epoch
     if epoch == standing.epoch:
         return
@@ -363,7 +362,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
             return
     raise CoordinatorError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has the epoch {epoch}, and the coordinator knows it with {standing.epoch}. "
+        f"The member has epoch {epoch}, but the coordinator has {standing.epoch}. "
         "The member must abandon all its partitions and rejoin.",
     )
 
@@ -371,7 +370,7 @@ def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest)
 def _subscription_after(
     before: MemberSubscription, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> MemberSubscription:
-    """With what the request says, which is only what has changed; the same object if nothing has."""
+    """The subscription with the changes in the request; the same object if nothing changed."""
     changes: dict[str, object] = {}
     client_id, client_host = caller.client_id or "", f"/{caller.client_host}"
     if client_id != before.client_id:

@@ -1,14 +1,14 @@
-"""How a member comes from what it owns to what it is to own, one step a heartbeat.
+"""Moves a member from its current to its target assignment, one step per heartbeat.
 
-    STABLE ──target changed──▶ something to give up?  ──yes──▶ UNREVOKED_PARTITIONS ──member says it did──┐
+    STABLE ──target changed──▶ something to revoke?  ──yes──▶ UNREVOKED_PARTITIONS ──member confirms──────┐
        ▲                              │ no  ◀───────────────────────────────────────────────────────────┘
        │                              ▼
-       └──all free, and given── something owned by others? ──yes──▶ UNRELEASED_PARTITIONS (what is free is given)
+       └──all free, assigned── something owned by others? ──yes──▶ UNRELEASED_PARTITIONS (gets what is free)
 
-A member gives up before it gets, and gets only what no other owns, so a partition never has two owners; and what it
-keeps is never taken from it in between. While it gives up, it stays in its epoch; after that it has the target's.
-What it keeps or gives up has the assignment epoch that it had, what it gets that of the target, also if it is its own
-again.
+A member revokes partitions before it gets new ones, and gets only partitions that no other member owns, so a partition
+never has two owners; and it never loses in between what it keeps. It keeps its epoch while it revokes, and has the
+target epoch after that. Partitions that it keeps or revokes retain their assignment epoch; those that it gets have the
+target epoch, even if it owned them before.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def reconcile(
     owned: Partitions | None,
     free_of: Callable[[Partitions], Partitions],
 ) -> Standing:
-    """The next step; the same object if there is none. `owned` is what the member says it owns, None if it says
-    nothing; `free_of` gives those of some partitions that no other owns."""
+    """The member's state after the next step; the same object if there is none. `owned` are the partitions in its
+    request, None if it sent none; `free_of` returns those of some partitions that no other member owns."""
     if now.state is MemberState.STABLE and now.epoch == target_epoch:
         return now
     if now.state is MemberState.UNREVOKED_PARTITIONS and _still_has(owned, now.revoking):
@@ -37,7 +37,7 @@ def reconcile(
     if now.state is MemberState.UNKNOWN and (owned is None or owned):
         raise CoordinatorError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            "The member is in a state that this coordinator does not know. It must give up its partitions and rejoin.",
+            "The coordinator does not know the state of the member. It must abandon all its partitions and rejoin.",
         )
     kept = now.assigned & target
     revoking = now.assigned - kept

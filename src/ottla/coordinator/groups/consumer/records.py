@@ -1,7 +1,8 @@
-"""A consumer group's records: its values to records of the log, and back.
+"""Encodes and decodes the records of consumer groups.
 
-Like Kafka 3.9 a group writes down what its topics look like (kind 4), which every later version reads; the hash that
-4.1 and later keep instead is passed over, so a group of theirs looks at its topics anew with its first heartbeat.
+Like Kafka 3.9, a group writes the partition counts and racks of its topics (kind 4), which every later version reads.
+The hash that Kafka 4.1 and later write instead is ignored: such a group looks at its topics again with its first
+heartbeat.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class TopicShape(NamedTuple):
 
 
 class ResolvedPattern(NamedTuple):
-    """The topics that a pattern met, when the topics had that version."""
+    """The topics that matched a pattern, at a version of the topics."""
 
     topics: frozenset[str]
     version: int
@@ -56,7 +57,7 @@ class ResolvedPattern(NamedTuple):
 
 @lru_cache(32)
 def by_topic(partitions: Partitions) -> Mapping[Uuid, list[int]]:
-    """In order, as people read it. Not to be changed: what a member is to own is written and told in the same step."""
+    """Sorted. Cached, so never change it: the record and the response of a step use the same object."""
     topics: dict[Uuid, list[int]] = {}
     for topic_id, index in partitions:
         if topic_id in topics:
@@ -69,7 +70,7 @@ def by_topic(partitions: Partitions) -> Mapping[Uuid, list[int]]:
 
 
 def partitions_in(topics: Iterable[TargetTopicPartitions | CurrentTopicPartitions]) -> Partitions:
-    # In C: this is done for each member whenever a group loads or is assigned anew.
+    # All in C: this runs for each member whenever a group is loaded or assigned.
     return frozenset(chain.from_iterable(zip(repeat(each.topic_id), each.partitions, strict=False) for each in topics))
 
 
@@ -182,7 +183,7 @@ def standing_record(group_id: str, member_id: str, standing: Standing | None) ->
 
 def _current(partitions: Partitions, epochs: Mapping[Partition, int]) -> list[CurrentTopicPartitions]:
     only = next(iter(epochs.values()), 0)
-    is_one = len(set(epochs.values())) == 1  # as long as a member was given all in one step
+    is_one = len(set(epochs.values())) == 1  # if the member got all partitions in one step
     return [
         CurrentTopicPartitions(
             topic_id=topic_id,
@@ -207,21 +208,21 @@ def standing_of(value: ConsumerGroupCurrentMemberAssignmentValue) -> Standing:
 
 
 def _owned_in(topics: Sequence[CurrentTopicPartitions], member_epoch: int) -> tuple[Partitions, dict[Partition, int]]:
-    """Partitions, and the epoch at which each was assigned. Kafka before 4.3 wrote none: then it is the member's, or
-    the first of all for one that is away."""
+    """Partitions, and the epoch at which each was assigned. Kafka before 4.3 did not write these: then it is the member
+    epoch, or 0 for a static member that left temporarily."""
     partitions = partitions_in(topics)
     epochs: list[int] = []
     for each in topics:
         count, written = len(each.partitions), each.assignment_epochs or ()
         epochs += written if len(written) == count else [max(member_epoch, 0)] * count
-    if len(set(epochs)) == 1:  # mostly; and a set's hashes need not be made again
+    if len(set(epochs)) == 1:  # the usual case; it does not hash the partitions again
         return partitions, dict.fromkeys(partitions, epochs[0])
     places = chain.from_iterable(zip(repeat(each.topic_id), each.partitions, strict=False) for each in topics)
     return partitions, dict(zip(places, epochs, strict=True))
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[KeyValue]:
-    """In the order in which Kafka expects them."""
+    """In the order that Kafka expects."""
     return [
         standing_record(group_id, member_id, None),
         target_record(group_id, member_id, None),

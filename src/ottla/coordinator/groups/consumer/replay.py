@@ -1,6 +1,6 @@
-"""How the records of consumer groups change the groups; nothing else does.
+"""Applies the records of consumer groups; nothing else changes the groups.
 
-Compaction may have taken records that others refer to, so what is not there is made, or passed over if it is to go.
+Compaction may have removed records that others refer to: what is missing is created, or ignored by a tombstone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NO_TARGET_EPOCH = -1
 
 
 class ConsumerReplay:
-    """Replays into a dictionary of groups: those of a shard, or of a draft."""
+    """Replays into a dictionary of groups: those of a shard, or a draft."""
 
     def __init__(self, groups: dict[str, Group]) -> None:
         self._groups = groups
@@ -66,14 +66,14 @@ class ConsumerReplay:
         }
 
     def replay(self, record: KeyValue) -> None:
-        """Of a draft."""
+        """Replays a record into a draft."""
         kind = int.from_bytes(record.key[:2], "big", signed=True)
         self.replayers[kind](record.key, record.value, -1, -1)
 
     def _made(self, group_id: str) -> ConsumerGroup:
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            # What is in its place has only offsets, which have a place of their own.
+            # A group of the other protocol can only have offsets here, which are stored elsewhere.
             group = self._groups[group_id] = ConsumerGroup(group_id)
         return group
 

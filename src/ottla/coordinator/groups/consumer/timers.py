@@ -1,10 +1,8 @@
-"""When a member of a consumer group is given up: its session ended, or it does not do its part in a rebalance.
+"""Removes members of consumer groups whose session ended, or that do not do their part in a rebalance.
 
-A heartbeat only moves the time at which the session ends; the timer looks at that, and goes on waiting. It is never due
-after that time.
+A heartbeat only moves the end of the session; the timer compares, and waits again. It is never due after that time.
 
-Whoever is given up goes by records, and those may be refused: every timer looks again a second later, until the member
-is gone.
+Removing a member needs records, which may be refused: every timer tries again a second later, until the member is gone.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from ottla.coordinator.groups.shard import GroupShard
 from ottla.coordinator.shards import WriteOutcome
 
 Fence = Callable[[ConsumerGroup, ConsumerMember, str], WriteOutcome[None]]
-"""Takes a member out of its group, for a reason that is logged."""
+"""Removes a member from its group; the reason is logged."""
 _RETRY_S: Final = 1.0
-"""How long after a fence that could not be written it is tried again: a member must not live for ever."""
+"""The delay before the next attempt to remove a member if the records could not be written."""
 
 
 class ConsumerTimers:
@@ -32,12 +30,12 @@ class ConsumerTimers:
     # --- sessions ---
 
     def keep_alive(self, group: ConsumerGroup, member_id: str, timeout_ms: int) -> None:
-        """The member was heard of."""
+        """Restarts the member's session."""
         timeout_s = timeout_ms / 1000
         end_s = self._context.clock.monotonic_s() + timeout_s
         before_s = group.session_ends_s.get(member_id)
         group.session_ends_s[member_id] = end_s
-        if before_s is None or end_s < before_s:  # the timeout has become shorter
+        if before_s is None or end_s < before_s:  # the timeout became shorter
             self._watch_session(group.group_id, member_id, timeout_s)
 
     def _watch_session(self, group_id: str, member_id: str, delay_s: float) -> None:
@@ -53,12 +51,12 @@ class ConsumerTimers:
             self._watch_session(group_id, member_id, remaining_s)
             return WriteOutcome(None)
         self._watch_session(group_id, member_id, _RETRY_S)
-        return self._give_up(group_id, member_id, "its session has ended")
+        return self._give_up(group_id, member_id, "its session timed out")
 
     # --- rebalances ---
 
     def follow(self, group_id: str, member_id: str, standing: Standing, timeout_ms: int) -> None:
-        """A member of the consumer protocol stands like that now: what it is to give up, it must within the timeout."""
+        """Watches the new state of a member of the consumer protocol: it must revoke partitions within the timeout."""
         name = _name("rebalance", group_id, member_id)
         if standing.state is not MemberState.UNREVOKED_PARTITIONS:
             self._context.cancel(name)
@@ -71,34 +69,34 @@ class ConsumerTimers:
             if member is None or member.standing.epoch != epoch:
                 return WriteOutcome(None)
             self._context.schedule(name, _RETRY_S, due)
-            return self._give_up(group_id, member_id, f"it did not give up partitions within {timeout_ms} ms")
+            return self._give_up(group_id, member_id, f"it did not revoke its partitions within {timeout_ms} ms")
 
         self._context.schedule(name, timeout_ms / 1000, due)
 
     def expect_join(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A member of the classic protocol was told to join again; the first time counts."""
+        """A classic member was told to rejoin; the timeout starts with the first time."""
         name = _name("join", group_id, member_id)
         if not self._context.is_scheduled(name):
-            self._give_up_after(name, group_id, member_id, timeout_ms, f"it did not join within {timeout_ms} ms")
+            self._give_up_after(name, group_id, member_id, timeout_ms, f"it did not rejoin within {timeout_ms} ms")
 
     def expect_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """A member of the classic protocol has joined, and is to ask for its assignment."""
+        """A classic member has joined, and must send SyncGroup."""
         self._context.cancel(_name("join", group_id, member_id))
-        reason = f"it did not ask for its assignment within {timeout_ms} ms"
+        reason = f"it did not send SyncGroup within {timeout_ms} ms"
         self._give_up_after(_name("sync", group_id, member_id), group_id, member_id, timeout_ms, reason)
 
     def synced(self, group_id: str, member_id: str) -> None:
         self._context.cancel(_name("sync", group_id, member_id))
 
     def excuse(self, group_id: str, member_id: str) -> None:
-        """The member speaks the consumer protocol now: it need neither join again nor sync."""
+        """The member uses the consumer protocol now, and need not rejoin or sync."""
         self._context.cancel(_name("join", group_id, member_id))
         self._context.cancel(_name("sync", group_id, member_id))
 
     # --- the end ---
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """The member is gone."""
+        """Stops all timers of a member that is gone."""
         for kind in ("session", "rebalance", "join", "sync"):
             self._context.cancel(_name(kind, group_id, member_id))
         group = self._groups.get(group_id)
@@ -122,5 +120,5 @@ class ConsumerTimers:
 
 
 def _name(kind: str, group_id: str, member_id: str) -> str:
-    """With the length of the group's id, so that no two pairs have the same."""
+    """Contains the length of the group id, so that names are unique."""
     return f"consumer {kind} {len(group_id)} {group_id} {member_id}"

@@ -24,29 +24,29 @@ from ottla.coordinator.groups.offsets.records import head_of, key_of
 from ottla.coordinator.key_values import NO_HEADERS, record_heads
 
 ROW = Struct(">iqiBB")
-"""Of a request: index, offset, leader epoch; the size of the metadata, which is empty; no tags."""
+"""Index, offset, leader epoch, length of the empty metadata, no tags."""
 _ROW_OFFSET_AT: Final = 4
 _ROW_METADATA_AT: Final = 16
 _ROW_TAGS_AT: Final = 17
 ROW_OFFSET = slice(_ROW_OFFSET_AT, _ROW_METADATA_AT)
-"""Offset and leader epoch, as they follow each other in the log as well."""
+"""Offset and leader epoch, which are adjacent in the log too."""
 _ACCEPTED = Struct(">ihx")
 """Index, no error, no tags."""
 _NO_THROTTLING: Final = b"\x00\x00\x00\x00"
 _NO_TAGS: Final = b"\x00"
 _NULL_OR_EMPTY: Final = b"\x00\x01"
-"""How compact strings begin."""
+"""The first byte of a compact string that is null or empty."""
 _BARE_ENDS: Final = (b"\x00\x00", b"\x01\x00")
-"""Of a row: null or empty, and no tags."""
+"""The possible ends of a row: null or empty metadata, no tags."""
 _VALUE_SIZE: Final = bytes([BARE_VALUE_SIZE << 1])
 _TIME_SIZE: Final = 8
 FORM_BYTES: Final = 1_500
 FORM_PARTITION_BYTES: Final = 250
-"""What is kept of a form, about, and for each of its partitions."""
+"""The approximate memory of a form, and of each of its partitions."""
 
 
 class TopicForm:
-    """The partitions that a commit names of a topic. `raw` is how it begins: its name or id, and how many follow."""
+    """The partitions of one topic in a commit. `raw` are the bytes before them: name or id, and their number."""
 
     __slots__ = ("_index_columns", "_log", "highest", "indexes", "lowest", "name", "only", "raw", "topic_id")
 
@@ -58,7 +58,7 @@ class TopicForm:
         self.lowest, self.highest = min(self.indexes), max(self.indexes)
         self._index_columns = _index_columns(rows)
         self.only = rows[:_ROW_OFFSET_AT] if len(self.indexes) == 1 else None
-        """The index of the only partition, if there is no other: most commits are so."""
+        """The index of the partition if there is only one, as in most commits."""
         self._log: LoggedTopic | None = None
 
     def takes(self, rows: bytes) -> bool:
@@ -68,10 +68,10 @@ class TopicForm:
         return _index_columns(rows) == self._index_columns and are_bare(rows)
 
     def in_log(self, group_id: str, name: str) -> LoggedTopic:
-        """How offsets of the group for the topic of that name are written."""
+        """How the group's offsets for the topic of that name are encoded in the log."""
         log = self._log
         if log is None or log.names != (group_id, name):
-            log = self._log = LoggedTopic(group_id, name, self.indexes)  # a topic has one name at a time
+            log = self._log = LoggedTopic(group_id, name, self.indexes)  # it rarely changes: a topic id has one name
         return log
 
 
@@ -84,28 +84,28 @@ class LoggedTopic:
         self.names = group_id, name
         self.head = head = head_of(group_id, name)
         self._keys = [key_of(head, index) + _VALUE_SIZE for index in indexes]
-        """With what follows them."""
+        """Keys, each followed by the size of its value."""
         self._key_size = len(self._keys[0]) - len(_VALUE_SIZE)
         (first,) = record_heads(self._key_size, BARE_VALUE_SIZE, 0, 1)
         self._start = first + self._keys[0]
-        """How a batch begins that begins with them."""
+        """The bytes before the first value, if these records are the first of a batch."""
         self._pieces: list[_Piece] | None = None
 
     def of_one(self, value: bytes, first: int) -> bytes:
-        """The record of the only partition, in a batch where so many are before it."""
+        """The record of the only partition, in a batch that has `first` records before it."""
         if not first:
             return self._start + value + NO_HEADERS
         (head,) = record_heads(self._key_size, BARE_VALUE_SIZE, first, 1)
         return b"".join((head, self._keys[0], value, NO_HEADERS))
 
     def of_many(self, values: Sequence[bytes], first: int) -> bytes:
-        """The same for all partitions."""
+        """The records of all partitions, in a batch that has `first` records before them."""
         heads = record_heads(self._key_size, BARE_VALUE_SIZE, first, len(values))
         rows = zip(heads, self._keys, values, repeat(NO_HEADERS), strict=False)
         return b"".join([part for row in rows for part in row])
 
     def encoded(self, rows: bytes, now_ms: int) -> tuple[tuple[bytes, ...], bytes]:
-        """The values for the rows of a request, and the records with them, in a batch that begins with them."""
+        """The values for the rows of a request, and their records as the first of a batch."""
         if self._pieces is None:
             self._pieces = self._made_pieces()
         time = now_ms.to_bytes(_TIME_SIZE, "big")
@@ -119,7 +119,7 @@ class LoggedTopic:
         return values, b"".join(records)
 
     def _made_pieces(self) -> list[_Piece]:
-        """Records are equally long but for the number that each has in its batch."""
+        """Splits the records into runs of equal length: they differ only in the varint of their number in the batch."""
         heads = record_heads(self._key_size, BARE_VALUE_SIZE, 0, len(self._keys))
         made: list[_Piece] = []
         start = 0
@@ -131,7 +131,7 @@ class LoggedTopic:
 
 
 class _Piece:
-    """Records that are equally long, one behind the other: written over by each commit."""
+    """Adjacent records of equal length, overwritten by each commit."""
 
     __slots__ = ("_read_values", "_record_size", "_time", "_value_at", "count", "records")
 
@@ -148,7 +148,7 @@ class _Piece:
         self._time = bytes(_TIME_SIZE)
 
     def fill(self, rows: bytes, time: bytes) -> tuple[bytes, ...]:
-        """The values, which the records have from now on."""
+        """Writes the rows into the records, and returns the values."""
         records, record_size, row_size = self.records, self._record_size, ROW.size
         to = self._value_at + OFFSET_AT
         for at in range(_ROW_OFFSET_AT, _ROW_METADATA_AT):
@@ -202,15 +202,15 @@ class CommitForm:
             parts += (topic.raw, *map(_ACCEPTED.pack, topic.indexes, repeat(0)), _NO_TAGS)
         parts.append(_NO_TAGS)
         self.accepted = b"".join(parts)
-        """The body of the answer when nothing is wrong."""
+        """The body of the response without errors."""
         self.logged: list[LoggedTopic] = []
-        """For each topic, once all are known."""
+        """For each topic, once `is_known` found them all."""
         self._image: TopicImage | None = None
         self._image_version = -1
         self._is_known = False
 
     def is_known(self, image: TopicImage) -> bool:
-        """Whether all topics and partitions are there. Looked up again only when something about topics has changed."""
+        """Whether all topics and partitions exist. Looked up again only if topics have changed."""
         if self._image is not image or self._image_version != image.version:
             self._image, self._image_version = image, image.version
             self._is_known = self._look_up(image)
@@ -229,7 +229,7 @@ class CommitForm:
 
 
 def topic_form(raw: bytes, rows: bytes, *, by_id: bool) -> TopicForm:
-    """Of a topic's name (with its size before it) or id, and its rows, which are bare."""
+    """The form for a topic's name (after its length) or id, and its bare rows."""
     if by_id:
         return TopicForm(raw, "", Uuid(raw[: len(ZERO_UUID)]), rows)
     return TopicForm(raw, raw[1 : raw[0]].decode(), ZERO_UUID, rows)

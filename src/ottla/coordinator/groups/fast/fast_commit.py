@@ -43,11 +43,11 @@ COMPACT_SINCE: Final = 8
 _GENERATION = Struct(">i")
 _ID_SIZE: Final = len(ZERO_UUID)
 _NO_TAGS: Final = b"\x00\x00"
-"""Of a topic, and of the request."""
+"""The tags of a topic and of the request, both empty."""
 _LONGER: Final = 0x80
-"""In a byte of a number: more follow."""
+"""This bit of a varint's byte says that more bytes follow."""
 _ONE_TOPIC: Final = 2
-"""How a compact array of one begins."""
+"""The first byte of a compact array of one."""
 _FORMS_MAX_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -120,7 +120,7 @@ class FastCommit:
         self.answer(self.form.accepted if error is None else refused_commit(self.as_request(), error.code))
 
     def as_request(self) -> OffsetCommitRequest:
-        """The same as everybody else reads it."""
+        """The request as the codec decodes it."""
         form = self.form
         return OffsetCommitRequest(
             group_id=form.group_id,
@@ -152,7 +152,7 @@ def _values(rows: bytes, now_ms: int) -> list[bytes]:
 
 
 def commit_reader(version: int) -> Callable[[memoryview], FastCommit | OffsetCommitRequest]:
-    """Reads requests of that version."""
+    """A function that reads requests of this version."""
     read: Callable[[memoryview], OffsetCommitRequest] = reader_of(OffsetCommitRequest, version)
     if version < COMPACT_SINCE:
         return read
@@ -165,13 +165,13 @@ def commit_reader(version: int) -> Callable[[memoryview], FastCommit | OffsetCom
 
 
 class _FastReader:
-    """Knows the forms of commits that came lately: who commits does it again and again."""
+    """Remembers the forms of recent commits: a consumer commits again and again."""
 
     def __init__(self, version: int) -> None:
         self._version = version
         self._by_id = version >= TOPIC_IDS_SINCE
         self._forms: dict[bytes, CommitForm] = {}
-        """Of commits for one topic, by all that comes before the first partition."""
+        """Forms of commits for one topic, by the bytes before the first partition."""
         self._bytes_kept = 0
 
     def read(self, data: bytes) -> FastCommit | None:
@@ -180,7 +180,7 @@ class _FastReader:
             at = data[0]
             member_at = at + _GENERATION.size
             instance_at = member_at + data[member_at]
-            # Of sizes that do not fit into a byte the first is this large, and so is one of a string that is null.
+            # A larger first byte is the start of a longer varint; 0 is the length of a null string.
             if not 0 < at < _LONGER or not 0 < data[member_at] < _LONGER or data[instance_at] >= _LONGER:
                 return None
             topics_at = instance_at + (data[instance_at] or 1)
@@ -241,7 +241,7 @@ def _read_topics(data: bytes, at: int, by_id: bool) -> tuple[list[TopicForm], li
                 return None
         size -= 1
         behind = at + size * ROW.size
-        if size < 1 or data[behind]:  # tags of the topic
+        if size < 1 or data[behind]:  # the topic has tags
             return None
         rows = data[at:behind]
         if not are_bare(rows):

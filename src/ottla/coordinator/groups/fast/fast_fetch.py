@@ -32,11 +32,11 @@ _NOTHING = Struct(">iqiBhx")
 """Index, offset, leader epoch, metadata, error, no tags."""
 _NONE_COMMITTED: Final = -1
 _EMPTY: Final = 1
-"""How an empty compact string or array begins."""
+"""The first byte of an empty compact string or array."""
 _ROW_END: Final = bytes([_EMPTY, 0, 0, 0])
 """No metadata, no error, no tags."""
 _BEHIND_ROWS: Final = bytes(5)
-"""The tags of the topic, the error of the group, its tags, and those of the response: none of them."""
+"""No tags of the topic, no error and no tags of the group, no tags of the response."""
 _NO_ROWS: Final = bytes([_EMPTY]) + _BEHIND_ROWS
 
 

@@ -1,6 +1,6 @@
-"""OffsetCommit and TxnOffsetCommit: whether a group may commit, and the records that its offsets become.
+"""OffsetCommit and TxnOffsetCommit: checks whether a member may commit, and makes the records of its offsets.
 
-A commit changes nothing else: a group that is not there comes with the replay of its first offset.
+A commit does not create a group: replaying the first offset of an unknown group does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int
     topics = shard.topics
     now_ms = shard.context.clock.now_ms()
     retention_ms = request.retention_time_ms
-    # Kept within 64 bits: Kafka's sum wraps around, and the offset that was to stay longest is gone first.
+    # Limited to 64 bits. Kafka's sum overflows, and the offset that should live longest expires first.
     expires_ms = NO_EXPIRY if retention_ms == _DEFAULT_RETENTION else min(max(now_ms + retention_ms, 0), _MAX_TIME_MS)
     metadata_max = shard.settings.offset_metadata_max_bytes
     records: list[KeyValue] = []
@@ -74,7 +74,7 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int
                 records.append(KeyValue(offset_records.key_of(head, index), value))
             partitions.append(OffsetCommitPartitionResponse(partition_index=index, error_code=error))
         answers.append(OffsetCommitTopicResponse(name=name, topic_id=topic.topic_id, partitions=partitions))
-    if is_any_known:  # else it is not about the group
+    if is_any_known:  # otherwise the group is not checked
         member_id, generation = request.member_id, request.generation_id_or_member_epoch
         try:
             check = check_commit(shard, request.group_id, member_id, request.group_instance_id, generation, version)
@@ -86,7 +86,7 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, version: int
 
 
 def _refused(answers: list[OffsetCommitTopicResponse], error: ErrorCode) -> list[OffsetCommitTopicResponse]:
-    """By the group: of partitions that are not there it is not asked."""
+    """Puts the group's error on all partitions that exist."""
     for topic in answers:
         for partition in topic.partitions:
             if partition.error_code in (_NONE, _TOO_LARGE):
@@ -95,7 +95,7 @@ def _refused(answers: list[OffsetCommitTopicResponse], error: ErrorCode) -> list
 
 
 def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """That answer for every partition."""
+    """The response with this error for every partition."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitTopicResponse(
@@ -112,7 +112,7 @@ def refused_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetComm
 
 
 def _name_of(topic: OffsetCommitTopic, version: int, topics: TopicImage) -> tuple[str, ErrorCode]:
-    """The topic's name, and what to say of a partition that is not known."""
+    """The topic's name, and the error for unknown partitions."""
     if version < TOPIC_IDS_SINCE:
         return topic.name, _UNKNOWN
     name = topics.topic_name(topic.topic_id)
@@ -122,7 +122,7 @@ def _name_of(topic: OffsetCommitTopic, version: int, topics: TopicImage) -> tupl
 def check_commit(
     shard: GroupShard, group_id: str, member_id: str, instance_id: str | None, generation: int, version: int
 ) -> PartitionCheck | None:
-    """As that of the group. Who claims no generation may commit for a group that is not there yet."""
+    """Like `Group.check_commit`. Without a generation, a client may commit for a group that does not exist yet."""
     group = shard.groups.get(group_id)
     if group is not None:
         check = group.check_commit(member_id, instance_id, generation, in_transaction=False, version=version)
@@ -130,7 +130,7 @@ def check_commit(
             group.note_commit(member_id)
         return check
     if generation >= 0:
-        # Clients of the older versions take this for a reason to join again; they do not know the other.
+        # Older clients rejoin on ILLEGAL_GENERATION, and do not know GROUP_ID_NOT_FOUND.
         is_known = version >= _NO_GROUP_SINCE
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION)
     return None
@@ -141,7 +141,7 @@ def _check_each(
     answers: Iterable[OffsetCommitTopicResponse | TxnOffsetCommitTopicResponse],
     topics: TopicImage,
 ) -> None:
-    """Of those partitions that would be committed."""
+    """Runs the check for partitions that would be committed."""
     for topic in answers:
         topic_id = topics.topic_id(topic.name)
         for partition in topic.partitions:
@@ -191,6 +191,6 @@ def _check_transaction(
         if check is not None:
             _check_each(check, answers, shard.topics)
     except CoordinatorError as error:
-        if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # which producers do not know
+        if error.code is ErrorCode.STALE_MEMBER_EPOCH:  # producers do not know that error
             raise CoordinatorError(ErrorCode.ILLEGAL_GENERATION) from error
         raise

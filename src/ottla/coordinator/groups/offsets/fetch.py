@@ -1,4 +1,4 @@
-"""OffsetFetch: what groups have committed, in the forms that its versions ask for."""
+"""OffsetFetch: the offsets that groups have committed, in the format of each version."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_OFFSET: Final = -1
 
 
 def groups_of(request: OffsetFetchRequest, version: int) -> list[OffsetFetchGroup]:
-    """What is asked, in the form of the newer versions."""
+    """The groups of the request, in the format of newer versions."""
     if version >= SEVERAL_GROUPS_SINCE:
         return request.groups
     asked: list[OffsetFetchGroupTopic] | None = None
@@ -42,7 +42,7 @@ def groups_of(request: OffsetFetchRequest, version: int) -> list[OffsetFetchGrou
 
 
 def response_of(groups: list[OffsetFetchGroupResponse], asked: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
-    """The answers in the form of the version. Before v2 an error is that of each partition."""
+    """The response in the format of the version. Before v2 each partition carries the group's error."""
     if version >= SEVERAL_GROUPS_SINCE:
         return OffsetFetchResponse(groups=groups)
     (group,) = groups
@@ -65,7 +65,7 @@ def response_of(groups: list[OffsetFetchGroupResponse], asked: OffsetFetchReques
 def fetch_offsets(
     shard: GroupShard, offsets: OffsetStore, asked: OffsetFetchGroup, version: int, *, require_stable: bool
 ) -> OffsetFetchGroupResponse:
-    """Of one group. One that is not there has committed nothing."""
+    """The offsets of one group; none if the group does not exist."""
     group = shard.groups.get(asked.group_id)
     if group is not None:
         group.check_fetch(asked.member_id, asked.member_epoch)
@@ -126,7 +126,7 @@ def _partitions(
 
 @lru_cache(16_384)
 def _nothing(index: int, error: int = ErrorCode.NONE) -> OffsetFetchPartitionResponse:
-    """Always the same object: a new group is told it of each of its partitions. Not to be changed."""
+    """Cached, so never change it: a new group gets it for each of its partitions."""
     return OffsetFetchPartitionResponse(
         partition_index=index, committed_offset=_NO_OFFSET, metadata="", error_code=error
     )

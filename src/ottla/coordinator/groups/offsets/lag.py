@@ -1,4 +1,4 @@
-"""How far groups are behind: what they have not read yet, by group and topic."""
+"""Consumer lag by group and topic."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from ottla.coordinator.groups.offsets.records import decode_value
 from ottla.coordinator.groups.offsets.store import OffsetStore
 
 EndOf = Callable[[str, int], int | None]
-"""Where a partition ends for consumers; None for one that is not known here."""
+"""The end offset of a partition for consumers; None if this broker does not know it."""
 
 
 class TopicLag(NamedTuple):
-    """Of a group in a topic: all its partitions added up."""
+    """The lag of a group for a topic, summed over partitions."""
 
     group_id: str
     topic: str
     partition_count: int
-    """That the group has committed."""
+    """Partitions with a committed offset."""
     lag: int
 
 
 def lags(stores: Iterable[OffsetStore], end_of: EndOf) -> Iterator[TopicLag]:
-    """Partitions that are not known are left out. May run beside the loop, in another thread: what is looked at is
-    copied in one step, and each topic is as it was at some moment."""
+    """Leaves out unknown partitions. Can run in another thread: it copies what it reads in one step, so each topic is
+    consistent."""
     for store in stores:
         for topic in store.all_topics():
             count = lag = 0

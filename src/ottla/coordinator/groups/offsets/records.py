@@ -1,11 +1,11 @@
-"""The records of committed offsets: by far the most of `__consumer_offsets`, so they are packed and unpacked by hand.
+"""The records of committed offsets, encoded by hand because most records of `__consumer_offsets` are of this kind.
 
     key     kind 1 (0 means the same) | group | topic | partition          strings: int16 length, UTF-8
     value   version 3 | offset | leader epoch | metadata | committed at
-            version 1 | offset | metadata | committed at | expires at      only for clients that say when (KIP-211)
+            version 1 | offset | metadata | committed at | expires at      if a client sends a retention (KIP-211)
 
-Other versions of values are read through the codec. The part of a key between its kind and the partition is the *head*
-of a topic's offsets: it is the same for all partitions.
+The codec decodes other versions of values. The part of a key between its kind and the partition is the *head*
+of a topic's offsets: all partitions have the same head.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _LENGTH = Struct(">h")
 _PARTITION = Struct(">i")
 _PARTITION_SIZE: Final = 4
 _VALUE_START = Struct(">hqih")
-"""Of version 3: version, offset, leader epoch, length of the metadata."""
+"""The start of version 3: version, offset, leader epoch, length of the metadata."""
 _VERSION: Final = 3
 _TIME = Struct(">q")
 _TIMED_START = Struct(">hqh")
-"""Of version 1: version, offset, length of the metadata."""
+"""The start of version 1: version, offset, length of the metadata."""
 _TIMES = Struct(">qq")
 
 
@@ -46,8 +46,8 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetColumn(Collection[tuple[bytes, bytes | None]]):
-    """The records of offsets that a group commits for one topic, none of them a tombstone. They are the same records
-    as their keys and values one by one; only, nobody need parse the keys to know where the values belong."""
+    """The records of offsets that a group commits for one topic, none of them a tombstone. Iterating
+    gives their keys and values; replay uses the columns, and need not parse the keys."""
 
     __slots__ = ("head", "partitions", "values")
 
@@ -77,14 +77,14 @@ def key_of(head: bytes, partition: int) -> bytes:
 
 
 def split_key(key: bytes) -> tuple[bytes, int]:
-    """Head and partition, not looked at closely: `names_of` does that, once for a head."""
+    """Head and partition. Does not validate the head: `names_of` does, once for each head."""
     if len(key) < _KIND_SIZE + _PARTITION_SIZE:
-        raise TruncatedError(f"{len(key)} bytes cannot be a key", message="OffsetCommitKey", offset=len(key))
+        raise TruncatedError(f"{len(key)} bytes are too few for a key", message="OffsetCommitKey", offset=len(key))
     return key[_KIND_SIZE:-_PARTITION_SIZE], _PARTITION.unpack_from(key, len(key) - _PARTITION_SIZE)[0]
 
 
 def names_of(head: bytes) -> tuple[str, str]:
-    """Group and topic; raises `ProtocolError` if it is no head."""
+    """Group and topic; raises `ProtocolError` if the head is malformed."""
     key, _ = decode_versioned(OffsetCommitKey, key_of(head, 0))
     return key.group, key.topic
 
@@ -92,7 +92,7 @@ def names_of(head: bytes) -> tuple[str, str]:
 def encode_value(
     offset: int, leader_epoch: int, metadata: str, committed_ms: int, expires_ms: int = NO_EXPIRY
 ) -> bytes:
-    """As Kafka 3.9 writes it. A value that expires has no leader epoch."""
+    """Encodes like Kafka 3.9. A value with an expiry time has no leader epoch."""
     text = metadata.encode()
     if expires_ms != NO_EXPIRY:
         return _TIMED_START.pack(1, offset, len(text)) + text + _TIMES.pack(committed_ms, expires_ms)
@@ -100,7 +100,7 @@ def encode_value(
 
 
 def decode_value(value: bytes) -> CommittedOffset:
-    """Of any version. What is no value raises `ProtocolError`."""
+    """Decodes any version. Raises `ProtocolError` if the value is malformed."""
     if value[:2] == b"\x00\x03" and len(value) >= _VALUE_START.size:
         _, offset, leader_epoch, size = _VALUE_START.unpack_from(value)
         end = _VALUE_START.size + size

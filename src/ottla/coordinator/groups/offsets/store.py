@@ -1,10 +1,9 @@
-"""The offsets that groups have committed: kept, deleted, expired; and those of transactions that are not over. How they
-are committed and fetched is in `commit` and `fetch`.
+"""Stores, deletes and expires committed offsets, and those of open transactions. `commit` and `fetch` serve requests.
 
-Values are kept as the bytes they have in the log, and read when somebody asks: a million of them load in seconds.
+Values are stored as the bytes of their records and decoded when needed: a million of them load in seconds.
 
-An offset that was committed in a transaction is pending until the transaction's marker. When that comes it counts,
-unless a later one was committed meanwhile; "later" by the place in the log, so that compaction changes nothing.
+An offset that was committed in a transaction is pending until the transaction's marker. The marker makes it count,
+unless a later offset was committed meanwhile. "Later" means a higher offset in the log, so compaction changes nothing.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _EXPIRY_TIMER: Final = "expiry of offsets"
 _EXPIRY_GOES_ON: Final = "expiry of offsets goes on"
 _LOOKED_AT_AT_A_TIME: Final = 20_000
 _RECORDS_AT_A_TIME: Final = 5_000
-"""Tombstones in one batch: it must stay below max.message.bytes."""
+"""Tombstones in one batch, which must stay below max.message.bytes."""
 
 Place: TypeAlias = tuple[str, str, int]
 """Group, topic, partition."""
 
 
 class TopicOffsets:
-    """What a group committed for a topic: values by partition."""
+    """The committed values of a group for a topic, by partition."""
 
     __slots__ = ("group_id", "head", "topic", "values")
 
@@ -54,7 +53,7 @@ class TopicOffsets:
 
 
 class _Pending:
-    """An offset of a transaction that is not over."""
+    """An offset of an open transaction."""
 
     __slots__ = ("is_overtaken", "record_offset", "value")
 
@@ -84,15 +83,15 @@ class OffsetStore:
     # --- what there is ----------------------------------------------------------------------------------------------
 
     def topics_of(self, group_id: str) -> dict[str, TopicOffsets]:
-        """By topic; nothing is pending in it."""
+        """The group's offsets by topic, without pending ones."""
         return self._by_group.get(group_id, {})
 
     def all_topics(self) -> list[TopicOffsets]:
-        """Of all groups."""
+        """The offsets of all groups."""
         return list(self._by_head.values())
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether a transaction that is not over committed an offset there."""
+        """Whether an open transaction committed an offset for the partition."""
         open_ = self._transactions.get(group_id)
         return open_ is not None and any((group_id, topic, partition) in self._pending[each] for each in open_)
 
@@ -104,7 +103,7 @@ class OffsetStore:
     def delete(self, request: OffsetDeleteRequest) -> WriteOutcome[OffsetDeleteResponse]:
         group = self._shard.groups.get(request.group_id)
         if group is None:
-            raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
+            raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id!r} does not exist.")
         group.check_offset_delete()
         records = []
         answers = []
@@ -131,7 +130,7 @@ class OffsetStore:
         return (values is not None and partition in values.values) or self.is_pending(group_id, topic, partition)
 
     def tombstones(self, group_id: str) -> list[KeyValue]:
-        """For all offsets of a group that is to be deleted, pending ones as well."""
+        """Tombstones for all offsets of a group, including pending ones."""
         found = [
             _tombstone(topic.head, partition)
             for topic in self.topics_of(group_id).values()
@@ -149,7 +148,7 @@ class OffsetStore:
             yield from (place for place in self._pending[producer_id] if place[0] == group_id)
 
     def topics_deleted(self, deleted: frozenset[str]) -> None:
-        """Nobody goes on where they were in topics that are gone, or in others that will have their names."""
+        """Deletes all offsets of deleted topics, so that they do not apply to new topics of the same name."""
         records = [
             _tombstone(topics[topic].head, partition)
             for topics in self._by_group.values()
@@ -172,8 +171,7 @@ class OffsetStore:
         return self._expire_some(iter(list(self._shard.groups)))
 
     def _expire_some(self, group_ids: Iterator[str]) -> WriteOutcome[None]:
-        """Looks through groups, and leaves the loop to others after a while. A group that is empty goes with its last
-        offset."""
+        """Expires offsets of some groups, and schedules the rest. An empty group is deleted with its last offset."""
         records: list[KeyValue] = []
         seen = 0
         for group_id in group_ids:
@@ -193,7 +191,7 @@ class OffsetStore:
         return WriteOutcome(None)
 
     def expired(self, group: Group) -> list[tuple[TopicOffsets, int]]:
-        """Offsets that were committed, or left alone, too long ago."""
+        """The offsets of the group whose retention time has passed."""
         now_ms = self._shard.context.clock.now_ms()
         retention_ms = self._shard.settings.offsets_retention_ms
         found = []
@@ -251,7 +249,7 @@ class OffsetStore:
                 self._overtake((topic.group_id, topic.topic, partition), offset)
 
     def _topic_with(self, head: bytes) -> TopicOffsets:
-        """Not kept among the others before it has a value. Its group is there from now on."""
+        """The topic, not yet stored if it is new. Creates its group if there is none."""
         topic = self._by_head.get(head)
         if topic is None:
             group_id, name = offset_records.names_of(head)
@@ -265,7 +263,7 @@ class OffsetStore:
         self._by_group.setdefault(topic.group_id, {})[topic.topic] = topic
 
     def _overtake(self, place: Place, record_offset: int) -> None:
-        """A commit counts: those of transactions that lie before it in the log will not."""
+        """Marks pending offsets that are before this commit in the log: they no longer count."""
         for producer_id in self._transactions.get(place[0], ()):
             pending = self._pending[producer_id].get(place)
             if pending is not None and pending.record_offset < record_offset:
@@ -290,7 +288,7 @@ class OffsetStore:
             self._drop_simple_group(topic.group_id)
 
     def _drop_simple_group(self, group_id: str) -> None:
-        """A group that only had offsets is nothing without them: no record of its own tells that it is gone."""
+        """Removes a group that had nothing but offsets: it has no record of its own to delete."""
         group = self._shard.groups.get(group_id)
         is_simple = group is not None and not group.protocol_type and group.is_empty
         if is_simple and group_id not in self._by_group and group_id not in self._transactions:

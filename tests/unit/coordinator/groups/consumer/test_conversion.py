@@ -373,7 +373,7 @@ async def test_a_group_whose_members_cannot_be_understood_stays_classic() -> Non
     await members.stable(2)
     response = Consumer(Coordinated(beside=members), "new").join()
     assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert "cannot be read" in (response.error_message or "")
+    assert "cannot read the metadata of its members" in (response.error_message or "")
     assert isinstance(_group(members), ClassicGroup)
 
 

@@ -104,9 +104,9 @@ def test_it_reads_the_syntax_of_re2(text: str, matching: list[str], other: list[
         ("a\\", "trailing backslash"),
         ("[b-a]", "invalid character class range: `b-a`"),
         ("[[:nothing:]]", "invalid character class range"),
-        ("((a{100}){100}){100}", "too large once its repetitions are written out"),
+        ("((a{100}){100}){100}", "too large after its repetitions are expanded"),
         ("(" * 200 + ")" * 200, "nested deeper"),
-        ("a" * 1_001, "1001 characters; 1000 are the limit"),
+        ("a" * 1_001, "1001 characters; the limit is 1000"),
     ],
 )
 def test_what_is_no_pattern_is_refused_with_a_reason(text: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""Who of a group is to own which partitions: by Kafka's names, as clients ask for them."""
+"""Assigns partitions to the members of a group. The names are Kafka's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ottla.coordinator.groups.consumer.assignors.ranges import assign_ranges
 from ottla.coordinator.groups.consumer.assignors.uniform import assign_uniformly
 
 Assignor = Callable[[Mapping[str, MemberSpec], Mapping[Uuid, int]], dict[str, Partitions]]
-"""Given the members and how many partitions each topic has, what each member is to own. Every partition of a topic that
-somebody subscribes to is given to exactly one of those. Who keeps what it had is given the very same object."""
+"""Given the members and the partition count of each topic, returns the target assignment of each member. Every
+partition of a subscribed topic is assigned to exactly one subscriber. A member whose assignment is unchanged gets the
+same object."""
 
 ASSIGNORS: Final[dict[str, Assignor]] = {"uniform": assign_uniformly, "range": assign_ranges}

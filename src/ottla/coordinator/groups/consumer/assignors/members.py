@@ -1,4 +1,4 @@
-"""What an assignor is told of a member."""
+"""What an assignor knows of a member."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_PARTITIONS: Final[Partitions] = frozenset()
 
 class MemberSpec(NamedTuple):
     topics: frozenset[Uuid]
-    """Subscribed to. Members with the same subscription share the object, which makes equal ones quick to find."""
+    """The subscribed topics. Members with the same subscription share the object, so comparing them is fast."""
     target: Partitions
-    """What it was to own until now."""
+    """Its target assignment until now."""
     instance_id: str | None

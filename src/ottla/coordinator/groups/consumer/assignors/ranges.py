@@ -1,8 +1,8 @@
-"""`range`: each topic is cut into ranges, in the order of the members.
+"""`range`: splits each topic into ranges, in the order of the members.
 
-So members that subscribe to the same topics with the same number of partitions own the same numbers of each topic,
-which is what joins of streams need. Static members come first, by instance id: one that comes back under another member
-id moves nothing.
+Members that subscribe to the same topics get the same partition numbers of topics with the same partition count, which
+stream joins need. Static members come first, ordered by instance id, so one that returns with another member id moves
+nothing.
 """
 
 from __future__ import annotations

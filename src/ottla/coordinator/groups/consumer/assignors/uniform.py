@@ -1,7 +1,7 @@
-"""`uniform`: as equal as the subscriptions allow, and then as much as possible stays where it was.
+"""`uniform`: balances as far as subscriptions allow, and then moves as few partitions as possible.
 
-If all members subscribe to the same topics, nobody has two partitions more than another; a partition moves only if its
-owner has too many. If they differ, no single move of a partition to another subscriber would make them more equal.
+If all members subscribe to the same topics, their partition counts differ by at most one, and a partition moves only
+if its owner has too many. If subscriptions differ, no single move of a partition would improve the balance.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def _partitions(topic: Uuid, count: int) -> Partitions:
 
 
 def _equal_shares(members: Mapping[str, MemberSpec], free: set[Partition]) -> dict[str, Partitions]:
-    """Costs what there is of members and partitions, no more: a group of hundreds is computed anew with every join."""
+    """Linear in members and partitions: a group of hundreds is computed again with every join."""
     share, extra = divmod(len(free), len(members))
     kept: dict[str, Partitions] = {}
     surplus: list[tuple[str, Partitions]] = []
     wanting: list[str] = []
     for member_id, member in members.items():
-        # What is not free is of a topic that nobody reads any more, or kept by another.
+        # The rest belongs to topics without subscribers, or another member keeps it.
         still = member.target if member.target <= free else member.target & free
         free -= still
         kept[member_id] = still
@@ -47,14 +47,16 @@ def _equal_shares(members: Mapping[str, MemberSpec], free: set[Partition]) -> di
             surplus.append((member_id, still))
         else:
             wanting.append(member_id)
-    # Those with more than the share keep one of what is beyond it, as long as there is something beyond it to keep.
+    # Members with more than the share keep one extra partition, as long as extra partitions are left.
     for place, (member_id, still) in enumerate(surplus):
         limit = share + (place < extra)
         if len(still) > limit:
             ordered = sorted(still)
             kept[member_id] = frozenset(ordered[:limit])
             free.update(ordered[limit:])
-    unclaimed = sorted(free, reverse=True) if len(wanting) > 1 else list(free)  # One gets them all, in whatever order.
+    unclaimed = (
+        sorted(free, reverse=True) if len(wanting) > 1 else list(free)
+    )  # A single member gets them all, in any order.
     extra -= min(extra, len(surplus))
     for member_id in wanting:
         room = share + (extra > 0) - len(kept[member_id])
@@ -82,7 +84,7 @@ class _Mixed:
 
     def assign(self) -> dict[str, Partitions]:
         self._keep()
-        # Topics with few readers first: those who read much can make up for it with the others.
+        # Topics with few subscribers first: members with many topics can be balanced with the others.
         topics = sorted(self._subscribers, key=lambda topic: (len(self._subscribers[topic]), topic))
         self._give_out(topics)
         while any(self._even_out(topic) for topic in topics):
@@ -110,7 +112,7 @@ class _Mixed:
         self._loads[member_id] += 1
 
     def _give_out(self, topics: list[Uuid]) -> None:
-        """Each free partition to the reader who has least."""
+        """Assigns each free partition to the subscriber with the fewest."""
         free: dict[Uuid, list[int]] = {}
         for topic, index in sorted(self._free):
             free.setdefault(topic, []).append(index)
@@ -124,8 +126,8 @@ class _Mixed:
                     heapq.heapreplace(readers, (load + 1, member_id))
 
     def _even_out(self, topic: Uuid) -> bool:
-        """Moves partitions of the topic from who has most to who has least; whether anything moved. Each move makes the
-        loads more equal, so this ends."""
+        """Moves partitions of the topic from the member with most to the one with fewest; returns whether any moved.
+        Each move improves the balance, so this ends."""
         owned, loads, readers = self._owned[topic], self._loads, self._subscribers[topic]
         moved = False
         while owned:
@@ -133,7 +135,7 @@ class _Mixed:
             least = min(readers, key=loads.__getitem__)
             if loads[most] - loads[least] < 2:
                 break
-            # The last one that came: what was there before stays if it can.
+            # The newest one moves: older ones stay if possible.
             self._give((topic, owned[most].pop()), least)
             loads[most] -= 1
             if not owned[most]:
