@@ -58,6 +58,7 @@ check: setup  ## ruff, mypy (strict), import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config tools/import_cycles.toml
 
 format: setup  ## rewrite the code as ruff wants it
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Shell completion for the names of topics, groups and profiles.
+"""Shell completion for the names of topics and groups. Names of profiles: see `profiles`.
 
 Nothing here may fail or take long: if a cluster does not answer at once, there are no completions.
 """
@@ -6,7 +6,6 @@ Nothing here may fail or take long: if a cluster does not answer at once, there 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,15 +30,6 @@ def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
         return [group.group_id for group in await admin.list_groups()]
 
     return _complete(context, incomplete, names)
-
-
-def complete_profiles(incomplete: str) -> list[str]:
-    from ottla.cli.profiles import ProfileError, read_profiles
-
-    try:
-        return sorted(name for name in read_profiles(os.environ).profiles if name.startswith(incomplete))
-    except ProfileError:
-        return []
 
 
 def _complete(

@@ -14,6 +14,7 @@ The file is `ottla/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`, unless OTT
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -98,3 +99,11 @@ def _values(path: Path, name: str, values: Any) -> Values:
         if not isinstance(value, str | int | float | bool):
             raise ProfileError(f"{path}: {key} of profile {name!r} must be a string, a number, true or false")
     return values
+
+
+def complete_profiles(incomplete: str) -> list[str]:
+    """Shell completion for profile names; empty if the config file cannot be read."""
+    try:
+        return sorted(name for name in read_profiles(os.environ).profiles if name.startswith(incomplete))
+    except ProfileError:
+        return []

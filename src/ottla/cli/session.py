@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from ottla.cli.completion import complete_profiles
-from ottla.cli.profiles import ProfileError, Values, read_profiles
+from ottla.cli.profiles import ProfileError, Values, complete_profiles, read_profiles
 
 if TYPE_CHECKING:
     from ottla.client.administer import AsyncAdmin

@@ -26,7 +26,8 @@ from ottla.records import (
 )
 from ottla.records.errors import DecompressionLimitError
 from ottla.records.layout import HEADER_SIZE, MINIMUM_RECORD_SIZE, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT
-from ottla.records.record_walk import LOAD_AT_RECORDS, RecordFacts, iter_marks, walk, walker
+from ottla.records.record_facts import RecordFacts
+from ottla.records.record_walk import LOAD_AT_RECORDS, iter_marks, walk, walker
 
 FAULTS_MAX: Final = 10_000
 """As many faulty records of a batch are named."""

@@ -21,12 +21,10 @@ from typing import Final, NamedTuple
 from ottla.base.background_load import BackgroundLoad
 from ottla.records.errors import MalformedRecordError, OffsetDeltaError, RecordCountError, RecordError
 from ottla.records.layout import MAX_INT64, MINIMUM_RECORD_SIZE, NO_TIMESTAMP, ByteBuffer
+from ottla.records.record_facts import RecordFacts
 from ottla.records.varint import read_unsigned_varint, read_varint, read_varlong
 
 _logger = logging.getLogger(__name__)
-
-RecordFacts = tuple[int, int, int]
-"""The newest timestamp, or -1 if no record has one; the oldest other than -1, or 2^63-1; how many have no key."""
 
 LOAD_AT_RECORDS: Final = 100_000
 """So many within a second are worth loading the kernel for: Python walks them in a twentieth of that second."""

@@ -19,7 +19,7 @@ from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 from ottla.records.layout import ByteBuffer
-from ottla.records.record_walk import RecordFacts
+from ottla.records.record_facts import RecordFacts
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _Bytes = NDArray[np.uint8]

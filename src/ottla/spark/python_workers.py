@@ -63,14 +63,16 @@ def quieten(daemon: ModuleType) -> None:
         except BrokenPipeError:
             os._exit(1)
 
+    serve_quietly.is_quiet = True  # type: ignore[attr-defined]
     daemon.worker = serve_quietly  # type: ignore[attr-defined]
 
 
 def quieten_planner() -> None:
-    """The same for a process that plans, which Spark does not let us start: for what it loads of ours to call."""
+    """The same for a process that plans, which Spark does not let us start: for what it calls of ours to call. Does
+    nothing in other processes, nor the second time."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name == "pyspark.daemon":
+    if spec is not None and spec.name == "pyspark.daemon" and not hasattr(main.worker, "is_quiet"):
         quieten(main)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
 
 from ottla.base.ids import TopicPartition
 from ottla.client.errors import (
@@ -29,7 +30,8 @@ from ottla.client.errors import (
 from ottla.spark.columns import ReadColumns
 from ottla.spark.data_loss import lose
 from ottla.spark.offsets import EARLIEST_OFFSET, LATEST_OFFSET
-from ottla.spark.ranges import OffsetRange
+from ottla.spark.options import ReadOptions
+from ottla.spark.ranges import OffsetRange, RangePartition
 from ottla.spark.worker_clients import CONSUMERS
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ _SETTINGS: Final = {
 }
 _USUAL: Final = {"queued.max.bytes": str(16 * 1024 * 1024)}
 """Unless the query says otherwise: a task reads one partition, and more would not make it quicker."""
+
+
+def read_partition(options: ReadOptions, columns: ReadColumns, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """What a task gives to Spark. A plan without ranges has one task all the same, which finds nothing."""
+    if isinstance(partition, RangePartition):
+        yield from read_range(options.client_settings, partition.span, columns, options.fail_on_data_loss)
 
 
 def read_range(

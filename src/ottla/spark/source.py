@@ -6,127 +6,52 @@ those that run tasks. What travels between them is pickled, so that readers hold
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    InputPartition,
 )
 from pyspark.sql.types import StructType
 
+from ottla.spark.batch import OttlaReader
 from ottla.spark.columns import ReadColumns, read_schema
-from ottla.spark.data_loss import lose
-from ottla.spark.offsets import LATEST_OFFSET, PartitionOffsets
 from ottla.spark.options import ReadOptions, WriteOptions
-from ottla.spark.planning import bound_late, ranges_between, split
 from ottla.spark.python_workers import quieten_planner
-from ottla.spark.ranges import OffsetRange, RangePartition
-from ottla.spark.topics import ClusterView, SourceError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-quieten_planner()
 
 
 class OttlaSource(DataSource):
-    """What Spark asks for by `format("ottla")`."""
+    """What Spark asks for by `format("ottla")`. Each method may be the first of ours that a planning process calls: see
+    `quieten_planner`."""
 
     @classmethod
     def name(cls) -> str:
         return "ottla"
 
     def schema(self) -> StructType:
+        quieten_planner()
         # Here and not in the constructor, which serves writing as well: a wrong option is told of by `load()`.
         return read_schema(include_headers=ReadOptions.parse(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        quieten_planner()
         return OttlaReader(ReadOptions.parse(self.options), ReadColumns.of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (PySpark's name)
         from ottla.spark.stream import OttlaStreamReader
 
+        quieten_planner()
         return OttlaStreamReader(ReadOptions.parse(self.options), ReadColumns.of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from ottla.spark.sink import OttlaArrowWriter
 
+        quieten_planner()
         return OttlaArrowWriter(WriteOptions.parse(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (PySpark's name)
         from ottla.spark.sink import OttlaStreamArrowWriter
 
+        quieten_planner()
         return OttlaStreamArrowWriter(WriteOptions.parse(self.options), schema, overwrite)
-
-
-class OttlaReader(DataSourceReader):
-    """A batch: from one place in the topics to another."""
-
-    def __init__(self, options: ReadOptions, columns: ReadColumns) -> None:
-        options.batch_ends()
-        self._options = options
-        self._columns = columns
-
-    def partitions(self) -> list[RangePartition]:
-        view = ClusterView(self._options)
-        try:
-            return [RangePartition(one) for one in plan_batch(view, self._options)]
-        finally:
-            view.close()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(self._options, self._columns, partition)
-
-
-def plan_batch(view: ClusterView, options: ReadOptions) -> list[OffsetRange]:
-    """The ranges that tasks are to read. Ends that are told as earliest or latest stay so: see `bound_late`."""
-    starting, ending = options.batch_ends()
-    told_starts = view.position(starting, "startingOffsets", is_start=True)
-    told_ends = view.position(ending, "endingOffsets", is_start=False)
-    starts, ends = view.resolved(told_starts), view.resolved(told_ends)
-    for partition in sorted(starts):
-        if starts[partition] > ends[partition]:
-            raise SourceError(
-                f"the batch is to begin at offset {starts[partition]} of {partition} and to end before that, at "
-                f"{ends[partition]}: startingOffsets may lie beyond the end, or the topic was made anew"
-            )
-    _keep_within(view, starts, ends, told_starts, told_ends, fail_on_data_loss=options.fail_on_data_loss)
-    pieces = split(ranges_between(starts, ends), options.min_partitions, options.max_records_per_partition)
-    return bound_late(pieces, told_starts, told_ends)
-
-
-def _keep_within(
-    view: ClusterView,
-    starts: PartitionOffsets,
-    ends: PartitionOffsets,
-    told_starts: PartitionOffsets,
-    told_ends: PartitionOffsets,
-    *,
-    fail_on_data_loss: bool,
-) -> None:
-    """Offsets that the query names have to be there: those that are not are an error, or passed over."""
-    firsts = view.earliest([partition for partition, offset in told_starts.items() if offset >= 0])
-    lasts = view.resolved({partition: LATEST_OFFSET for partition, offset in told_ends.items() if offset >= 0})
-    for partition, first in sorted(firsts.items()):
-        if starts[partition] < first:
-            what = f"offsets {starts[partition]} to {first - 1} of partition {partition} are not there any more"
-            lose(what, fail=fail_on_data_loss)
-            starts[partition] = first
-    for partition, last in sorted(lasts.items()):
-        if ends[partition] > last:
-            what = f"partition {partition} ends at offset {last}, and the batch is to end at {ends[partition]}"
-            lose(what, fail=fail_on_data_loss)
-            ends[partition] = last
-
-
-def read_partition(options: ReadOptions, columns: ReadColumns, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """What a task gives to Spark. A plan without ranges has one task all the same, which finds nothing."""
-    from ottla.spark.reading import read_range
-
-    if isinstance(partition, RangePartition):
-        yield from read_range(options.client_settings, partition.span, columns, options.fail_on_data_loss)

@@ -43,7 +43,6 @@ from ottla.spark.offsets import (
 from ottla.spark.options import ReadOptions
 from ottla.spark.planning import admit, is_enough, ranges_between, split
 from ottla.spark.ranges import RangePartition
-from ottla.spark.source import read_partition
 from ottla.spark.topics import ClusterView
 
 if TYPE_CHECKING:
@@ -104,6 +103,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [RangePartition(one) for one in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from ottla.spark.reading import read_partition
+
         return read_partition(self._options, self._columns, partition)
 
     def commit(self, end: JsonOffsets) -> None:

@@ -10,11 +10,12 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from ottla.spark.batch import OttlaReader, plan_batch
 from ottla.spark.columns import ColumnError, read_schema
 from ottla.spark.data_loss import DataLossError
 from ottla.spark.options import OptionError, ReadOptions
 from ottla.spark.ranges import OffsetRange, RangePartition
-from ottla.spark.source import OttlaReader, OttlaSource, plan_batch
+from ottla.spark.source import OttlaSource
 from ottla.spark.topics import ClusterView, SourceError
 from ottla.testing.broker import Broker
 from pyspark_ottla import DefaultSource

@@ -386,7 +386,7 @@ class AiokafkaMember(GroupConsumer):
 class OttlaMember(GroupConsumer):
     def __init__(self, membership: Membership) -> None:
         import ottla
-        from ottla.client.consume.listeners import RebalanceListener
+        from ottla.client.subscriptions.listeners import RebalanceListener
 
         super().__init__()
         flavour = membership.flavour

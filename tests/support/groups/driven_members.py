@@ -11,9 +11,9 @@ from typing import Any, Self
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.listeners import RebalanceListener
-from ottla.client.consume.subscription import Position, Subscription
 from ottla.client.membership import Membership, create_membership
+from ottla.client.subscriptions.listeners import RebalanceListener
+from ottla.client.subscriptions.subscription import Position, Subscription
 from support import waiting
 from support.clients.dialect import WAIT_S
 from support.clients.peers import WITH_ZOOKEEPER

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ottla.records import Record, RecordError, encode_batch, record_walk, walk_kernel
 from ottla.records.layout import HEADER_SIZE, MAX_INT64, ByteBuffer
-from ottla.records.record_walk import RecordFacts, fast_walk, iter_marks, walk, walker
+from ottla.records.record_facts import RecordFacts
+from ottla.records.record_walk import fast_walk, iter_marks, walk, walker
 from support.logs.record_bytes import header_bytes, record_bytes
 
 MIN_INT64 = -MAX_INT64 - 1

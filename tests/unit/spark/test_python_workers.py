@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,7 @@ import pytest
 from ottla.spark import daemon as ours
 from ottla.spark import python_workers
 from ottla.spark.daemon import FOR_TASKS
-from ottla.spark.python_workers import lean_home, quieten, worker_settings
+from ottla.spark.python_workers import lean_home, quieten, quieten_planner, worker_settings
 
 SOCKETS = "spark.python.unix.domain.socket.dir"
 
@@ -127,3 +128,23 @@ def test_what_is_loaded_before_workers_are_forked_starts_no_thread() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
     )
     assert result.stdout.split() == ["1", *(["True"] * len(FOR_TASKS))]
+
+
+def test_a_process_that_plans_is_quietened_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def worker(_sock: object, _authenticated: bool) -> int:
+        raise BrokenPipeError
+
+    daemon = ModuleType("__main__")
+    daemon.worker = worker  # type: ignore[attr-defined]
+    codes: list[int] = []
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    quieten_planner()
+    assert daemon.worker is worker, "it is not PySpark's daemon"
+    daemon.__spec__ = ModuleSpec("pyspark.daemon", None)
+    quieten_planner()
+    quietened = daemon.worker
+    quieten_planner()
+    assert daemon.worker is quietened
+    quietened(None, False)
+    assert codes == [1]

@@ -19,10 +19,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from ottla.base.error_codes import ErrorCode
-from ottla.broker.handlers import handlers
 from ottla.broker.observability.request_stats import ApiStats, RequestStats
 from ottla.broker.observability.upkeep_stats import UpkeepStats
 from ottla.log.directories import LogDirectories
+from ottla.wire.framing import api_of
 
 _SHOWN_BUCKETS: Final = range(5, 26)
 """32 microseconds to half a minute; what is outside counts in the next one, or in the last."""
@@ -58,7 +58,7 @@ class BrokerCollector(Collector):
         errors = CounterMetricFamily("ottla_request_error", "Error codes in responses.", labels=["api", "error"])
         seconds = HistogramMetricFamily("ottla_request_seconds", "From reading to answering.", labels=["api"])
         for api_key, api in sorted(self._stats.apis.copy().items()):
-            name = handlers()[api_key].request.__name__.removesuffix("Request")
+            name = api_of(api_key).name
             count.add_metric([name], api.requests)
             received.add_metric([name], api.request_bytes)
             sent.add_metric([name], api.response_bytes)

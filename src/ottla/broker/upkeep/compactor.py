@@ -17,7 +17,7 @@ from ottla.broker.configs.store import ConfigStore
 from ottla.broker.observability.upkeep_stats import UpkeepStats
 from ottla.log.compaction.cleaner import Cleaner
 from ottla.log.compaction.compaction import Compaction, CompactionCancelledError
-from ottla.log.compaction.engine import missing_packages
+from ottla.log.compaction.engine_choice import missing_packages
 from ottla.log.compaction.options import CleanerOptions
 from ottla.log.directories import LogDirectories
 from ottla.log.partition_log import PartitionLog

@@ -70,7 +70,7 @@ def chosen_columns(names: tuple[str, ...] = COLUMNS) -> ChosenColumns:
 def _types() -> dict[str, Any]:
     import pyarrow as pa
 
-    from ottla.client.consume.decoding import KERNELS
+    from ottla.client.consume.kernels import KERNELS
 
     KERNELS.load()
     from ottla.records.column_reader import HEADERS_TYPE, TIMESTAMP_TYPE

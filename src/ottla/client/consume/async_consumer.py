@@ -27,16 +27,15 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.config_keywords import ConsumerKeywords
 from ottla.client.consume.arrow import COLUMNS, chosen_columns
 from ottla.client.consume.commits import BackgroundCommits, CommitCallback, Offsets
-from ottla.client.consume.decoding import KERNELS, Decoder
+from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import FetchBuffer
 from ottla.client.consume.fetcher import Fetcher
 from ottla.client.consume.interceptors import ConsumerInterceptors
-from ottla.client.consume.listeners import RebalanceListener
+from ottla.client.consume.kernels import KERNELS
 from ottla.client.consume.missing_topics import MissingTopics
 from ottla.client.consume.positions import Positions
 from ottla.client.consume.reader import RecordReader
 from ottla.client.consume.record import ConsumerRecord, K, V
-from ottla.client.consume.subscription import NO_EPOCH, ConsumedPartition, Position, Subscription
 from ottla.client.errors import ArgumentError, ClientError, ClosedError, OttlaError, WakeupError, WrongLoopError
 from ottla.client.membership import GroupMetadata, create_membership
 from ottla.client.membership.ledger import AskedCommit
@@ -51,6 +50,8 @@ from ottla.client.offsets import (
     offsets_at,
 )
 from ottla.client.serializers.contract import AnyKey, AnyValue, Deserializer
+from ottla.client.subscriptions.listeners import RebalanceListener
+from ottla.client.subscriptions.subscription import NO_EPOCH, ConsumedPartition, Position, Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -33,8 +33,7 @@ from ottla.client.consume.async_consumer import (
     most_records,
 )
 from ottla.client.consume.commits import CommitCallback
-from ottla.client.consume.decoding import KERNELS
-from ottla.client.consume.listeners import RebalanceListener
+from ottla.client.consume.kernels import KERNELS
 from ottla.client.consume.record import ConsumerRecord, K, V
 from ottla.client.errors import ClientError, ClosedError
 from ottla.client.loop_thread import LoopThread
@@ -42,6 +41,7 @@ from ottla.client.membership import GroupMetadata
 from ottla.client.metadata import TopicInfo
 from ottla.client.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from ottla.client.serializers.contract import AnyKey, AnyValue, Deserializer
+from ottla.client.subscriptions.listeners import RebalanceListener
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
 from itertools import islice
 from typing import Any, Final
 
-from ottla.base.background_load import BackgroundLoad, load_apart
 from ottla.client.config import Coder, ConsumerConfig
 from ottla.client.consume.arrow import ChosenColumns
 from ottla.client.consume.fetch_buffer import FetchedChunk
+from ottla.client.consume.kernels import KERNELS
 from ottla.client.consume.record import ConsumerRecord, make_records
-from ottla.client.errors import CompiledCodeError, CorruptRecordError, MissingPackageError, SerializationError
+from ottla.client.errors import CorruptRecordError, SerializationError
 from ottla.client.serializers.contract import Part, bound_deserializer
 from ottla.client.serializers.names import deserializer_of
 from ottla.client.serializers.plain import BytesDeserializer
@@ -37,33 +36,6 @@ FEW_RECORDS: Final = 20
 """Below this nothing is gained by keeping the garbage collector from them."""
 
 Deserialize = Callable[[str, Iterable[bytes | None]], list[Any]]
-
-
-class _Kernels:
-    """The compiled codec, loaded once for the process; None until then, and where it is not installed."""
-
-    def __init__(self) -> None:
-        self.module: Any = None
-        self.untrack: Callable[[list[Any]], None] | None = None
-        self.loading = BackgroundLoad(self._import)
-
-    def load(self) -> Any:
-        """Loads them now."""
-        if self.module is None:
-            try:
-                load_apart(self._import)
-            except ImportError as error:
-                raise MissingPackageError("reading Arrow columns", error.name or "pyarrow", "columns") from error
-            except RuntimeError as error:
-                raise CompiledCodeError("reading Arrow columns", error) from error
-        return self.module
-
-    def _import(self) -> None:
-        self.untrack = import_module("ottla.client.consume.untracking").untrack
-        self.module = import_module("ottla.records.columns")
-
-
-KERNELS: Final = _Kernels()
 
 
 class DecodedChunk:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ottla.client.consume.subscription import ConsumedPartition, Position, Subscription
+from ottla.client.subscriptions.subscription import ConsumedPartition, Position, Subscription
 from ottla.records import ByteBuffer
 
 

@@ -28,7 +28,6 @@ from ottla.client.config import ConsumerConfig
 from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
 from ottla.client.consume.fetch_session import SESSION_ERRORS, ConsumerFetchSession, Wanted
 from ottla.client.consume.positions import Positions
-from ottla.client.consume.subscription import NO_EPOCH, ConsumedPartition, Position, ReadReplica, Subscription
 from ottla.client.consume.survey import survey
 from ottla.client.errors import (
     BrokerConnectionError,
@@ -38,6 +37,7 @@ from ottla.client.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from ottla.client.subscriptions.subscription import NO_EPOCH, ConsumedPartition, Position, ReadReplica, Subscription
 from ottla.net.client_connection import MAX_RESPONSE_BYTES
 from ottla.records import ByteBuffer
 from ottla.records.layout import LENGTH_AT, LENGTH_PREFIX_SIZE

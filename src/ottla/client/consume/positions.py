@@ -16,7 +16,6 @@ from ottla.client.cluster import Cluster, may_pass
 from ottla.client.config import ConsumerConfig
 from ottla.client.config_keys.rules import BY_DURATION, duration_ms
 from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
-from ottla.client.consume.subscription import NO_EPOCH, ConsumedPartition, Position, Subscription
 from ottla.client.errors import (
     BrokerConnectionError,
     ClientError,
@@ -28,6 +27,7 @@ from ottla.client.errors import (
 )
 from ottla.client.metadata import TopicInfo
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAndMetadata, Place, ask_leader, find_offsets
+from ottla.client.subscriptions.subscription import NO_EPOCH, ConsumedPartition, Position, Subscription
 from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochPartition,
     OffsetForLeaderEpochPartitionResponse,

@@ -13,8 +13,8 @@ from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
 from ottla.client.consume.interceptors import ConsumerInterceptors
 from ottla.client.consume.record import ConsumerRecord
-from ottla.client.consume.subscription import Iterated, Position, Subscription
 from ottla.client.errors import OttlaError
+from ottla.client.subscriptions.subscription import Iterated, Position, Subscription
 
 ENOUGH_BYTES: Final = 256 * 1024
 """Chunks are handed out together until they have this much. More at once would be out of the processor's caches by the

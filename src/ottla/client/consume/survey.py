@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from ottla.client.consume.record import NO_TIMESTAMP_TYPE
-from ottla.client.consume.subscription import NO_EPOCH, Position
+from ottla.client.subscriptions.subscription import NO_EPOCH, Position
 from ottla.records import (
     BatchView,
     ByteBuffer,

@@ -12,7 +12,6 @@ from typing import Protocol
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import ClientError
 from ottla.client.membership.classic import ClassicMembership
 from ottla.client.membership.consumer_protocol import ConsumerMembership
@@ -20,6 +19,7 @@ from ottla.client.membership.handover import Invoke
 from ottla.client.membership.ledger import AskedCommit, CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
+from ottla.client.subscriptions.subscription import Subscription
 
 __all__ = ["GroupMetadata", "Membership", "create_membership"]
 

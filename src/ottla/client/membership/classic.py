@@ -20,7 +20,6 @@ from typing import Final
 from ottla.base.error_codes import ErrorCode
 from ottla.client.cluster import Backoff, Cluster, Deadline, may_pass
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import BrokerConnectionError, RefusedError
 from ottla.client.membership.assignors import assignors_of
 from ottla.client.membership.classic_dialogue import ClassicDialogue, Joined
@@ -28,6 +27,7 @@ from ottla.client.membership.commits import fenced
 from ottla.client.membership.handover import Invoke
 from ottla.client.membership.metadata import NO_GENERATION, NO_MEMBER_ID, GroupMetadata
 from ottla.client.membership.participation import MS, Participation
+from ottla.client.subscriptions.subscription import Subscription
 
 _logger = logging.getLogger(__name__)
 

@@ -22,13 +22,13 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.client.cluster import Backoff, Cluster, Deadline, may_pass
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import BrokerConnectionError, ClientError, MemberFencedError, RefusedError
 from ottla.client.membership.commits import fenced
 from ottla.client.membership.consumer_dialogue import ConsumerDialogue, IdPartition, Wish
 from ottla.client.membership.handover import Invoke
 from ottla.client.membership.metadata import NO_GENERATION, GroupMetadata
 from ottla.client.membership.participation import MS, Participation
+from ottla.client.subscriptions.subscription import Subscription
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
 
 _logger = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 
 from ottla.base.ids import TopicPartition
-from ottla.client.consume.listeners import RebalanceListener
-from ottla.client.consume.subscription import Subscription
+from ottla.client.subscriptions.listeners import RebalanceListener
+from ottla.client.subscriptions.subscription import Subscription
 
 Invoke = Callable[..., Awaitable[None]]
 """Calls a method of a listener with partitions, where the user wants to be called."""

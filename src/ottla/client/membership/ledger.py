@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.client.consume.subscription import ConsumedPartition, Subscription
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
+from ottla.client.subscriptions.subscription import ConsumedPartition, Subscription
 
 Identity = Callable[[], GroupMetadata | None]
 """Who commits, as of now; None if a consumer whose partitions come from the group is no member of it."""

@@ -19,7 +19,6 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Backoff, Cluster, Deadline
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import BrokerConnectionError, ClientError
 from ottla.client.membership.auto_commit import AutoCommit
 from ottla.client.membership.commits import GroupCommits
@@ -29,6 +28,7 @@ from ottla.client.membership.ledger import AskedCommit, CommitLedger
 from ottla.client.membership.metadata import NO_GENERATION, GroupMetadata
 from ottla.client.membership.topics import TopicWatch
 from ottla.client.offsets import OffsetAndMetadata
+from ottla.client.subscriptions.subscription import Subscription
 
 _logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from typing import Final
 
 from ottla.client.cluster import Backoff, Cluster
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import BrokerConnectionError, ClientError
 from ottla.client.membership.assignors import Topics
 from ottla.client.metadata import TopicInfo
+from ottla.client.subscriptions.subscription import Subscription
 
 _logger = logging.getLogger(__name__)
 

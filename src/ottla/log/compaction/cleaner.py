@@ -24,7 +24,8 @@ from ottla.base.disk import Disk
 from ottla.base.ids import TopicPartition
 from ottla.log.compaction.cleaned_offsets import CleanedOffsets
 from ottla.log.compaction.compaction import Compaction, CompactionCancelledError
-from ottla.log.compaction.engine import Engine, load_engine
+from ottla.log.compaction.engine import Engine
+from ottla.log.compaction.engine_choice import load_engine
 from ottla.log.compaction.options import CleanerOptions
 from ottla.log.compaction.selection import filthiest, find_cleanable
 from ottla.log.compaction.throttle import Throttle

@@ -10,11 +10,11 @@ import pytest
 from ottla.base.ids import TopicPartition
 from ottla.client.consume import commits as commits_module
 from ottla.client.consume.commits import BackgroundCommits, Offsets
-from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import ClientError, CommitFailedError, OttlaError
 from ottla.client.membership.ledger import AskedCommit, CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
+from ottla.client.subscriptions.subscription import Subscription
 from unit.client.test_cluster import run
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

@@ -11,13 +11,14 @@ import pytest
 
 from ottla.base.ids import TopicPartition
 from ottla.client.config import ConsumerConfig
-from ottla.client.consume import decoding
+from ottla.client.consume import decoding, kernels
 from ottla.client.consume.arrow import ALL_COLUMNS, chosen_columns, combined
-from ottla.client.consume.decoding import KERNELS, Decoder
+from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import FetchedChunk
+from ottla.client.consume.kernels import KERNELS
 from ottla.client.consume.record import ConsumerRecord
-from ottla.client.consume.subscription import ConsumedPartition, Position
 from ottla.client.errors import ClientError, CompiledCodeError, CorruptRecordError, SerializationError
+from ottla.client.subscriptions.subscription import ConsumedPartition, Position
 from ottla.records import BatchOptions, Compression, Record, TimestampType, encode_batch
 from ottla.records.layout import CRC_AT
 from unit.client.consume.scripted_log import batch, message
@@ -238,6 +239,6 @@ def test_code_that_cannot_be_loaded_is_said_with_what_to_do(monkeypatch: pytest.
     def fail(_: str) -> None:
         raise RuntimeError("cannot cache function: no locator available")
 
-    monkeypatch.setattr(decoding, "import_module", fail)
+    monkeypatch.setattr(kernels, "import_module", fail)
     with pytest.raises(CompiledCodeError, match=r"reading Arrow columns needs compiled code.*NUMBA_CACHE_DIR"):
-        decoding._Kernels().load()
+        kernels._Kernels().load()

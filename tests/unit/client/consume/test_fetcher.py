@@ -12,7 +12,6 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid, random_uuid
 from ottla.client.consume import AsyncConsumer, ConsumerRecord
-from ottla.client.consume.subscription import ConsumedPartition
 from ottla.client.errors import (
     ClientError,
     CorruptRecordError,
@@ -25,6 +24,7 @@ from ottla.client.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from ottla.client.subscriptions.subscription import ConsumedPartition
 from ottla.records import BatchOptions, encode_batch, encode_transaction_marker
 from ottla.records.layout import CRC_AT
 from ottla.wire.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse

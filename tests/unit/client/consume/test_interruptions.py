@@ -16,11 +16,12 @@ import pytest
 from ottla.base.ids import TopicPartition
 from ottla.client.config import ConsumerConfig
 from ottla.client.consume import Consumer, ConsumerRecord
-from ottla.client.consume.decoding import KERNELS, Decoder
+from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
 from ottla.client.consume.interceptors import ConsumerInterceptors
+from ottla.client.consume.kernels import KERNELS
 from ottla.client.consume.reader import RecordReader
-from ottla.client.consume.subscription import Position, Subscription
+from ottla.client.subscriptions.subscription import Position, Subscription
 from unit.client.consume.scripted_log import TOPIC, batch
 from unit.client.interruptions import Interruption
 

@@ -14,8 +14,8 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord, async_consumer
-from ottla.client.consume.listeners import RebalanceListener
 from ottla.client.errors import ClientError, ClosedError, WakeupError
+from ottla.client.subscriptions.listeners import RebalanceListener
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.list_offsets import ListOffsetsRequest

@@ -6,8 +6,8 @@ import pytest
 
 from ottla.client.consume import survey as module
 from ottla.client.consume.record import NO_TIMESTAMP_TYPE
-from ottla.client.consume.subscription import NO_EPOCH, Position
 from ottla.client.consume.survey import survey
+from ottla.client.subscriptions.subscription import NO_EPOCH, Position
 from ottla.records import (
     BatchLengthError,
     BatchOptions,

@@ -12,7 +12,6 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, random_uuid
 from ottla.client.cluster import Cluster, ClusterOptions
-from ottla.client.consume.subscription import Subscription
 from ottla.client.errors import (
     CommitFailedError,
     MemberFencedError,
@@ -25,6 +24,7 @@ from ottla.client.membership.coordinator import CoordinatorLink
 from ottla.client.membership.ledger import CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
+from ottla.client.subscriptions.subscription import Subscription
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest

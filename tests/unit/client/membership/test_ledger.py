@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from ottla.base.ids import TopicPartition
-from ottla.client.consume.subscription import Position, Subscription
 from ottla.client.membership.ledger import AskedCommit, CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import EARLIEST, OffsetAndMetadata
+from ottla.client.subscriptions.subscription import Position, Subscription
 
 A = TopicPartition("a", 0)
 

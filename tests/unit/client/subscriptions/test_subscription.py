@@ -10,9 +10,9 @@ import pytest
 from ottla.base.ids import TopicPartition
 from ottla.client.consume import AsyncConsumer
 from ottla.client.consume.record import ConsumerRecord
-from ottla.client.consume.subscription import Iterated, Position, Subscription
 from ottla.client.errors import ArgumentError, ClientError
 from ottla.client.offsets import EARLIEST, OffsetAndMetadata
+from ottla.client.subscriptions.subscription import Iterated, Position, Subscription
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

@@ -31,9 +31,9 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.client.consume.listeners import RebalanceListener
 from ottla.client.errors import ClientError
 from ottla.client.offsets import OffsetAndMetadata, Place
+from ottla.client.subscriptions.listeners import RebalanceListener
 
 if TYPE_CHECKING:
     from ottla.client.consume.fetch_buffer import FetchedChunk
