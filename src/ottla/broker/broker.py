@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final
 from ottla.base.clock import Clock
 from ottla.base.coordination import Coordination, CoordinationError
 from ottla.base.disk import Disk
-from ottla.base.ids import TopicPartition, Uuid
+from ottla.base.ids import Uuid
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.listeners import Listener
+from ottla.broker.configs.server_limits import limits_of
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetching.fetch_sessions import FetchSessions
@@ -42,16 +43,15 @@ from ottla.broker.startup.data_directory import (
     place_of_tree,
 )
 from ottla.broker.startup.identity import broker_id_of, cluster_id_of, register
+from ottla.broker.topic_host import TopicHost, partitions_of
 from ottla.broker.upkeep.replica_moves import ReplicaMoves
 from ottla.broker.upkeep.upkeep import Upkeep
 from ottla.controller.controller import Controller
-from ottla.controller.state import PartitionState, TopicState
+from ottla.controller.state import TopicState
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.groups.service import GroupCoordinatorService
 from ottla.log.directories import DirectoryOptions, LogDirectories
-from ottla.net.limits import Limits
 from ottla.net.server import Server
-from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.zookeeper import paths
 from ottla.zookeeper.local_tree import LocalTree
@@ -63,12 +63,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_PARTITIONS_AT_A_TIME: Final = 64
 _DRAIN_S: Final = 2.0
 _RESERVE_BYTES: Final = 2**20
 """Kept free in each log directory, so that the broker stops and starts cleanly when a disk is full."""
-_QUEUED_FRAMES: Final = 4
-"""Frames of the largest size that may be in memory where queued.max.request.bytes does not say otherwise."""
 
 
 Steps = Sequence[tuple[str, Callable[[], Awaitable[None]]]]
@@ -110,13 +107,13 @@ class Broker:
         self.replica_moves: ReplicaMoves
         self.held_produces: HeldProduces
         self.groups: GroupCoordinatorService
-        self._group_topics: GroupTopics
+        self.group_topics: GroupTopics
         self.ready: ReadyInfo
         self._server: Server
         self.dispatcher: Dispatcher
         self._upkeep: Upkeep
         self._metrics: MetricsServer | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self.topic_host = TopicHost(self)
         self.has_failed = asyncio.Event()
         """Every log directory is offline: nothing can be served any more. Whoever runs the broker stops it."""
 
@@ -170,7 +167,7 @@ class Broker:
         self.metadata = MetadataCache(cluster_id, self.broker_id)
         self._server = self._make_server(loop)
         self.held_produces = HeldProduces(loop, self.clock)
-        self.controller = Controller(coordination, self, self.broker_id, config.given)
+        self.controller = Controller(coordination, self.topic_host, self.broker_id, config.given)
         topics = await self.controller.load()
         for topic in topics:
             self.configs.note_topic(topic.name, topic.configs)
@@ -183,7 +180,7 @@ class Broker:
         await broker_id.keep(coordination)
         self.replicas = Replicas(self.broker_id, self.directories, loop)
         self._upkeep = Upkeep(self.directories, self.replicas, self.configs)
-        self.replicas.on_hosted = self._hosted
+        self.replicas.on_hosted = self.topic_host.hosted
         await self._finish_deletions()
         self._server.on_handled = self.replicas.fetches.look_now
         self.request_stats.purgatories["fetch"] = lambda: len(self.replicas.fetches)
@@ -191,17 +188,17 @@ class Broker:
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.replica_moves = ReplicaMoves(self.directories, self.replicas)
         self._make_group_coordinator(loop)
-        self.configs.on_topic_change = self._topic_config_changed
+        self.configs.on_topic_change = self.topic_host.topic_config_changed
         self.configs.on_broker_change = self._broker_config_changed
         await register(coordination, self.broker_id, listeners, config.rack)
         self._warn_of_lost(topics)
         for topic in topics:
-            await self.apply_topic(topic, new_partitions=frozenset())
+            await self.topic_host.apply_topic(topic, new_partitions=frozenset())
         self._warn_of_strays()
         await self.controller.replicas_failed(
             [name for name, partition in self.replicas.partitions.items() if partition.log is None]
         )
-        self.replicas.on_failed = self._replicas_failed
+        self.replicas.on_failed = self.topic_host.replicas_failed
         self.directories.check_any_left()
         self._upkeep.start()
         metrics_port = self._start_metrics()
@@ -217,11 +214,11 @@ class Broker:
         )
 
     def _make_group_coordinator(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._group_topics = GroupTopics(self.metadata)
+        self.group_topics = GroupTopics(self.metadata)
         timeout_ms = self.config["offsets.commit.timeout.ms"]
         log = ReplicatedCoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
         settings = group_settings(self.config, self.configs.groups.consumer_times)
-        self.groups = GroupCoordinatorService(log, self.clock, loop, settings, self._group_topics)
+        self.groups = GroupCoordinatorService(log, self.clock, loop, settings, self.group_topics)
         self.groups.runtime.together = self._server.together
 
     def _make_server(self, loop: asyncio.AbstractEventLoop) -> Server:
@@ -298,7 +295,7 @@ class Broker:
         lost = [
             name
             for topic in topics
-            for name, state in zip(_partitions_of(topic), topic.partitions, strict=True)
+            for name, state in zip(partitions_of(topic), topic.partitions, strict=True)
             if self.broker_id in state.replicas and self.directories.get(name) is None and name not in refused
         ]
         if lost and len(self.directories.online()) == len(self.directories.directories):
@@ -315,102 +312,11 @@ class Broker:
             shown = ", ".join(sorted(strays)[:5]) + (", …" if len(strays) > 5 else "")
             _logger.warning("%d logs belong to no topic of this cluster and are not served: %s", len(strays), shown)
 
-    # --- what the controller decides ----------------------------------------------------------------------------------
-
-    async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
-        self.configs.note_topic(topic.name, topic.configs)
-        config = self.configs.log_config(topic.name)
-        mine = [index for index in sorted(new_partitions) if self.broker_id in topic.partitions[index].replicas]
-        self.replicas.expect([TopicPartition(topic.name, index) for index in mine], topic.topic_id, config)
-        self.metadata.put_topic(topic)  # in the same turn: one that is hosted from here on gets its role from this
-        if topic.name == OFFSETS_TOPIC:
-            for index in mine:  # at once, as far as that goes: whoever finds a coordinator is to find it at work
-                self.replicas.get(topic.name, index)
-        for index, state in enumerate(topic.partitions):
-            if self.broker_id not in state.replicas or index in new_partitions:
-                continue
-            name = TopicPartition(topic.name, index)
-            if name in self.replicas.expected:
-                continue  # it gets its role when its log is made
-            partition = self.replicas.host(name, topic.topic_id, config, is_new=False)
-            log = partition.log
-            if partition.must_flush and log is not None:
-                try:
-                    await asyncio.to_thread(log.flush)
-                except OSError as error:  # of one directory; the partitions of the others are served
-                    _logger.error("%s could not be flushed: %s", name, self.directories.log_failed(log, error))
-            self._give_role(partition, state)
-            if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
-                await asyncio.sleep(0)
-        if mine and topic.name == OFFSETS_TOPIC:
-            await self.replicas.expected.settled()
-        self._group_topics.changed()
-
-    def _give_role(self, partition: Partition, state: PartitionState) -> None:
-        index, is_of_groups = partition.name.partition, partition.name.topic == OFFSETS_TOPIC
-        if state.leader == self.broker_id:
-            partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
-            if is_of_groups and partition.log is not None:
-                self.groups.lead(index, state.leader_epoch)
-        else:
-            partition.follow(state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
-            if is_of_groups:
-                self.groups.resign(index)
-
-    def _hosted(self, partition: Partition) -> None:
-        """A new partition has its log: it gets the role and the config that its topic has by now."""
-        name, index = partition.name
-        topic = self.metadata.topic(name)
-        if topic is None or topic.topic_id != partition.topic_id:
-            return  # its deletion follows
-        if partition.log is None:
-            self._replicas_failed([partition.name])
-        else:
-            partition.log.update_config(self.configs.log_config(name))
-        self._give_role(partition, topic.partitions[index])
-
-    def forget_topics(self, topics: Sequence[TopicState]) -> None:
-        for topic in topics:
-            self.metadata.remove_topic(topic)
-            if topic.name == OFFSETS_TOPIC:
-                self.groups.close()
-            self.replicas.let_go(_partitions_of(topic))
-            self.configs.forget_topic(topic.name)
-        self.groups.topics_deleted([topic.name for topic in topics if topic.name != OFFSETS_TOPIC])
-        self._group_topics.changed()
-
-    async def delete_replicas(self, topics: Sequence[TopicState]) -> None:
-        await self.replicas.delete_many([name for topic in topics for name in _partitions_of(topic)])
-
-    def _replicas_failed(self, names: list[TopicPartition]) -> None:
-        if not self.directories.online():
-            paths = ", ".join(str(directory.path) for directory in self.directories.directories)
-            _logger.critical("stopping the broker because all its log directories have failed: %s", paths)
-            self.has_failed.set()
-        task = asyncio.get_running_loop().create_task(self.controller.replicas_failed(names), name="replicas failed")
-        self._telling.add(task)
-        task.add_done_callback(self._told)
-
-    def _told(self, task: asyncio.Task[None]) -> None:
-        self._telling.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.error("the controller could not be told of failed replicas: %s", error)
-
     # --- what changes while it runs -----------------------------------------------------------------------------------
-
-    def _topic_config_changed(self, name: str) -> None:
-        topic = self.metadata.topic(name)
-        if topic is None:
-            return
-        config = self.configs.log_config(name)
-        for index in range(len(topic.partitions)):
-            partition = self.replicas.partitions.get(TopicPartition(name, index))
-            if partition is not None and partition.log is not None:
-                partition.log.update_config(config)
 
     def _broker_config_changed(self, keys: frozenset[str]) -> None:
         for name in self.metadata.topics:
-            self._topic_config_changed(name)
+            self.topic_host.topic_config_changed(name)
         self.fetch_max_bytes = self.configs.current("fetch.max.bytes")
         self._upkeep.config_changed(keys)
         if any(key.startswith("max.connections") for key in keys):
@@ -433,7 +339,7 @@ class Broker:
             ("moving replicas", self.replica_moves.close),  # which tell the upkeep
             ("upkeep of logs", self._upkeep.stop),
             ("handing out producer ids", self.producer_ids.close),
-            ("telling the controller", self._end_telling),
+            ("telling the controller", self.topic_host.close),
             ("waiting for the disk", self._close_replicas),
             ("closing logs", self._close_logs),
             ("leaving the cluster", self._deregister),
@@ -452,10 +358,6 @@ class Broker:
 
     async def _close_logs(self) -> None:
         await asyncio.to_thread(self.directories.close)
-
-    async def _end_telling(self) -> None:
-        if self._telling:
-            await asyncio.wait(self._telling)
 
     async def _deregister(self) -> None:
         try:
@@ -479,26 +381,3 @@ async def _end_each(steps: Steps) -> None:
             await end()
         except Exception:
             _logger.exception("a step of the broker's stop failed: %s", what)
-
-
-def _partitions_of(topic: TopicState) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for index in range(len(topic.partitions))]
-
-
-def limits_of(config: BrokerConfig) -> Limits:
-    queued: int = config["queued.max.request.bytes"]
-    largest: int = config["socket.request.max.bytes"]
-    idle_ms: int = config["connections.max.idle.ms"]
-    return Limits(
-        frame_max_bytes=largest,
-        connections=config["max.connections"],
-        connections_per_address=config["max.connections.per.ip"],
-        connections_of_address=config.connection_limits,
-        idle_s=idle_ms / 1000 if idle_ms >= 0 else float("inf"),
-        queued_bytes=queued if queued > 0 else _QUEUED_FRAMES * largest,
-        # Kafka's default of 100 KiB holds a fast client back on a fast network; the system's own does not.
-        receive_buffer_bytes=config["socket.receive.buffer.bytes"]
-        if "socket.receive.buffer.bytes" in config.given
-        else -1,
-        send_buffer_bytes=config["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in config.given else -1,
-    )

@@ -244,7 +244,7 @@ def test_a_partition_that_is_made_while_its_topic_changes_gets_the_new_role(
         assert broker.replicas.get("orders", 1) is not None
         assert len(broker.replicas.expected) == 1
         later = replace(topic, partitions=tuple(replace(each, leader_epoch=7) for each in topic.partitions))
-        changing = asyncio.create_task(broker.apply_topic(later, new_partitions=frozenset()))
+        changing = asyncio.create_task(broker.topic_host.apply_topic(later, new_partitions=frozenset()))
         await asyncio.sleep(0)
         partition = broker.replicas.get("orders", 0)
         assert not changing.done()

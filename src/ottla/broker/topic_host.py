@@ -1,0 +1,133 @@
+"""Carries out on this broker what the controller decides: topics come, change and go, and so do their replicas here.
+
+Owned by the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.ids import TopicPartition
+from ottla.controller.state import PartitionState, TopicState
+from ottla.controller.topic_names import OFFSETS_TOPIC
+from ottla.replication.partition import Partition
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_logger = logging.getLogger(__name__)
+
+_PARTITIONS_AT_A_TIME: Final = 64
+
+
+class TopicHost:
+    """The controller's `ReplicaHost`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Tell the controller of replicas that failed."""
+
+    async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
+        self._broker.configs.note_topic(topic.name, topic.configs)
+        config = self._broker.configs.log_config(topic.name)
+        mine = [index for index in sorted(new_partitions) if self._broker.broker_id in topic.partitions[index].replicas]
+        self._broker.replicas.expect([TopicPartition(topic.name, index) for index in mine], topic.topic_id, config)
+        # In the same turn: a partition that is hosted from here on gets its role from this.
+        self._broker.metadata.put_topic(topic)
+        if topic.name == OFFSETS_TOPIC:
+            for index in mine:  # at once, as far as that goes: whoever finds a coordinator is to find it at work
+                self._broker.replicas.get(topic.name, index)
+        for index, state in enumerate(topic.partitions):
+            if self._broker.broker_id not in state.replicas or index in new_partitions:
+                continue
+            name = TopicPartition(topic.name, index)
+            if name in self._broker.replicas.expected:
+                continue  # it gets its role when its log is made
+            partition = self._broker.replicas.host(name, topic.topic_id, config, is_new=False)
+            log = partition.log
+            if partition.must_flush and log is not None:
+                try:
+                    await asyncio.to_thread(log.flush)
+                except OSError as error:  # of one directory; the partitions of the others are served
+                    _logger.error("%s could not be flushed: %s", name, self._broker.directories.log_failed(log, error))
+            self._give_role(partition, state)
+            if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
+                await asyncio.sleep(0)
+        if mine and topic.name == OFFSETS_TOPIC:
+            await self._broker.replicas.expected.settled()
+        self._broker.group_topics.changed()
+
+    def _give_role(self, partition: Partition, state: PartitionState) -> None:
+        index, is_of_groups = partition.name.partition, partition.name.topic == OFFSETS_TOPIC
+        if state.leader == self._broker.broker_id:
+            partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            if is_of_groups and partition.log is not None:
+                self._broker.groups.lead(index, state.leader_epoch)
+        else:
+            partition.follow(state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            if is_of_groups:
+                self._broker.groups.resign(index)
+
+    def hosted(self, partition: Partition) -> None:
+        """A new partition has its log: it gets the role and the config that its topic has by now."""
+        name, index = partition.name
+        topic = self._broker.metadata.topic(name)
+        if topic is None or topic.topic_id != partition.topic_id:
+            return  # its deletion follows
+        if partition.log is None:
+            self.replicas_failed([partition.name])
+        else:
+            partition.log.update_config(self._broker.configs.log_config(name))
+        self._give_role(partition, topic.partitions[index])
+
+    def forget_topics(self, topics: Sequence[TopicState]) -> None:
+        for topic in topics:
+            self._broker.metadata.remove_topic(topic)
+            if topic.name == OFFSETS_TOPIC:
+                self._broker.groups.close()
+            self._broker.replicas.let_go(partitions_of(topic))
+            self._broker.configs.forget_topic(topic.name)
+        self._broker.groups.topics_deleted([topic.name for topic in topics if topic.name != OFFSETS_TOPIC])
+        self._broker.group_topics.changed()
+
+    async def delete_replicas(self, topics: Sequence[TopicState]) -> None:
+        await self._broker.replicas.delete_many([name for topic in topics for name in partitions_of(topic)])
+
+    def replicas_failed(self, names: list[TopicPartition]) -> None:
+        if not self._broker.directories.online():
+            paths = ", ".join(str(directory.path) for directory in self._broker.directories.directories)
+            _logger.critical("stopping the broker because all its log directories have failed: %s", paths)
+            self._broker.has_failed.set()
+        task = asyncio.get_running_loop().create_task(
+            self._broker.controller.replicas_failed(names), name="replicas failed"
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("the controller could not be told of failed replicas: %s", error)
+
+    def topic_config_changed(self, name: str) -> None:
+        topic = self._broker.metadata.topic(name)
+        if topic is None:
+            return
+        config = self._broker.configs.log_config(name)
+        for index in range(len(topic.partitions)):
+            partition = self._broker.replicas.partitions.get(TopicPartition(name, index))
+            if partition is not None and partition.log is not None:
+                partition.log.update_config(config)
+
+    async def close(self) -> None:
+        """Waits until the controller has heard of all failed replicas."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def partitions_of(topic: TopicState) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for index in range(len(topic.partitions))]
