@@ -218,12 +218,12 @@ class Dispatcher:
         taken_s = perf_counter() - started_s
         route.stats.observe(request_size, size, taken_s)
         if taken_s > slow_s:
-            self._tell_slow(connection, route, taken_s)
+            self.tell_slow(connection, route, taken_s)
         if error_code := getattr(response, "error_code", 0):
             route.stats.count_error(error_code)
         return chunks
 
-    def _tell_slow(self, connection: SocketConnection, route: HandlerRoute, taken_s: float) -> None:
+    def tell_slow(self, connection: SocketConnection, route: HandlerRoute, taken_s: float) -> None:
         """Writes a slow request to the log, at most one of each API in ten seconds."""
         state, name = connection.attachment, f"{route.api.name} v{route.version}"
         known = state.contexts.get(route) if type(state) is ConnectionState else None

@@ -125,7 +125,7 @@ def test_a_port_that_is_taken_is_told_and_releases_the_rest(tmp_path: Path) -> N
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("step", ["_finish_deletions", "apply_topic", "_start_metrics"])
+@pytest.mark.parametrize("step", ["Broker._finish_deletions", "TopicHost.apply_topic", "Broker._start_metrics"])
 def test_a_start_that_fails_late_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_start_that_fails_late_leaves_nothing_behind(
             await Client(broker).create_topic("orders")
         before = set(asyncio.all_tasks()), set(threading.enumerate())
         with monkeypatch.context() as patch:
-            patch.setattr(Broker, step, fail)
+            patch.setattr(f"ottla.broker.broker.{step}", fail)
             with pytest.raises(ValueError, match="a late failure"):
                 async with broker_in_loop(tmp_path):
                     pass
@@ -217,7 +217,7 @@ def test_a_partition_that_is_asked_for_while_its_topic_grows_gets_its_role(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker gives way to requests while it goes through the partitions that the topic had before."""
-    monkeypatch.setattr("ottla.broker.broker._PARTITIONS_AT_A_TIME", 2)
+    monkeypatch.setattr("ottla.broker.topic_host._PARTITIONS_AT_A_TIME", 2)
 
     async def work(client: Client) -> None:
         broker = client.broker
@@ -236,7 +236,7 @@ def test_a_partition_that_is_asked_for_while_its_topic_grows_gets_its_role(
 def test_a_partition_that_is_made_while_its_topic_changes_gets_the_new_role(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.broker.broker._PARTITIONS_AT_A_TIME", 2)
+    monkeypatch.setattr("ottla.broker.topic_host._PARTITIONS_AT_A_TIME", 2)
 
     async def work(client: Client) -> None:
         broker = client.broker
