@@ -69,8 +69,8 @@ def _quoted(value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False)
     text = text_of(value)
-    is_plain = not isinstance(value, str) or (text and not any(sign.isspace() or sign in '"=' for sign in text))
-    return text if is_plain and (value is None or text != "-") else json.dumps(text, ensure_ascii=False)
+    is_bare = not isinstance(value, str) or (text and not any(sign.isspace() or sign in '"=' for sign in text))
+    return text if is_bare and (value is None or text != "-") else json.dumps(text, ensure_ascii=False)
 
 
 def _as_json(path: Path, line: Line) -> str:

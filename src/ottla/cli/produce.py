@@ -105,7 +105,7 @@ def produce(
 
     ottla produce orders --file orders.jsonl --json --compression zstd
     """
-    from ottla.cli.record_formats import LineError, parse_headers, read_json_line, read_plain_line
+    from ottla.cli.record_formats import LineError, parse_headers, read_json_line, read_text_line
 
     separator = None if key_separator is None else key_separator.encode()
     try:
@@ -114,7 +114,7 @@ def produce(
         raise CommandError(f"--header: {error}") from None
 
     def read(line: bytes) -> NewRecord:
-        record = read_json_line(line) if as_json else read_plain_line(line, separator, b"\t" if line_headers else None)
+        record = read_json_line(line) if as_json else read_text_line(line, separator, b"\t" if line_headers else None)
         record.headers = (*common, *record.headers)
         record.partition = partition if record.partition is None else record.partition
         if tombstones and not record.value:

@@ -119,7 +119,7 @@ class NewRecord:
         self.timestamp_ms = timestamp_ms
 
 
-def read_plain_line(line: bytes, key_separator: bytes | None, header_separator: bytes | None) -> NewRecord:
+def read_text_line(line: bytes, key_separator: bytes | None, header_separator: bytes | None) -> NewRecord:
     """Parses `headers<tab>key<separator>value`, depending on the separators given; headers are `name=value,…`."""
     headers: tuple[Header, ...] = ()
     if header_separator is not None:

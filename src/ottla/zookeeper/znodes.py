@@ -127,7 +127,7 @@ class BrokerRegistration:
 
     def encode(self) -> bytes:
         # For clients too old to know endpoints: the first that they could use.
-        plain = next((each for each in self.endpoints if each.security_protocol == _PLAINTEXT), None)
+        plaintext = next((each for each in self.endpoints if each.security_protocol == _PLAINTEXT), None)
         return write_json(
             {
                 "features": {
@@ -138,8 +138,8 @@ class BrokerRegistration:
                 "endpoints": [str(each) for each in self.endpoints],
                 **({} if self.rack is None else {"rack": self.rack}),
                 "jmx_port": self.jmx_port,
-                "port": -1 if plain is None else plain.port,
-                "host": None if plain is None else plain.host,
+                "port": -1 if plaintext is None else plaintext.port,
+                "host": None if plaintext is None else plaintext.host,
                 "version": 5,
                 "timestamp": str(self.timestamp_ms),
             }

@@ -11,7 +11,7 @@ from ottla.cli.record_formats import (
     json_formatter,
     parse_headers,
     read_json_line,
-    read_plain_line,
+    read_text_line,
     template_formatter,
 )
 from ottla.client.consume import ConsumerRecord
@@ -86,18 +86,18 @@ def test_json_lines_that_are_no_record(line: bytes, reason: str) -> None:
 
 
 def test_plain_lines() -> None:
-    assert read_plain_line(b"a:b", None, None).value == b"a:b"
-    record = read_plain_line(b"k::v:w", b"::", None)
+    assert read_text_line(b"a:b", None, None).value == b"a:b"
+    record = read_text_line(b"k::v:w", b"::", None)
     assert (record.key, record.value) == (b"k", b"v:w")
-    record = read_plain_line(b"a=1,b=2\tk:v", b":", b"\t")
+    record = read_text_line(b"a=1,b=2\tk:v", b":", b"\t")
     assert (record.headers, record.key, record.value) == ((("a", b"1"), ("b", b"2")), b"k", b"v")
-    assert read_plain_line(b"\tv", None, b"\t").headers == ()
+    assert read_text_line(b"\tv", None, b"\t").headers == ()
 
 
 def test_plain_lines_that_lack_what_was_promised() -> None:
     with pytest.raises(LineError, match="no ':' between key and value"):
-        read_plain_line(b"v", b":", None)
+        read_text_line(b"v", b":", None)
     with pytest.raises(LineError, match="after the headers"):
-        read_plain_line(b"v", None, b"\t")
+        read_text_line(b"v", None, b"\t")
     with pytest.raises(LineError, match="'x' is not a header of the form name=value"):
         parse_headers("a=1,x")

@@ -198,7 +198,7 @@ TRANSLATED = {
     "serializers/__init__.py": "module attributes",
     "serializers/avro.py": "become SerializationError, or are about what a serializer is made with",
     "serializers/avro_schemas.py": "become SerializationError, or are about what a serializer is made with",
-    "serializers/plain.py": "become SerializationError, or are about what a serializer is made with",
+    "serializers/basic.py": "become SerializationError, or are about what a serializer is made with",
     "serializers/protobuf.py": "become SerializationError, or are about what a serializer is made with",
     "produce/interceptors.py": "logged",
     "produce/record.py": "become SerializationError",

@@ -314,7 +314,7 @@ class AsyncConsumer(Generic[K, V]):
         """Reads these partitions, and no others, without a group: each from where the group.id has committed, if there
         is one, or else from where auto.offset.reset says, unless `seek` says otherwise."""
         self._check_reading()
-        self.subscriptions.assign_manually([_plain_partition(one) for one in partitions])
+        self.subscriptions.assign_manually([_as_partition(one) for one in partitions])
 
     async def unsubscribe(self) -> None:
         """Reads nothing any more, and leaves the group."""
@@ -639,7 +639,7 @@ def offset_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
     return OffsetAndMetadata(whole_number("offset", given))
 
 
-def _plain_partition(given: TopicPartition | tuple[str, int]) -> TopicPartition:
+def _as_partition(given: TopicPartition | tuple[str, int]) -> TopicPartition:
     topic, partition = given
     return TopicPartition(topic, whole_number("partition", partition))
 
@@ -664,5 +664,5 @@ def _checked(offsets: OffsetsToCommit) -> Offsets:
         one = offset_of(given)
         if one.offset < 0:
             raise ArgumentError(f"{given!r} is not an offset to commit for partition {partition}")
-        checked[_plain_partition(partition)] = one
+        checked[_as_partition(partition)] = one
     return checked

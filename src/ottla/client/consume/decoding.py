@@ -20,9 +20,9 @@ from ottla.client.consume.fetch_buffer import FetchedChunk
 from ottla.client.consume.kernels import KERNELS
 from ottla.client.consume.record import ConsumerRecord, make_records
 from ottla.client.errors import CorruptRecordError, SerializationError
+from ottla.client.serializers.basic import BytesDeserializer
 from ottla.client.serializers.contract import Part, bound_deserializer
 from ottla.client.serializers.names import deserializer_of
-from ottla.client.serializers.plain import BytesDeserializer
 from ottla.records import ByteBuffer, RecordError, RecordLists, iter_records
 from ottla.records.layout import MAX_INT64
 

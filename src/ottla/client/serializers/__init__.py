@@ -10,16 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.errors import MissingPackageError
-from ottla.client.serializers.contract import (
-    Deserializer,
-    Part,
-    Serializer,
-    bound_deserializer,
-    bound_serializer,
-    serialization_failure,
-)
-from ottla.client.serializers.names import deserializer_of, serializer_of
-from ottla.client.serializers.plain import (
+from ottla.client.serializers.basic import (
     BytesDeserializer,
     BytesSerializer,
     JsonDeserializer,
@@ -31,6 +22,15 @@ from ottla.client.serializers.plain import (
     UUIDDeserializer,
     UUIDSerializer,
 )
+from ottla.client.serializers.contract import (
+    Deserializer,
+    Part,
+    Serializer,
+    bound_deserializer,
+    bound_serializer,
+    serialization_failure,
+)
+from ottla.client.serializers.names import deserializer_of, serializer_of
 
 if TYPE_CHECKING:
     from ottla.client.serializers.avro import AvroDeserializer, AvroSerializer

@@ -52,8 +52,8 @@ def _parse(source: Mapping[str, Any] | Sequence[Any] | str | Path) -> Any:
     try:
         if isinstance(source, Path):
             return fastavro.schema.load_schema(str(source))
-        plain: Any = _from_text(source) if isinstance(source, str) else source
-        return fastavro.parse_schema(plain)
+        parsed: Any = _from_text(source) if isinstance(source, str) else source
+        return fastavro.parse_schema(parsed)
     except Exception as error:  # fastavro's own exceptions share no root
         raise ValueError(f"{origin} is not valid Avro: {type(error).__name__}: {error}") from error
 

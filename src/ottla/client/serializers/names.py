@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ottla.client.errors import ConfigError
-from ottla.client.serializers import plain
+from ottla.client.serializers import basic
 from ottla.client.serializers.contract import Deserializer, Part, Serializer, name_of
 
 T = TypeVar("T")
@@ -36,19 +36,19 @@ _NEED_SCHEMA: Final = {
 }
 
 _SERIALIZERS: Final[Mapping[str, Callable[[], Serializer]]] = {
-    "bytes": plain.BytesSerializer,
-    "string": plain.StringSerializer,
-    **{name: partial(plain.NumberSerializer, name) for name in plain.NUMBER_NAMES},
-    "uuid": plain.UUIDSerializer,
-    "json": plain.JsonSerializer,
+    "bytes": basic.BytesSerializer,
+    "string": basic.StringSerializer,
+    **{name: partial(basic.NumberSerializer, name) for name in basic.NUMBER_NAMES},
+    "uuid": basic.UUIDSerializer,
+    "json": basic.JsonSerializer,
 }
 
 _DESERIALIZERS: Final[Mapping[str, Callable[[], Deserializer]]] = {
-    "bytes": plain.BytesDeserializer,
-    "string": plain.StringDeserializer,
-    **{name: partial(plain.NumberDeserializer, name) for name in plain.NUMBER_NAMES},
-    "uuid": plain.UUIDDeserializer,
-    "json": plain.JsonDeserializer,
+    "bytes": basic.BytesDeserializer,
+    "string": basic.StringDeserializer,
+    **{name: partial(basic.NumberDeserializer, name) for name in basic.NUMBER_NAMES},
+    "uuid": basic.UUIDDeserializer,
+    "json": basic.JsonDeserializer,
 }
 
 NAMES: Final = tuple(_SERIALIZERS)

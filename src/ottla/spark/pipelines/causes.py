@@ -18,12 +18,12 @@ _MOST_CAUSES: Final = 30
 def root_cause(error: BaseException) -> str:
     """A sentence or two; never empty."""
     for message in reversed(_messages(error)):
-        if told := plain_words(message):
+        if told := java_message(message):
             return told
     return type(error).__name__
 
 
-def plain_words(message: str) -> str:
+def java_message(message: str) -> str:
     """What a message of Spark's says, without what is wrapped around it; of a Python traceback, its last words."""
     text = message.strip()
     if _TRACEBACK in text:

@@ -76,7 +76,7 @@ def test_what_is_broken_is_refused_as_the_codec_does(data: bytes, version: int, 
 
 @pytest.mark.parametrize("version", [9, 12, 13])
 @pytest.mark.parametrize("size", [61, 126, 127, 128, 16_383, 16_384, 2_100_000])
-def test_one_batch_is_plain_however_large(version: int, size: int) -> None:
+def test_one_batch_is_read_fast_however_large(version: int, size: int) -> None:
     records = bytes(range(256)) * (size // 256) + bytes(size % 256)
     frame = memoryview(bytearray(encode(one_batch(records), version)))
     read = produce_reader(version)(frame)

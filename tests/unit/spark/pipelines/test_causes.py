@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.spark.pipelines.causes import plain_words, root_cause
+from ottla.spark.pipelines.causes import java_message, root_cause
 
 FROM_A_SOURCE = """[STREAM_FAILED] Query [id = c216, runId = 0e0b] terminated with exception: \
 [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform initialOffset: \
@@ -76,8 +76,8 @@ SELEC 1
         ("java.lang.IllegalStateException: no", "no"),
     ],
 )
-def test_plain_words(message: str, words: str) -> None:
-    assert plain_words(message) == words
+def test_java_message(message: str, words: str) -> None:
+    assert java_message(message) == words
 
 
 class _Java:
