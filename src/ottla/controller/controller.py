@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
 
 from ottla.base.config import ConfigError
 from ottla.base.config_changes import changes_of
@@ -35,34 +34,17 @@ from ottla.controller.errors import ControllerError
 from ottla.controller.state import PartitionState, ReplicaHost, TopicState
 from ottla.controller.topic_names import METADATA_TOPIC, collision_key, fault_of_name
 from ottla.controller.topic_nodes import TopicNodes
+from ottla.controller.wanted_topics import (
+    PARTITIONS_AT_ONCE_MAX,
+    NewPartitionCount,
+    WantedTopic,
+    added_replicas,
+    assigned_replicas,
+)
 from ottla.log.broker_config import topic_defaults
 from ottla.log.config import LogConfig
 
 _logger = logging.getLogger(__name__)
-
-PARTITIONS_AT_ONCE_MAX: Final = 10_000
-"""As in newer Kafkas: one mistyped number must not stop a broker."""
-
-
-@dataclass(frozen=True, slots=True)
-class WantedTopic:
-    """A topic that is wanted: with counts, or with (partition, replicas) by hand and the counts None. A config without
-    a value is refused, but only after the name was checked."""
-
-    name: str
-    partition_count: int | None = None
-    replication_factor: int | None = None
-    assignments: Sequence[tuple[int, Sequence[int]]] = ()
-    configs: Mapping[str, str | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class NewPartitionCount:
-    """How many partitions a topic is to have in all; `assignments` are the replicas of the new ones."""
-
-    name: str
-    total: int
-    assignments: Sequence[Sequence[int]] | None = None
 
 
 class Controller:
@@ -191,7 +173,7 @@ class Controller:
         if len(configs) < len(wanted.configs):
             without_value = ", ".join(key for key, value in wanted.configs.items() if value is None)
             raise ControllerError(ErrorCode.INVALID_CONFIG, f"A config of a new topic needs a value: {without_value}.")
-        partitions = self._new_partitions(self._assigned(wanted, room))
+        partitions = self._new_partitions(assigned_replicas(wanted, self._brokers, room))
         self._check_configs(configs)
         return TopicState(wanted.name, random_uuid(), partitions, configs)
 
@@ -218,17 +200,6 @@ class Controller:
         if other is not None:
             reason = f"Topic '{name}' collides with '{other}': '.' and '_' are the same in names of metrics."
             raise ControllerError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-
-    def _assigned(self, wanted: WantedTopic, room: int) -> list[assignment.Replicas]:
-        if wanted.assignments:
-            if wanted.partition_count is not None or wanted.replication_factor is not None:
-                reason = "A topic has counts of partitions and replicas, or assignments by hand, not both."
-                raise ControllerError(ErrorCode.INVALID_REQUEST, reason)
-            _check_count(len(wanted.assignments), room)
-            return assignment.by_hand(wanted.assignments, self._brokers)
-        count = wanted.partition_count or 0
-        _check_count(count, room)
-        return assignment.chosen(count, wanted.replication_factor or 0, self._brokers)
 
     def _check_configs(self, configs: Mapping[str, str]) -> None:
         try:
@@ -315,7 +286,7 @@ class Controller:
         for each in wanted:
             try:
                 topic = self._known(each.name)
-                added = self._added(topic, each.total, each.assignments)
+                added = self._new_partitions(added_replicas(topic, each, self._brokers))
             except ControllerError as error:
                 outcomes.append(error)
             else:
@@ -343,31 +314,6 @@ class Controller:
         if isinstance(outcome, ControllerError):
             raise outcome
         return outcome
-
-    def _added(
-        self, topic: TopicState, new_total: int, assignments: Sequence[Sequence[int]] | None
-    ) -> tuple[PartitionState, ...]:
-        old_total = len(topic.partitions)
-        if any(partition.adding_replicas or partition.removing_replicas for partition in topic.partitions):
-            reason = f"Partitions of topic '{topic.name}' are being moved; try again when that is done."
-            raise ControllerError(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
-        if new_total <= old_total:
-            reason = f"Topic '{topic.name}' has {old_total} partitions; it can have more, but not {new_total}."
-            raise ControllerError(ErrorCode.INVALID_PARTITIONS, reason)
-        count = new_total - old_total
-        _check_count(count, PARTITIONS_AT_ONCE_MAX)
-        factor = len(topic.partitions[0].replicas)
-        if assignments is None:
-            replicas = assignment.chosen(count, factor, self._brokers)
-        elif len(assignments) != count:
-            reason = f"{count} partitions are new, but {len(assignments)} are assigned."
-            raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-        else:
-            replicas = [
-                assignment.checked(index, given, self._brokers, factor)
-                for index, given in enumerate(assignments, start=old_total)
-            ]
-        return self._new_partitions(replicas)
 
     @change
     async def elect_leaders(
@@ -503,9 +449,3 @@ def _tell_created(topic: TopicState, reason: str) -> None:
 
 def _partitions(count: int) -> str:
     return "1 partition" if count == 1 else f"{count} partitions"
-
-
-def _check_count(count: int, room: int) -> None:
-    if count > room:
-        reason = f"At most {PARTITIONS_AT_ONCE_MAX} partitions can be made at once, and {count} more are asked for."
-        raise ControllerError(ErrorCode.POLICY_VIOLATION, reason)

@@ -12,7 +12,7 @@ from ottla.base.clock import SystemClock
 from ottla.base.file_slice import FileSlice
 from ottla.broker.broker import Broker
 from ottla.broker.configs.broker_config import BrokerConfig
-from ottla.controller.controller import WantedTopic
+from ottla.controller.wanted_topics import WantedTopic
 from ottla.log.local_disk import LocalDisk
 from ottla.net.core import Slot
 from ottla.records import BatchOptions, Record, encode_batch

@@ -11,8 +11,9 @@ from ottla.base.coordination import Coordination
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
-from ottla.controller.controller import Controller, WantedTopic
+from ottla.controller.controller import Controller
 from ottla.controller.state import TopicState
+from ottla.controller.wanted_topics import WantedTopic
 from ottla.testing.manual_clock import ManualClock
 from ottla.zookeeper import paths
 from ottla.zookeeper.local_tree import LocalTree

@@ -13,9 +13,10 @@ from ottla.base.coordination import Coordination, Operation, Watch, Znode
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
-from ottla.controller.controller import Controller, WantedTopic
+from ottla.controller.controller import Controller
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
+from ottla.controller.wanted_topics import WantedTopic
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.paths import ensure_persistent_paths
 

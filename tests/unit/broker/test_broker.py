@@ -17,7 +17,7 @@ from ottla.base.clock import SystemClock
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
 from ottla.broker.configs.broker_config import BrokerConfig
-from ottla.controller.controller import WantedTopic
+from ottla.controller.wanted_topics import WantedTopic
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk
 from ottla.log.partition_log import PartitionLog

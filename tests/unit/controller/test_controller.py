@@ -11,9 +11,9 @@ import pytest
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, format_uuid
-from ottla.controller.controller import PARTITIONS_AT_ONCE_MAX, NewPartitionCount, WantedTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import NO_LEADER, PartitionState, TopicState
+from ottla.controller.wanted_topics import PARTITIONS_AT_ONCE_MAX, NewPartitionCount, WantedTopic
 from ottla.zookeeper.node_json import ZnodeError
 from support.brokers.lone_broker import BROKER_ID, CountingTree, LoneBroker, on_tree
 

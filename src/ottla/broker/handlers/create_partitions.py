@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import RequestContext
-from ottla.controller.controller import NewPartitionCount
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
+from ottla.controller.wanted_topics import NewPartitionCount
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

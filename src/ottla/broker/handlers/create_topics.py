@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import RequestContext
-from ottla.controller.controller import WantedTopic
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
+from ottla.controller.wanted_topics import WantedTopic
 from ottla.log.broker_config import topic_defaults
 from ottla.log.topic_config import TOPIC_CONFIG
 from ottla.wire.messages.create_topics import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.controller.controller import WantedTopic
 from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ottla.controller.wanted_topics import WantedTopic
 
 if TYPE_CHECKING:
     from ottla.broker.configs.broker_config import BrokerConfig

@@ -15,7 +15,7 @@ import pytest
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
 from ottla.broker.producing import held_produce
-from ottla.controller.controller import WantedTopic
+from ottla.controller.wanted_topics import WantedTopic
 from ottla.log import partition_log, record_validation
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches, prepare

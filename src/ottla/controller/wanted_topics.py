@@ -1,0 +1,81 @@
+"""Topics and partitions that clients want, and the replicas that they get. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.base.error_codes import ErrorCode
+from ottla.controller import assignment
+from ottla.controller.errors import ControllerError
+from ottla.controller.state import TopicState
+
+PARTITIONS_AT_ONCE_MAX: Final = 10_000
+"""As in newer Kafkas: one mistyped number must not stop a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedTopic:
+    """A topic that is wanted: with counts, or with (partition, replicas) by hand and the counts None. A config without
+    a value is refused, but only after the name was checked."""
+
+    name: str
+    partition_count: int | None = None
+    replication_factor: int | None = None
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitionCount:
+    """How many partitions a topic is to have in all; `assignments` are the replicas of the new ones."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+def assigned_replicas(wanted: WantedTopic, brokers: Sequence[int], room: int) -> list[assignment.Replicas]:
+    """The replicas of each partition of a new topic, of which at most `room` partitions may be created."""
+    if wanted.assignments:
+        if wanted.partition_count is not None or wanted.replication_factor is not None:
+            reason = "A topic has counts of partitions and replicas, or assignments by hand, not both."
+            raise ControllerError(ErrorCode.INVALID_REQUEST, reason)
+        _check_count(len(wanted.assignments), room)
+        return assignment.by_hand(wanted.assignments, brokers)
+    count = wanted.partition_count or 0
+    _check_count(count, room)
+    return assignment.chosen(count, wanted.replication_factor or 0, brokers)
+
+
+def added_replicas(topic: TopicState, wanted: NewPartitionCount, brokers: Sequence[int]) -> list[assignment.Replicas]:
+    """The replicas of each partition that a topic gets in addition."""
+    new_total, assignments = wanted.total, wanted.assignments
+    old_total = len(topic.partitions)
+    if any(partition.adding_replicas or partition.removing_replicas for partition in topic.partitions):
+        reason = f"Partitions of topic '{topic.name}' are being moved; try again when that is done."
+        raise ControllerError(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
+    if new_total <= old_total:
+        reason = f"Topic '{topic.name}' has {old_total} partitions; it can have more, but not {new_total}."
+        raise ControllerError(ErrorCode.INVALID_PARTITIONS, reason)
+    count = new_total - old_total
+    _check_count(count, PARTITIONS_AT_ONCE_MAX)
+    factor = len(topic.partitions[0].replicas)
+    if assignments is None:
+        replicas = assignment.chosen(count, factor, brokers)
+    elif len(assignments) != count:
+        reason = f"{count} partitions are new, but {len(assignments)} are assigned."
+        raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+    else:
+        replicas = [
+            assignment.checked(index, given, brokers, factor)
+            for index, given in enumerate(assignments, start=old_total)
+        ]
+    return replicas
+
+
+def _check_count(count: int, room: int) -> None:
+    if count > room:
+        reason = f"At most {PARTITIONS_AT_ONCE_MAX} partitions can be made at once, and {count} more are asked for."
+        raise ControllerError(ErrorCode.POLICY_VIOLATION, reason)
