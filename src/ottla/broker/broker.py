@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.clock import Clock
-from ottla.base.coordination import Coordination, CoordinationError
+from ottla.base.coordination import Coordination
 from ottla.base.disk import Disk
 from ottla.base.ids import Uuid
 from ottla.broker.configs.broker_config import BrokerConfig
@@ -56,7 +56,7 @@ from ottla.replication.replicas import Replicas
 from ottla.zookeeper import paths
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.node_json import ZnodeError
-from ottla.zookeeper.tree_file import TreeFileError
+from ottla.zookeeper.server.listener import TreeListener
 
 if TYPE_CHECKING:
     from ottla.broker.observability.metrics import MetricsServer
@@ -93,6 +93,7 @@ class Broker:
         self.disk = disk
         self.clock = clock
         self.coordination = coordination
+        self._tree_listener: TreeListener | None = None
         self.request_stats = RequestStats()
         self.complaints = ThrottledLog(_logger, clock)
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], clock)
@@ -127,10 +128,11 @@ class Broker:
         if tree_path != config.tree_path:
             _logger.info("the coordination tree is %s", tree_path)
             check_access(tree_path, config.log_dirs)
-        coordination = await LocalTree.open(tree_path, clock)
-        broker = cls(config, disk, clock, coordination)
+        tree = await LocalTree.open(tree_path, clock)
+        broker = cls(config, disk, clock, tree)
         try:
             await broker._start()
+            await broker._serve_tree(tree)
         except BaseException as error:
             await broker._undo_start()
             if isinstance(error, ZnodeError):
@@ -138,6 +140,19 @@ class Broker:
                 raise DataDirectoryError(tree_path, reason) from error
             raise
         return broker
+
+    async def _serve_tree(self, tree: LocalTree) -> None:
+        """Lets other programs use the embedded ZooKeeper, if the config says so."""
+        host, port = self.config["ottla.zookeeper.host"], self.config["ottla.zookeeper.port"]
+        if port >= 0:
+            self._tree_listener = await TreeListener.start(tree.thread, host, port)
+            tree.serve = self._tree_listener.perform
+            _logger.info("the embedded ZooKeeper listens on %s:%d", host, self._tree_listener.port)
+
+    @property
+    def zookeeper_port(self) -> int | None:
+        """Of the embedded ZooKeeper, if it serves other programs."""
+        return None if self._tree_listener is None else self._tree_listener.port
 
     async def _undo_start(self) -> None:
         """After a start that failed: leaves no lock, thread or task behind."""
@@ -153,6 +168,7 @@ class Broker:
                     ("closing logs", self._close_logs),
                 ]
             )
+        await self._close_tree_listener()
         await self.coordination.close()
 
     async def _start(self) -> None:
@@ -342,10 +358,10 @@ class Broker:
             ("telling the controller", self.topic_host.close),
             ("waiting for the disk", self._close_replicas),
             ("closing logs", self._close_logs),
-            ("leaving the cluster", self._deregister),
+            ("serving ZooKeeper clients", self._close_tree_listener),
+            ("leaving the cluster", self.coordination.close),  # its registration is removed with its session
         )
         await _end_each(steps)
-        await self.coordination.close()
 
     async def _close_server(self) -> None:
         self._server.close()
@@ -359,11 +375,9 @@ class Broker:
     async def _close_logs(self) -> None:
         await asyncio.to_thread(self.directories.close)
 
-    async def _deregister(self) -> None:
-        try:
-            await self.coordination.delete(paths.broker(self.broker_id))
-        except (CoordinationError, TreeFileError) as error:
-            _logger.warning("the broker's node could not be removed: %s", error)
+    async def _close_tree_listener(self) -> None:
+        if self._tree_listener is not None:
+            await self._tree_listener.close()
 
     async def _drain(self) -> None:
         """Lets answers leave that are on their way; a client that does not read them is not waited for."""

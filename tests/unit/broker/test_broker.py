@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from ottla.base.clock import SystemClock
+from ottla.base.config import ConfigError
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
 from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.startup.identity import register
 from ottla.controller.wanted_topics import WantedTopic
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk
@@ -24,8 +26,11 @@ from ottla.log.partition_log import PartitionLog
 from ottla.wire.framing import request_frame
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.zookeeper import paths
+from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.tree_file import TreeFileError
 from support.brokers import Client, batch_of, broker_in_loop, with_client
+from support.trees.contract import Events
+from support.trees.servers import connected
 
 
 def test_a_restart_brings_everything_back(tmp_path: Path) -> None:
@@ -59,6 +64,63 @@ def test_a_broker_is_registered_while_it_runs(tmp_path: Path) -> None:
             node = await broker.coordination.get(paths.broker(1))
             assert node is not None
             assert str(broker.ready.listeners[0].port).encode() in node.data
+            assert node.owner == broker.coordination.session_id
+
+    asyncio.run(work())
+
+
+def test_a_registration_that_was_not_ephemeral_is_replaced(tmp_path: Path) -> None:
+    """Left by an earlier version of Ottla, which was killed."""
+
+    async def work() -> None:
+        tree = await LocalTree.open(tmp_path / "data" / "zookeeper.db", SystemClock())
+        await tree.create(paths.broker(1), b"old", parents=True)
+        await tree.close()
+        async with broker_in_loop(tmp_path) as broker:
+            node = await broker.coordination.get(paths.broker(1))
+            assert node is not None
+            assert node.owner == broker.coordination.session_id
+
+    asyncio.run(work())
+
+
+def test_the_id_of_a_running_broker_is_refused(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with (
+            broker_in_loop(tmp_path, ottla_zookeeper_port="0") as broker,
+            connected(f"127.0.0.1:{broker.zookeeper_port}") as other,
+        ):
+            await other.create(paths.broker(2), b"", ephemeral=True)
+            with pytest.raises(ConfigError, match="another running broker is registered with the id 2"):
+                await register(broker.coordination, 2, [], None)
+
+    asyncio.run(work())
+
+
+def test_other_programs_use_the_tree_of_a_broker(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with (
+            broker_in_loop(tmp_path, ottla_zookeeper_port="0") as broker,
+            connected(f"127.0.0.1:{broker.zookeeper_port}") as other,
+        ):
+            events = Events()
+            assert await other.children(paths.BROKER_IDS) == ["1"]
+            await other.children(paths.TOPICS, events)
+            await broker.controller.create_topic(WantedTopic("orders", 1, 1))
+            await events.count(1)
+            assert await other.children(paths.TOPICS) == ["orders"]
+
+    asyncio.run(work())
+
+
+def test_a_tree_that_cannot_be_served_undoes_the_start(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_in_loop(tmp_path / "first", ottla_zookeeper_port="0") as first:
+            with pytest.raises(OSError, match="address already in use"):
+                async with broker_in_loop(tmp_path / "second", ottla_zookeeper_port=str(first.zookeeper_port)):
+                    pass
+        async with broker_in_loop(tmp_path / "second"):
+            pass
 
     asyncio.run(work())
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ottla.base.coordination import Coordination, NodeExistsError
+from ottla.base.config import ConfigError
+from ottla.base.coordination import Coordination, Create, Delete, NodeExistsError
 from ottla.base.disk import Disk
 from ottla.base.ids import format_uuid, random_uuid
 from ottla.broker.configs.broker_config import BrokerConfig
@@ -85,7 +86,12 @@ async def register(coordination: Coordination, broker_id: int, listeners: Iterab
         timestamp_ms=time.time_ns() // 1_000_000,
     )
     path = paths.broker(broker_id)
-    try:
-        await coordination.create(path, registration.encode(), parents=True)
-    except NodeExistsError:  # of a run that ended without a word
-        await coordination.set(path, registration.encode())
+    create = Create(path, registration.encode(), ephemeral=True)
+    found = await coordination.get(path)
+    if found is None:
+        await coordination.transact([create])
+    elif found.owner in (0, coordination.session_id):  # left by a version whose registrations were not ephemeral
+        await coordination.transact([Delete(path, found.version), create])
+    else:
+        reason = f"another running broker is registered with the id {broker_id}; stop it, or choose another id"
+        raise ConfigError("broker.id", reason)

@@ -70,4 +70,19 @@ OWN: Final = [
         "already has it, or in the first one.",
         not_empty,
     ),
+    ConfigKey(
+        "ottla.zookeeper.host",
+        ValueType.STRING,
+        "127.0.0.1",
+        "Address on which the embedded ZooKeeper accepts other programs. It does not authenticate them.",
+        not_empty,
+    ),
+    ConfigKey(
+        "ottla.zookeeper.port",
+        ValueType.INT,
+        -1,
+        "Port of the embedded ZooKeeper for other programs, such as zookeeper-shell or kazoo; 0 means any free port, "
+        "-1 disables it.",
+        between(-1, 65535),
+    ),
 ]
