@@ -337,8 +337,8 @@ def test_the_command_runs_until_a_signal_and_is_gone_on_with(
         first.kill()
     assert first.returncode == 0, told
     checkpoint = tmp_path / "ottla-checkpoints" / "sums.yaml"
-    assert "Checkpoint: ottla-checkpoints/sums.yaml (a new one)" in told
-    assert "Stopped after a whole batch. The same command goes on from there." in told
+    assert "Checkpoint: ottla-checkpoints/sums.yaml (new)" in told
+    assert "Stopped after a complete micro-batch. Run the same command to continue." in told
     assert f"{topics} 0:2" in printed.replace("\n", "")
     assert (checkpoint / "sums" / "commits" / "0").is_file()
 

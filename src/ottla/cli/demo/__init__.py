@@ -1,1 +1,1 @@
-"""`ottla demo`: a shop's traffic, a pipeline over it, and a screen that shows both."""
+"""`ottla demo`: the traffic of a shop, a Spark pipeline, and a live screen."""

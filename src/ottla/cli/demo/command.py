@@ -1,4 +1,4 @@
-"""`ottla demo`: everything at work, without any preparation."""
+"""`ottla demo`: runs everything together, without any preparation."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ottla.cli.demo.traffic import Traffic
 
 _UNWATCHED_S: Final = 10.0
-"""How long it runs when nobody looks; after the first results of Spark, if there are to be any."""
+"""How long it runs without a terminal, counted from the first Spark results if there is a pipeline."""
 _SPARK_PATIENCE_S: Final = 120.0
-"""How long those are waited for."""
+"""How long to wait for those results."""
 _REFRESH_S: Final = 0.25
 _DRAIN_TIMEOUT_S: Final = 20.0
 
@@ -32,17 +32,18 @@ def demo(
             "--seconds",
             "-s",
             min=0.1,
-            help="How long; until Ctrl-C if not given. Without a terminal it ends by itself, soon after Spark's first "
-            "results.",
+            help="Stop after this many seconds (default: run until Ctrl-C; without a terminal, stop soon).",
         ),
     ] = None,
-    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="With the pipeline on Spark, or without.")] = True,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="Run the Spark pipeline, or only the broker and its clients.")
+    ] = True,
 ) -> None:
-    """See it all at work: events of a shop go to topics, Spark sums them up, its results go to a topic.
+    """Run a broker, producers, consumers and a Spark pipeline together, and show what they do.
 
-    Starts a broker of its own in a temporary folder, on a free port; creates topics, runs two producers and two
-    consumers; and, where there is Java 17, a pipeline on Spark: orders are parsed, joined with the catalogue, and
-    summed up in windows of ten seconds. Shows rates, lag, records and revenue. Ctrl-C ends it and cleans up.
+    Starts a broker on a free port with a temporary data directory, creates topics, and runs two producers and two
+    consumers. If Java 17 is installed, a Spark pipeline parses orders, joins them with a catalogue, and sums revenue in
+    windows of ten seconds. Shows rates, lag, records and revenue. Press Ctrl-C to stop; all data is deleted.
     """
     asyncio.run(_demo(seconds, spark))
 
@@ -60,9 +61,9 @@ async def _demo(seconds: float | None, with_spark: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, interrupted.set)
     note("Starting a broker …")
-    state.missing = await asyncio.to_thread(lack_of_spark) if with_spark else "it was not asked for"
+    state.missing = await asyncio.to_thread(lack_of_spark) if with_spark else "disabled with --no-spark"
     if with_spark:
-        note("Starting a pipeline on Spark …" if state.missing is None else f"No Spark here: {state.missing}")
+        note("Starting a Spark pipeline …" if state.missing is None else f"No Spark pipeline: {state.missing}")
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(own_broker())
         await create_topics(address)
@@ -74,25 +75,24 @@ async def _demo(seconds: float | None, with_spark: bool) -> None:
 
 
 def _judge(traffic: Traffic, state: PipelineState) -> None:
-    """The last word: whether everything arrived."""
+    """Reports whether all records arrived."""
     if traffic.received < traffic.sent:
-        raise CommandError(f"{traffic.sent - traffic.received} records were sent and not received")
+        raise CommandError(f"{traffic.sent - traffic.received} records were sent but not received")
     if state.failure is not None:
-        raise CommandError(f"the pipeline on Spark failed: {state.failure}")
-    note("Every record that was sent was received. `ottla start` gives you a broker of your own.")
+        raise CommandError(f"the Spark pipeline failed: {state.failure}")
+    note("Every record that was sent was received. Start your own broker with `ottla start`.")
     if state.missing is None:
         ordered = traffic.topics["orders"].sent.total
         if state.orders == ordered:
-            note("Every order is in Spark's sums. `ottla pipeline new` gives you a pipeline of your own.")
+            note("Every order is in Spark's sums. Create your own pipeline with `ottla pipeline new`.")
         else:
-            note(f"Spark had {state.orders:,} of {ordered:,} orders in its sums when it was stopped.")
+            note(f"Spark had processed {state.orders:,} of {ordered:,} orders when it was stopped.")
 
 
 async def _watch(
     traffic: Traffic, state: PipelineState, address: str, interrupted: asyncio.Event, seconds: float | None
 ) -> float:
-    """Lets the events flow until the time is over, and says how long that was; then waits for those still on their
-    way."""
+    """Produces events until the time is over and returns how long that was; then waits for outstanding records."""
     from ottla.cli.demo.spark import run_dashboard
     from ottla.cli.demo.traffic import run_reader, run_shop, run_website
 
@@ -125,7 +125,7 @@ async def _watch(
                 _raise_failure(tasks)
                 await asyncio.sleep(_REFRESH_S / 5)
     except TimeoutError:
-        pass  # the summary tells what is missing
+        pass  # the summary reports what is missing
     finally:
         for task in tasks:
             task.cancel()
@@ -134,7 +134,7 @@ async def _watch(
 
 
 def _ending(seconds: float | None, state: PipelineState, begun_s: float) -> Callable[[float], bool]:
-    """Whether the time is over, at a moment."""
+    """Whether the time is over."""
     if seconds is not None:
         return lambda now_s: now_s - begun_s >= seconds
     if is_terminal():

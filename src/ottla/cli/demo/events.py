@@ -1,4 +1,4 @@
-"""Made-up events of a shop: orders, their payments, and the pages that people look at."""
+"""Made-up events of a shop: orders, payments and page views."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CATALOGUE: Final = {
     "typewriter": "machines",
     "envelope": "paper",
 }
-"""What kind of goods each is."""
+"""The category of each item."""
 _CITIES: Final = ("Praha", "Wien", "Berlin", "Lagos", "Osaka", "Lima", "Oslo", "Pune")
 _PAGES: Final = ("/", "/pens", "/desks", "/cart", "/checkout", "/letters", "/about", "/offers")
 _METHODS: Final = ("card", "card", "transfer", "voucher")
 
 
 class Event(NamedTuple):
-    """Something that happened, and the topic it belongs to."""
+    """An event and its topic."""
 
     topic: str
     key: str
@@ -46,7 +46,7 @@ class Event(NamedTuple):
         return json.dumps(self.body, ensure_ascii=False, separators=(",", ":")).encode()
 
     def sentence(self) -> str:
-        """In words, for people."""
+        """One line for display."""
         body = self.body
         match self.topic:
             case "orders":
@@ -58,14 +58,14 @@ class Event(NamedTuple):
 
 
 class Shop:
-    """Makes events one after the other; but for the time of orders, the same ones from the same seed."""
+    """Generates events; apart from the time of orders, the same ones for the same seed."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)
         self._orders = 1000
 
     def order(self) -> tuple[Event, Event]:
-        """An order that is made now, and its payment."""
+        """An order made now, and its payment."""
         choose = self._random
         self._orders += 1
         item = choose.choice(list(_GOODS))

@@ -1,7 +1,7 @@
-"""The pipeline of `ottla demo`: what each kind of goods brings in, in windows of some seconds.
+"""The Spark pipeline of `ottla demo`: revenue by category in windows of some seconds.
 
-Run by `ottla pipeline run`, as anybody's would be: orders are parsed, joined with the catalogue, summed up by the time
-at which they were made, and written to a topic each time a sum changes.
+Run by `ottla pipeline run`, like any other pipeline: orders are parsed, joined with the catalogue, summed by event
+time, and written to a topic whenever a sum changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 REVENUE: Final = "revenue"
-"""The topic of its results, and the query's name."""
+"""The topic of the results, and the name of the query."""
 WINDOW_S: Final = 10
 
 _ORDER: Final = "order BIGINT NOT NULL, item STRING NOT NULL, price DOUBLE NOT NULL, at TIMESTAMP NOT NULL"

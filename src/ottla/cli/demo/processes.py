@@ -1,4 +1,4 @@
-"""How the processes that `ottla demo` starts are ended."""
+"""Stops the processes that `ottla demo` started."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 async def end(process: asyncio.subprocess.Process, timeout_s: float) -> None:
-    """Asks it to end, and makes it end if it takes longer than that."""
+    """Asks the process to stop, and kills it after the timeout."""
     with suppress(ProcessLookupError):
         process.terminate()
     try:

@@ -1,4 +1,4 @@
-"""What `ottla demo` shows: rates, lag and the latest records while it runs, and a summary at its end."""
+"""The screen of `ottla demo`: rates, lag and the latest records while it runs, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ottla.cli.output import size_text
 
 _COLOURS: Final = {"orders": "cyan", "payments": "green", "page-views": "magenta"}
 _BAR_RECORDS: Final = 150
-"""How much lag one block of the bar stands for."""
+"""The lag that one block of the bar represents."""
 _WINDOWS_SHOWN: Final = 4
 _BAR_CHARS: Final = 12
 
 
 def screen(traffic: Traffic, state: PipelineState, address: str) -> RenderableType:
-    """The whole screen, now."""
+    """The complete screen."""
     return Group(
         Panel(_rates(traffic), title="Ottla", subtitle=f"a broker at {address}", border_style="bold"),
         _pipeline(state),
         Panel(_latest(traffic), title="latest records", border_style="dim"),
-        Panel(_commands(state, address), title="try in another terminal", border_style="dim"),
+        Panel(_commands(state, address), title="try this in another terminal", border_style="dim"),
     )
 
 
 def summary(traffic: Traffic, state: PipelineState, seconds: float) -> RenderableType:
-    """What went through, when it is over."""
-    table = Table(box=box.SIMPLE_HEAD, title=f"{seconds:.0f} seconds of a shop, through one broker")
+    """The final summary."""
+    table = Table(box=box.SIMPLE_HEAD, title=f"{seconds:.0f} seconds of traffic")
     for name in ("topic", "partitions", "sent", "received", "a second", "data"):
         table.add_column(name, justify="left" if name == "topic" else "right")
     for name, counts in traffic.topics.items():
@@ -49,7 +49,7 @@ def summary(traffic: Traffic, state: PipelineState, seconds: float) -> Renderabl
     if not state.windows:
         return table
     sums = _revenue(state)
-    sums.title = f"what Spark made of the orders: topic {REVENUE}, windows of {WINDOW_S} s"
+    sums.title = f"Spark results in topic {REVENUE}: revenue in windows of {WINDOW_S} s"
     sums.box, sums.expand = box.SIMPLE_HEAD, False
     return Group(table, sums)
 
@@ -70,9 +70,9 @@ def _rates(traffic: Traffic) -> Table:
 
 
 def _pipeline(state: PipelineState) -> Panel:
-    title = f"Spark: orders, joined with the catalogue, to topic {REVENUE}: € in windows of {WINDOW_S} s"
+    title = f"Spark: orders joined with the catalogue, to topic {REVENUE} (€ per {WINDOW_S} s)"
     if state.missing is not None:
-        return Panel(Text(f"Not here: {state.missing}", style="yellow"), title="Spark", border_style="dim")
+        return Panel(Text(f"Not running: {state.missing}", style="yellow"), title="Spark", border_style="dim")
     if state.failure is not None:
         return Panel(Text(state.failure, style="red"), title=title, border_style="red")
     if not state.windows:
@@ -81,7 +81,7 @@ def _pipeline(state: PipelineState) -> Panel:
 
 
 def _revenue(state: PipelineState) -> Table:
-    """The last windows side by side, a row for each kind of goods; bars for the newest window that is complete."""
+    """The last windows side by side, one row per category; bars for the newest complete window."""
     shown = sorted(state.windows)[-_WINDOWS_SHOWN:]
     goods = sorted({name for sums in state.windows.values() for name in sums})
     table = Table(box=None, expand=True, pad_edge=False)
@@ -119,5 +119,5 @@ def _commands(state: PipelineState, address: str) -> Text:
         f"ottla consume {topic} -b {address}\n"
         f"ottla groups describe -b {address}\n"
         f"kcat -b {address} -t payments -C -o end\n"
-        "Ctrl-C ends the demo and leaves nothing behind."
+        "Press Ctrl-C to stop the demo and delete its data."
     )

@@ -1,4 +1,4 @@
-"""The Spark side of `ottla demo`: its pipeline in a process of its own, and the results that come out of a topic."""
+"""The Spark side of `ottla demo`: the pipeline in its own process, and its results from a topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ERROR: Final = "Error: "
 
 
 class Sum(NamedTuple):
-    """What one kind of goods brought in during one window."""
+    """The revenue of one category in one window."""
 
     revenue: float
     orders: int
@@ -31,30 +31,30 @@ class Sum(NamedTuple):
 
 @dataclass(slots=True)
 class PipelineState:
-    """How the pipeline fares, and what it has found out so far."""
+    """The state of the pipeline, and its results so far."""
 
     missing: str | None = None
-    """Why there is none, where there is none."""
+    """Why there is no pipeline, if there is none."""
     progress: str = ""
-    """What it said last about its batches."""
+    """Its last progress line."""
     failure: str | None = None
     windows: dict[str, dict[str, Sum]] = field(default_factory=dict)
-    """Sums by the beginning of the window, and by goods."""
+    """Sums by start of the window and category."""
 
     @property
     def orders(self) -> int:
-        """How many orders are in the sums."""
+        """The number of orders in the sums."""
         return sum(one.orders for sums in self.windows.values() for one in sums.values())
 
     def take(self, value: bytes) -> None:
-        """A result: it takes the place of what was known of its window before."""
+        """Takes a result, which replaces the previous one of its window."""
         result = json.loads(value)
         sums = self.windows.setdefault(result["since"], {})
         sums[result["goods"]] = Sum(result["revenue"], result["orders"])
 
 
 def lack_of_spark() -> str | None:
-    """Why there can be no pipeline here; None where there can."""
+    """Why no pipeline can run; None if one can."""
     from ottla.spark.environment import SparkUnavailableError, check_java, check_pyspark
 
     try:
@@ -67,8 +67,8 @@ def lack_of_spark() -> str | None:
 
 @asynccontextmanager
 async def running_pipeline(address: str, state: PipelineState) -> AsyncIterator[None]:
-    """The pipeline on the cluster at this address, stopped in good order afterwards; nothing of it is left behind."""
-    # Java may still be putting things away when its pipeline has ended.
+    """Runs the pipeline on the cluster at this address, stops it gracefully and cleans up."""
+    # Java may still be cleaning up after the pipeline has ended.
     with tempfile.TemporaryDirectory(prefix="ottla-demo-spark-", ignore_cleanup_errors=True) as place:
         process = await asyncio.create_subprocess_exec(
             *_command(address, place),
@@ -76,7 +76,7 @@ async def running_pipeline(address: str, state: PipelineState) -> AsyncIterator[
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the demo, which then stops it
+            start_new_session=True,  # Ctrl-C goes to the demo, which then stops it
         )
         listeners = [asyncio.create_task(_listen(process, state)), asyncio.create_task(_notice_failure(process, state))]
         try:
@@ -90,7 +90,7 @@ async def running_pipeline(address: str, state: PipelineState) -> AsyncIterator[
 
 def _command(address: str, place: str) -> list[str]:
     settings = {
-        "spark.sql.shuffle.partitions": "1",  # a handful of sums
+        "spark.sql.shuffle.partitions": "1",  # there are only a few sums
         "spark.driver.memory": "1g",
         "spark.local.dir": place,
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={place}",
@@ -103,7 +103,7 @@ def _command(address: str, place: str) -> list[str]:
 
 
 async def _listen(process: asyncio.subprocess.Process, state: PipelineState) -> None:
-    """Keeps the last line about its query that the command prints."""
+    """Keeps the last progress line that the command prints."""
     if process.stdout is None:
         raise RuntimeError("the pipeline was started without a pipe for its output")
     while line := (await process.stdout.readline()).decode():
@@ -121,7 +121,7 @@ async def _notice_failure(process: asyncio.subprocess.Process, state: PipelineSt
 
 
 async def run_dashboard(address: str, state: PipelineState) -> None:
-    """A consumer of the results."""
+    """Consumes the results."""
     async with AsyncConsumer(bootstrap_servers=address, group_id="dashboard", auto_offset_reset="earliest") as consumer:
         consumer.subscribe([REVENUE])
         while True:

@@ -1,4 +1,4 @@
-"""The traffic of `ottla demo`: a broker of its own, two producers and two consumers on it, and what they counted."""
+"""The traffic of `ottla demo`: a broker, two producers, two consumers, and their counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COMMIT_EVERY_MS: Final = 500
 
 @dataclass(slots=True)
 class TopicCounts:
-    """What went into a topic and came out again."""
+    """Counts of records sent to and received from a topic."""
 
     sent: Meter = field(default_factory=Meter)
     received: Meter = field(default_factory=Meter)
@@ -50,7 +50,7 @@ class TopicCounts:
 
 @dataclass(slots=True)
 class LatestRecord:
-    """A record that a consumer has just seen."""
+    """A record that a consumer has just received."""
 
     event: Event
     partition: int
@@ -58,7 +58,7 @@ class LatestRecord:
 
 
 class Traffic:
-    """Counts by topic, and the records that came last; producers and consumers write, a screen reads."""
+    """Counts by topic and the latest records; producers and consumers write, the screen reads."""
 
     def __init__(self) -> None:
         self.topics = {name: TopicCounts() for name in TOPICS}
@@ -80,7 +80,7 @@ class Traffic:
 
 @asynccontextmanager
 async def own_broker() -> AsyncIterator[str]:
-    """A broker in a process of its own, on a free port, with a temporary folder; its address. All gone afterwards."""
+    """Runs a broker in its own process on a free port with a temporary directory, and cleans up; yields its address."""
     with tempfile.TemporaryDirectory(prefix="ottla-demo-") as place:
         output = Path(place) / "output.log"
         with output.open("wb") as log:
@@ -88,11 +88,11 @@ async def own_broker() -> AsyncIterator[str]:
                 sys.executable,
                 *("-m", "ottla", "start", "--data-dir", str(Path(place) / "data")),
                 *("--override", "listeners=PLAINTEXT://127.0.0.1:0", "--override", "ottla.log.level=warning"),
-                *("--override", "group.initial.rebalance.delay.ms=0"),  # nobody else comes
+                *("--override", "group.initial.rebalance.delay.ms=0"),  # there are no other members
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the demo, which then stops it
+                start_new_session=True,  # Ctrl-C goes to the demo, which then stops it
             )
         try:
             yield await _address(process, output)
@@ -120,7 +120,7 @@ async def create_topics(address: str) -> None:
 
 
 async def run_shop(address: str, traffic: Traffic, stop: asyncio.Event) -> None:
-    """A producer of orders and payments, some tens a second."""
+    """Produces orders and payments, some tens per second."""
     shop = Shop()
     async with AsyncProducer(bootstrap_servers=address) as producer:
         await _stream(
@@ -129,7 +129,7 @@ async def run_shop(address: str, traffic: Traffic, stop: asyncio.Event) -> None:
 
 
 async def run_website(address: str, traffic: Traffic, stop: asyncio.Event) -> None:
-    """A producer of page views, up to some thousands a second, compressed."""
+    """Produces page views, compressed, up to some thousands per second."""
     shop = Shop()
     async with AsyncProducer(bootstrap_servers=address, compression_type="zstd") as producer:
         await _stream(producer, traffic, stop, lambda wave: [shop.page_view() for _ in range(20 + int(150 * wave))])
@@ -138,7 +138,7 @@ async def run_website(address: str, traffic: Traffic, stop: asyncio.Event) -> No
 async def _stream(
     producer: AsyncProducer, traffic: Traffic, stop: asyncio.Event, make: Callable[[float], list[Event]]
 ) -> None:
-    """Events in waves until it is time to stop; each counts as sent when the broker has it."""
+    """Produces events in waves until it is time to stop; an event counts as sent when it is acknowledged."""
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
     while not stop.is_set():
@@ -159,7 +159,7 @@ async def _stream(
 
 
 async def run_reader(address: str, traffic: Traffic, group: str, topics: list[str], *, naps: bool = False) -> None:
-    """A group of one consumer of these topics. One that naps falls behind now and then, and catches up."""
+    """A group with one consumer of these topics. A consumer that pauses falls behind now and then, and catches up."""
     loop = asyncio.get_running_loop()
     async with AsyncConsumer(
         bootstrap_servers=address,

@@ -1,4 +1,4 @@
-"""`ottla pipeline`: pipelines on Spark, run from a file."""
+"""`ottla pipeline`: run Spark pipelines from a file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.session import CommandError, settings_of
 
 app = Commands(
-    help="Run data pipelines over topics, on Spark.",
-    epilog="Begin with [bold]ottla pipeline new[/]. Needs Java 17 and [bold]pip install 'ottla\\[spark]'[/].",
+    help="Create and run Spark pipelines.",
+    epilog="Start with [bold]ottla pipeline new[/]. Needs Java 17 and [bold]pip install 'ottla\\[spark]'[/].",
 )
 
 DEFAULT_MASTER: Final = "local[*]"
@@ -22,39 +22,41 @@ DEFAULT_MASTER: Final = "local[*]"
 @on_cluster
 def run(
     context: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The pipeline: a .py or a .yaml file.", show_default=False)
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Pipeline file, .py or .yaml.", show_default=False)],
     master: Annotated[
         str,
         typer.Option(
-            "--master", "-m", metavar="MASTER", help="Where Spark runs: local\\[4], spark://host:7077, yarn, k8s://…"
+            "--master",
+            "-m",
+            metavar="MASTER",
+            help="Run on this Spark master, for example local\\[4] or spark://host:7077.",
         ),
     ] = DEFAULT_MASTER,
     conf: Annotated[
         list[str] | None,
-        typer.Option("--conf", "-c", metavar="KEY=VALUE", help="A setting of Spark's; may be given again and again."),
+        typer.Option("--conf", "-c", metavar="KEY=VALUE", help="Set a Spark config. Repeatable."),
     ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Where it keeps its place; for a cluster, a folder that all of it reaches, as in s3a://….",
-            show_default="ottla-checkpoints/FILE, beside the file",
+            help="Store the checkpoint here; on a cluster all nodes must be able to access it, for example s3a://….",
+            show_default="ottla-checkpoints/FILE, next to the file",
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="End when all that is there now has been read.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what Spark says, and whole traces.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process all available records, then exit.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print Spark's log and full stack traces.")] = False,
 ) -> None:
-    """Run a pipeline, and show how it fares: rows, rates, lag, watermark, state.
+    """Run a pipeline and show its progress: rows, rates, lag, watermark, state.
 
-    A Python file has a function pipeline(spark), which returns what it writes, not yet started: frame.writeStream…,
-    one, a list, or a dict by name. The variable OTTLA_BOOTSTRAP tells it the cluster; --bootstrap-server sets it.
+    A Python file defines a function pipeline(spark) that returns one or more writers that are not started yet:
+    frame.writeStream…, a list of them, or a dict of names and writers. It finds the brokers in the environment variable
+    OTTLA_BOOTSTRAP, which --bootstrap-server sets.
 
-    A YAML file names sources, transformations in SQL, and sinks. [bold]ottla pipeline new[/] writes examples.
+    A YAML file defines sources, SQL transformations and sinks. Create an example with [bold]ottla pipeline new[/].
 
-    Ctrl-C ends it after the running batch, and the same command goes on from there: the checkpoint has its place. To
-    begin anew, remove that folder, or name another. A failure ends it with the reason and exit code 1.
+    Press Ctrl-C to stop after the running micro-batch; the same command continues from the checkpoint. To start over,
+    delete the checkpoint directory or choose another one. If a query fails, the exit code is 1.
 
     [bold]Examples[/]
 
@@ -71,7 +73,7 @@ def run(
         key, equals, value = pair.partition("=")
         if not equals or not key.startswith("spark."):
             raise CommandError(
-                f"--conf {pair}: write KEY=VALUE with a key of Spark's, as in spark.sql.shuffle.partitions=8"
+                f"--conf {pair}: use KEY=VALUE with a Spark config, for example spark.sql.shuffle.partitions=8"
             )
         settings[key] = value
     run_pipeline(RunOptions(file, master, settings, checkpoint, once, verbose, _named_cluster(context)))
@@ -80,14 +82,19 @@ def run(
 @app.command("new")
 def new(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where to; made if it is not there.", show_default="this folder")
+        Path,
+        typer.Argument(
+            metavar="[DIR]",
+            help="Directory for the files; created if it does not exist.",
+            show_default="current directory",
+        ),
     ] = Path(),
-    as_yaml: Annotated[bool, typer.Option("--yaml", help="In YAML and SQL, in place of Python.")] = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Write YAML and SQL instead of Python.")] = False,
 ) -> None:
-    """Write an example: a pipeline that works, data to try it on, and the commands to see it run.
+    """Write an example pipeline with sample data, and print the commands to try it.
 
-    Orders in a topic are read as JSON, joined with a table of customers, and summed up by minute and city into another
-    topic; what cannot be read goes to a third.
+    It reads orders as JSON from a topic, joins them with a table of customers, and sums them by minute and city into
+    another topic; bad records go to a third topic.
     """
     from ottla.base.errors import OttlaError
     from ottla.spark.pipelines.example_files import write_example
@@ -98,7 +105,7 @@ def new(
         raise CommandError(str(error)) from None
     for path in written:
         typer.echo(f"wrote {path}")
-    typer.echo("\nTry it, with `ottla start` in another terminal:")
+    typer.echo("\nTo try it, run `ottla start` in another terminal, then:")
     for command in (
         "ottla topics create orders spending bad-orders",
         f"ottla produce orders < {written[2]}",
@@ -110,5 +117,5 @@ def new(
 
 
 def _named_cluster(context: typer.Context) -> str | None:
-    """The cluster that is named in any way; None where it is the default."""
+    """The bootstrap servers that the user chose; None for the default."""
     return settings_of(context).named_bootstrap()

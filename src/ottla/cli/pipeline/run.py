@@ -1,4 +1,4 @@
-"""`ottla pipeline run`: the file is read, Spark is started, and the queries are left to `pipeline_watch`."""
+"""`ottla pipeline run`: reads the file, starts Spark, and hands the queries to `watch`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.python_files import Runnable
 
 CHECKPOINTS: Final = "ottla-checkpoints"
-"""The folder beside the file in which places are kept, unless another is named."""
+"""The directory next to the file for checkpoints, unless another one is given."""
 
 _LOG: Final = "spark.log"
 _OUR_ERROR_OUTPUT: Final = Path("/dev/stderr")
@@ -30,7 +30,7 @@ _OUR_ERROR_OUTPUT: Final = Path("/dev/stderr")
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command line says."""
+    """The values of the command line."""
 
     file: Path
     master: str
@@ -39,11 +39,11 @@ class RunOptions:
     once: bool
     verbose: bool
     bootstrap: str | None
-    """None where neither the command line nor the environment says one."""
+    """None if neither the command line nor the environment sets it."""
 
 
 def run_pipeline(options: RunOptions) -> None:
-    """Runs it to its end, or until it is told to stop. Raises `CommandError` with the reason where it fails."""
+    """Runs the pipeline until it ends or is stopped. Raises `CommandError` with the reason if it fails."""
     try:
         _run(options)
     except OttlaError as error:
@@ -55,7 +55,7 @@ def run_pipeline(options: RunOptions) -> None:
 
 def _run(options: RunOptions) -> None:
     if options.bootstrap is not None:
-        os.environ["OTTLA_BOOTSTRAP"] = options.bootstrap  # where pipelines in Python look
+        os.environ["OTTLA_BOOTSTRAP"] = options.bootstrap  # where Python pipelines look for it
     check_pyspark()
     name, make = _read(options)
     check_java()
@@ -67,17 +67,18 @@ def _run(options: RunOptions) -> None:
         _work(spark, name, make, options, checkpoint)
     except (OttlaError, CommandError):
         if not options.verbose:
-            note(f"Spark's own log is {log}; --verbose shows it all here.")
+            note(f"Spark's log is in {log}. Use --verbose to print it here.")
         raise
     finally:
         end(spark)
 
 
 def _read(options: RunOptions) -> tuple[str, Callable[[SparkSession], Mapping[str, Runnable]]]:
-    """The pipeline's name, and what makes its queries; all that can be found wrong without Spark is found here."""
+    """The name of the pipeline and a function that creates its queries; everything that can be checked without Spark is
+    checked."""
     file = options.file
     if not file.is_file():
-        raise CommandError(f"{file}: there is no such file; `ottla pipeline new` writes an example")
+        raise CommandError(f"{file} does not exist. Create an example with `ottla pipeline new`")
     if file.suffix in (".yaml", ".yml"):
         from ottla.spark.pipelines.yaml_spec import read_spec
 
@@ -94,14 +95,14 @@ def _read(options: RunOptions) -> tuple[str, Callable[[SparkSession], Mapping[st
 
         check_file(file)
         return file.stem, lambda spark: queries_of(load_function(file), spark, file)
-    raise CommandError(f"{file}: a pipeline is a .py or a .yaml file")
+    raise CommandError(f"{file} is not a pipeline: use a .py or .yaml file")
 
 
 def _checkpoint(options: RunOptions) -> str:
     place = options.checkpoint or str(options.file.parent / CHECKPOINTS / options.file.name)
     place = place if "://" in place else str(Path(place).absolute())
     is_new = "://" not in place and not any(Path(place).glob("*/offsets"))
-    note(f"Checkpoint: {_shown(place)} ({'a new one' if is_new else 'goes on from there'})")
+    note(f"Checkpoint: {_shown(place)} ({'new' if is_new else 'continuing from it'})")
     return place
 
 
@@ -118,7 +119,7 @@ def _log_file(options: RunOptions, checkpoint: str) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CommandError(f"the checkpoint {folder} cannot be made: {error.strerror}") from None
+        raise CommandError(f"the checkpoint directory {folder} cannot be created: {error.strerror}") from None
     return folder / _LOG
 
 
@@ -126,7 +127,7 @@ def _session(options: RunOptions, name: str, checkpoint: str, log: Path) -> Spar
     from ottla.spark.pipelines.causes import root_cause
     from ottla.spark.pipelines.running import CHECKPOINTS as CHECKPOINT_KEY
 
-    # Workers are started by Java, which has our environment: so they find what lies beside the file.
+    # Java starts the workers with our environment, so they find modules next to the file.
     beside = str(options.file.absolute().parent)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [beside, os.environ.get("PYTHONPATH")]))
     settings: dict[str, object] = {CHECKPOINT_KEY: checkpoint, **options.conf}
@@ -136,8 +137,10 @@ def _session(options: RunOptions, name: str, checkpoint: str, log: Path) -> Spar
         return session(options.master, name, java_output=log, **settings)
     except OttlaError:
         raise
-    except Exception as error:  # whatever stands between Python and Java
-        raise CommandError(f"Spark did not start on {options.master}: {root_cause(error)}; its log is {log}") from error
+    except Exception as error:  # anything between Python and Java
+        raise CommandError(
+            f"Spark did not start on {options.master}: {root_cause(error)}. Its log is in {log}"
+        ) from error
 
 
 def _work(
@@ -153,6 +156,6 @@ def _work(
 
     runnables = make(spark)
     if not runnables:
-        note("Done: nothing was left to stream.")
+        note("Done: there is nothing to stream.")
         return
     run_queries(start(runnables, once=options.once), Heading(name, options.master, _shown(checkpoint)))

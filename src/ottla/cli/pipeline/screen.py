@@ -1,5 +1,5 @@
-"""What `ottla pipeline run` shows while it runs: a table at a terminal, a line now and then elsewhere; where queries
-stand when it is over."""
+"""The output of `ottla pipeline run`: a table on a terminal, otherwise a line from time to time; and the final
+progress."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("query", "batch", "rows", "rows/s", "batch time", "lag", "state rows", "too late", "watermark")
 _RATE_WINDOW_S: Final = 10.0
-"""Batches take seconds."""
+"""Micro-batches take seconds."""
 _PARTITIONS_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What is said once: what runs, where, and where it keeps its place."""
+    """Facts that do not change: what runs, where, and where its checkpoint is."""
 
     name: str
     master: str
@@ -34,7 +34,7 @@ class Heading:
 
 
 class QueryRates:
-    """How many rows a second each query reads."""
+    """Rows per second of each query."""
 
     def __init__(self) -> None:
         self._meters: dict[str, Meter] = {}
@@ -52,7 +52,7 @@ class QueryRates:
 def screen(
     heading: Heading, queries: Iterable[QueryProgress], rates: QueryRates, statuses: Mapping[str, str], hint: str
 ) -> RenderableType:
-    """The whole picture, now."""
+    """The complete screen."""
     table = Table(box=None, expand=True, pad_edge=False)
     for name in _COLUMNS:
         table.add_column(name, justify="left" if name in ("query", "watermark") else "right", header_style="dim")
@@ -76,14 +76,14 @@ def line(progress: QueryProgress, rate: float) -> str:
     if progress.state_rows is not None:
         words.append(f"state {progress.state_rows:,}")
     if progress.late_rows:
-        words.append(f"too late {progress.late_rows:,}")
+        words.append(f"late rows {progress.late_rows:,}")
     if progress.watermark is not None:
         words.append(f"watermark {_moment(progress)}")
     return f"{progress.name}: {', '.join(words)}"
 
 
 def stand(queries: Iterable[QueryProgress]) -> RenderableType:
-    """Where the queries stand at the end."""
+    """The final progress of the queries."""
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("query", "batches", "rows", "last batch", "next offsets"):
         table.add_column(name, justify="left" if name in ("query", "next offsets") else "right", overflow="fold")

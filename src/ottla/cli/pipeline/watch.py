@@ -1,4 +1,4 @@
-"""Running queries in front of people: shown while they run, stopped in good order, with a word on where they stand."""
+"""Watches running queries: shows their progress, stops them gracefully, and reports where they stopped."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _LOOK_EVERY_S: Final = 0.5
 _SLICE_S: Final = 0.1
 _LINE_EVERY_S: Final = 2.0
-_HINT: Final = "Ctrl-C ends it after the running batch."
-_HINT_STOPPING: Final = "Finishing the running batch … Ctrl-C again ends it at once."
+_HINT: Final = "Press Ctrl-C to stop after the running micro-batch."
+_HINT_STOPPING: Final = "Finishing the running micro-batch … Press Ctrl-C again to stop immediately."
 
 
 class Signals:
-    """Ctrl-C and its kin, counted instead of obeyed."""
+    """Counts SIGINT and SIGTERM instead of obeying them."""
 
     _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -49,18 +49,18 @@ class Signals:
             signal.signal(number, handler)
 
     def wait(self, seconds: float) -> bool:
-        """Lets time go by, or less of it when a signal comes; whether one has."""
+        """Waits, but stops waiting when a signal arrives; returns whether one has."""
         end_s = time.monotonic() + seconds
         while not self.count and (left_s := end_s - time.monotonic()) > 0:
             time.sleep(min(left_s, _SLICE_S))
         return self.count > 0
 
-    def _take(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - Python gives it
+    def _take(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - part of the signature of a signal handler
         self.count += 1
 
 
 class Display:
-    """A table that is kept up to date at a terminal; elsewhere a line for a batch, not too many of them."""
+    """A live table on a terminal; otherwise a line per micro-batch, but not too many."""
 
     def __init__(self, heading: Heading, running: list[RunningQuery]) -> None:
         self._heading = heading
@@ -97,8 +97,8 @@ class Display:
 
 
 def run_queries(running: list[RunningQuery], heading: Heading) -> None:
-    """Watches the queries to their end, or until a signal comes. Raises `QueryFailedError` when one fails, after the
-    others were stopped."""
+    """Watches the queries until they end or a signal arrives. If one fails, stops the others and raises
+    `QueryFailedError`."""
     with Signals() as signals:
         try:
             with Display(heading, running) as display:
@@ -108,15 +108,17 @@ def run_queries(running: list[RunningQuery], heading: Heading) -> None:
             queries.stop(running, lambda: signals.count > 1)
             raise
         except (Py4JError, ConnectionError, EOFError) as error:
-            raise CommandError(f"Spark's Java has gone, and the pipeline with it ({type(error).__name__})") from error
+            raise CommandError(f"the JVM of Spark has exited ({type(error).__name__})") from error
     Console().print(stand(one.progress for one in running))
     if is_over:
-        note("Done: all that was there is read.")
+        note("Done: all available records are processed.")
     elif were_finished:
-        when = "after a whole batch" if any(one.progress.batches for one in running) else "before the first batch"
-        note(f"Stopped {when}. The same command goes on from there.")
+        when = (
+            "after a complete micro-batch" if any(one.progress.batches for one in running) else "before the first one"
+        )
+        note(f"Stopped {when}. Run the same command to continue.")
     else:
-        note("Stopped within a batch. The same command runs that batch again: some of its rows may be written twice.")
+        note("Stopped within a micro-batch. Run the same command to repeat it; some of its rows may be written twice.")
 
 
 def _stop(running: list[RunningQuery], signals: Signals, display: Display) -> bool:

@@ -17,7 +17,7 @@ def write_example(folder: Path, *, as_yaml: bool) -> list[Path]:
     names = ("spending.yaml" if as_yaml else "spending.py", *_DATA)
     for name in names:
         if (folder / name).exists():
-            raise PipelineError(f"{folder / name} is there already: name another folder, or take it away")
+            raise PipelineError(f"{folder / name} already exists: choose another directory, or delete it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in names:

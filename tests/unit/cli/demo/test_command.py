@@ -56,7 +56,7 @@ def test_the_last_windows_are_shown_side_by_side() -> None:
 def test_before_there_is_a_result_and_where_there_is_none() -> None:
     assert "Java is starting" in shown(PipelineState())
     without = shown(PipelineState(missing="Spark needs Java 17"))
-    assert "Not here: Spark needs Java 17" in without
+    assert "Not running: Spark needs Java 17" in without
     assert "ottla consume orders" in without
     assert "it broke" in shown(PipelineState(failure="it broke"))
 
@@ -65,7 +65,7 @@ def test_the_summary_tells_of_spark_only_where_it_did_something() -> None:
     for state, is_told in [(PipelineState(), False), (state_of(result(10, "pens", 1.5, 1)), True)]:
         console = Console(width=120, record=True, file=StringIO())
         console.print(summary(Traffic(), state, 3.0))
-        assert ("what Spark made of the orders" in console.export_text()) is is_told
+        assert ("Spark results in topic" in console.export_text()) is is_told
 
 
 def test_java_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

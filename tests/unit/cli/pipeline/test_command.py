@@ -24,19 +24,19 @@ def test_new_writes_an_example_and_says_what_to_try(tmp_path: Path, capsys: pyte
     assert (tmp_path / "b" / "spending.yaml").is_file()
     assert f"ottla pipeline run {tmp_path / 'a' / 'spending.py'} --once" in printed
     assert run(["pipeline", "new", str(tmp_path / "a")]) == 1
-    assert "spending.py is there already" in capsys.readouterr().err
+    assert "spending.py already exists" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("name", "text", "arguments", "told"),
     [
-        ("missing.py", None, [], "missing.py: there is no such file; `ottla pipeline new` writes an example."),
-        ("a.sql", "", [], "a.sql: a pipeline is a .py or a .yaml file."),
+        ("missing.py", None, [], "missing.py does not exist. Create an example with `ottla pipeline new`."),
+        ("a.sql", "", [], "a.sql is not a pipeline: use a .py or .yaml file."),
         ("a.yaml", "sauces: {}", [], "a.yaml:1: sauces: there is no such key; did you mean sources?"),
         ("a.py", "x = 1", [], "a.py: there is no function `pipeline(spark)`; `ottla pipeline new` writes an example."),
         ("a.py", "x = 1\ndef pipeline(", [], "a.py:2: '(' was never closed."),
-        ("a.py", "", ["--conf", "x"], "--conf x: write KEY=VALUE with a key of Spark's"),
-        ("a.py", "", ["--conf", "sql.x=1"], "--conf sql.x=1: write KEY=VALUE with a key of Spark's"),
+        ("a.py", "", ["--conf", "x"], "--conf x: use KEY=VALUE with a Spark config"),
+        ("a.py", "", ["--conf", "sql.x=1"], "--conf sql.x=1: use KEY=VALUE with a Spark config"),
     ],
 )
 def test_what_is_wrong_is_told_before_spark_starts(
@@ -78,7 +78,7 @@ def progress() -> QueryProgress:
 
 def test_a_query_in_a_line() -> None:
     assert line(progress(), 250.4) == (
-        "totals: batch 12, 4,000 rows, 250/s, took 0.8 s, lag 1,500, state 77, too late 5, "
+        "totals: batch 12, 4,000 rows, 250/s, took 0.8 s, lag 1,500, state 77, late rows 5, "
         "watermark 2026-11-16 05:39:02 UTC"
     )
     assert line(QueryProgress("q", batch=0, rows=1, batch_seconds=1), 0) == "q: batch 0, 1 rows, 0/s, took 1.0 s"

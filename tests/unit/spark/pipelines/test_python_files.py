@@ -100,6 +100,6 @@ def test_functions_that_return_something_else(tmp_path: Path, body: str, told: s
 
 def test_an_example_is_never_written_over_a_file(tmp_path: Path) -> None:
     (tmp_path / "orders.jsonl").write_text("mine")
-    with pytest.raises(PipelineError, match=r"orders\.jsonl is there already"):
+    with pytest.raises(PipelineError, match=r"orders\.jsonl already exists"):
         write_example(tmp_path, as_yaml=False)
     assert [path.name for path in tmp_path.iterdir()] == ["orders.jsonl"]
