@@ -1,1 +1,1 @@
-"""Clients of a broker."""
+"""The Python client."""

@@ -1,10 +1,10 @@
-"""Arguments of public methods: what has the wrong type raises a `TypeError` that names the parameter.
+"""Checks the arguments of public methods: a wrong type raises a `TypeError` that names the parameter.
 
-`checked` reads the annotations of a method, once, and holds arguments to them at each call. It is for methods that ask
-a broker, or are called now and then; what is called for each record checks by hand where that costs nothing.
+`checked` reads the annotations of a method once, and checks arguments against them at each call. It is for methods that
+send requests or are rarely called; methods that are called for every record do their own, cheaper checks.
 
-Annotations are taken as people read them: a str is no iterable of str, a bool is no int, integers of NumPy are, and a
-pair is as good as a `TopicPartition`. What an iterator holds is not looked at, so that it is not used up.
+Annotations mean what people expect: a str is not an iterable of str, a bool is not an int, NumPy integers are ints, and
+a pair can stand for a `TopicPartition`. The contents of an iterator are not checked, so that it is not consumed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _PAIR: Final = 2
 
 
 def wrong_type(parameter: str, given: object, expected: str) -> ArgumentTypeError:
-    """To be raised."""
+    """Returns the error to raise."""
     return ArgumentTypeError(f"{parameter} must be {expected}, not {type(given).__name__}")
 
 
 def whole_number(parameter: str, given: object) -> int:
-    """The number, of NumPy as well; a bool is none."""
+    """The integer, including NumPy's; a bool is rejected."""
     if given.__class__ is int:
         return given
     if isinstance(given, bool):
@@ -46,8 +46,8 @@ def whole_number(parameter: str, given: object) -> int:
 
 
 def checks_arguments(*names: str) -> Callable[[C], C]:
-    """A class whose methods of these names check their arguments, inherited ones included; all public coroutine
-    functions if none is named."""
+    """A class decorator that checks the arguments of the named methods, inherited ones included; of all public
+    coroutine functions if none is named."""
 
     def decorate(cls: C) -> C:
         chosen = names or [
@@ -61,7 +61,7 @@ def checks_arguments(*names: str) -> Callable[[C], C]:
 
 
 def checked(method: F) -> F:
-    """The method, which refuses arguments that do not fit its annotations."""
+    """Wraps the method so that it rejects arguments that do not match its annotations."""
     signature = inspect.signature(method)
 
     @functools.cache
@@ -99,12 +99,12 @@ def _check(parameter: str, given: object, hint: Any) -> None:
     for one in get_args(hint) if _is_union(hint) else (hint,):
         inner = _first_wrong(given, one)
         if inner is not None:
-            raise ArgumentTypeError(f"{parameter} must be {_words(hint)}, and contains {inner[0]!r}")
+            raise ArgumentTypeError(f"{parameter} must be {_words(hint)}, but contains {inner[0]!r}")
     raise wrong_type(parameter, given, _words(hint))
 
 
 def _first_wrong(given: object, hint: Any) -> tuple[object] | None:
-    """What a container that would fit has within that does not."""
+    """The first element of a container that does not match."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind is None or not parts or not _is_container(given, kind) or not isinstance(given, Collection):
         return None
@@ -150,7 +150,7 @@ def _is_union(hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """The annotation for people."""
+    """The annotation in words."""
     if hint is None or hint is NoneType:
         return "None"
     if _is_union(hint):

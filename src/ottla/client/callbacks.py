@@ -1,8 +1,8 @@
-"""Functions of the user's that a client calls in its loop: whatever one does, the client and the others go on.
+"""Calls the user's callbacks in the client's loop: whatever one does, the client and other callbacks continue.
 
-What a callback raises is logged. `KeyboardInterrupt` and `SystemExit` end an event loop of the user's as they would
-from any other callback, but only once everybody else was told; the loop of a blocking client goes on. In an event loop
-of the user's a callback may also be a coroutine function: it runs as a task of the loop.
+An exception in a callback is logged. `KeyboardInterrupt` and `SystemExit` end the user's event loop, as from any other
+callback, but only after all other callbacks were called; the loop of a blocking client continues. In the user's event
+loop a callback can also be a coroutine function: it runs as a task of the loop.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _logger = logging.getLogger(__name__)
 
 
 class Callbacks:
-    """Of one client."""
+    """The callbacks of one client."""
 
     def __init__(self, *, takes_coroutines: bool) -> None:
-        """`takes_coroutines` says that the loop is the user's; if not, it is a thread of the client's own."""
+        """`takes_coroutines` is true if the loop is the user's; otherwise it is a thread of the client."""
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The client's, once it is known."""
+        """The client's loop, once it is known."""
         self._takes_coroutines = takes_coroutines
         self._is_ending = False
         self._tasks: set[asyncio.Future[Any]] = set()
 
     def check(self, function: object, parameter: str) -> None:
-        """Raises TypeError for what cannot be called back."""
+        """Raises TypeError if the object cannot be used as a callback."""
         if not callable(function):
             raise ArgumentTypeError(f"{parameter} must be callable, not {type(function).__name__}")
         if not self._takes_coroutines and inspect.iscoroutinefunction(function):
             raise ArgumentTypeError(
-                f"{parameter} must not be a coroutine function, because nobody would await {function!r}: a blocking "
-                "client calls it in a thread of its own; use the client for asyncio, or a plain function"
+                f"{parameter} must not be a coroutine function ({function!r}): a blocking client calls it in a "
+                "background thread and does not await it. Use the asyncio client, or a plain function"
             )
 
     def call(self, function: Callable[..., object], *args: object) -> None:
-        """Calls it, in the loop, or in a thread of the user's, who sees interruptions there."""
+        """Calls the callback, in the loop or in a thread of the user, where interruptions are visible."""
         try:
             result = function(*args)
         except Exception:
@@ -56,7 +56,7 @@ class Callbacks:
                 self._await(function, result)
 
     def _end_loop(self, loop: asyncio.AbstractEventLoop, error: BaseException) -> None:
-        """By one error, however many callbacks raise the like: the loop ends its tasks in an orderly way then."""
+        """Raises one error, however many callbacks raise it, so that the loop ends its tasks in an orderly way."""
         if not self._is_ending:
             self._is_ending = True
             loop.call_soon(_raise, error)
@@ -65,7 +65,7 @@ class Callbacks:
         if self.loop is None or not self._takes_coroutines:
             if isinstance(result, Coroutine):
                 result.close()
-            _logger.error("the callback %r returned %r, which nobody awaits in a blocking client", function, result)
+            _logger.error("the callback %r returned %r, which a blocking client does not await", function, result)
         elif asyncio._get_running_loop() is self.loop:
             self._begin(function, result)
         else:
@@ -84,11 +84,11 @@ class Callbacks:
 
     @property
     def is_calling(self) -> bool:
-        """Whether this is asked by a callback that `finish` waits for."""
+        """Whether the caller is a callback that `finish` waits for."""
         return asyncio.current_task() in self._tasks
 
     async def finish(self) -> None:
-        """Waits for callbacks that are under way, but for the one that calls this."""
+        """Waits for running callbacks, except the one that calls this."""
         while others := self._tasks - {asyncio.current_task()}:
             await asyncio.wait(others)
 

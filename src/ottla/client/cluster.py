@@ -1,13 +1,13 @@
-"""The cluster as a client sees it: its brokers, what they say of topics, and patience within a limit.
+"""The cluster from a client's point of view: brokers, topic metadata, and retries within a timeout.
 
-A `Cluster` begins with a list of addresses, of which one has to answer; from then on it goes by what brokers say of
-each other. Producer, consumer and admin each have one.
+A `Cluster` starts with a list of bootstrap addresses, one of which must be reachable; after that it uses the brokers'
+metadata. Each producer, consumer and admin has one.
 
-Requests that fail for a reason that passes (a leader that moved, a connection that broke) are made again with fresh
-metadata, slower each time, until the time given is over; and so is the very first contact, because the broker may be
-starting. Only an address that is wrong by itself (a name that does not exist, a port where something else answers) is
-told at once. The time is kept also when a broker takes requests and answers none. What is known of topics is asked
-for again when it has proved wrong, and when it is old. Belongs to one loop.
+Requests that fail for a transient reason (the leader moved, a connection was lost) are retried with fresh metadata and
+exponential backoff until the timeout. So is the first connection, because the broker may be starting. Only an invalid
+address (an unknown host name, a port with another service) fails at once. The timeout also applies if a broker accepts
+requests and does not answer. Metadata is refreshed when it has proved wrong, and when it is old. Belongs to one event
+loop.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ _UPKEEP_PAUSE_MIN_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """How long a client is patient, and how long it keeps what it has."""
+    """Timeouts, and how long connections and metadata are kept."""
 
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     retry_backoff_s: float = 0.05
     retry_backoff_max_s: float = 1.0
     api_timeout_s: float = 60.0
-    """For one thing that is asked of the cluster, with all its attempts."""
+    """Timeout of one operation, including retries."""
     connect_timeout_max_s: float = 30.0
     reconnect_backoff_s: float = 0.05
     reconnect_backoff_max_s: float = 1.0
     connection_idle_s: float | None = 540.0
-    """After which a connection is closed; None keeps it."""
+    """Idle time after which a connection is closed; None means never."""
     metadata_age_max_s: float = 300.0
-    """After which topics are asked for again."""
+    """Age at which topic metadata is refreshed."""
     metadata_idle_s: float = 300.0
-    """After which a topic that nobody asks about is forgotten."""
+    """Idle time after which the metadata of a topic is dropped."""
     rebootstrap: bool = True
-    """Whether the bootstrap addresses are asked again when no known broker answers."""
+    """Whether to use the bootstrap addresses again if no known broker is available."""
 
     @classmethod
     def of(cls, config: CommonConfig) -> Self:
@@ -127,7 +127,7 @@ class Deadline:
 
 
 class Backoff:
-    """How long to wait before each further attempt: twice the last time, a fifth more or less, up to a limit."""
+    """The wait before each retry: twice the previous one, with 20 % jitter, up to a maximum."""
 
     __slots__ = ("_max_s", "_next_s")
 
@@ -142,7 +142,7 @@ class Backoff:
 
 
 class Cluster:
-    """Use it as an async context, or `close` it: it holds sockets."""
+    """Use it as an async context manager, or call `close`: it holds sockets."""
 
     def __init__(
         self, bootstrap: CommonConfig | str | Iterable[Address], options: ClusterOptions | None = None
@@ -154,7 +154,7 @@ class Cluster:
             self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
             self.options = options or ClusterOptions()
         if not self.bootstrap:
-            raise ArgumentError("no address of a broker is given: write host:port, for instance localhost:9092")
+            raise ArgumentError("the list of brokers is empty; use host:port, for example localhost:9092")
         self.cluster_id: str | None = None
         self.controller_id = NO_CONTROLLER
         self._connections = Connections(self.bootstrap, self.options.reconnect)
@@ -163,9 +163,9 @@ class Cluster:
         self._topics: dict[str, TopicInfo] = {}
         self._distrusted: set[str] = set()
         self.on_other_topics: Callable[[], None] = lambda: None
-        """Called when a topic that was known is gone, was created again, or has more partitions."""
+        """Called when a known topic was deleted, was created again, or has more partitions."""
         self._used_at_s: dict[str, float] = {}
-        """When each topic was last asked about."""
+        """When the metadata of each topic was last used."""
         self._refreshed_at_s = time.monotonic()
         self._next_upkeep: asyncio.TimerHandle | None = None
         self._upkeep: asyncio.Task[None] | None = None
@@ -179,7 +179,7 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections; requests that still wait fail."""
+        """Closes all connections; pending requests fail."""
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.wait([self._upkeep])
@@ -189,19 +189,19 @@ class Cluster:
 
     @property
     def brokers(self) -> Mapping[int, Address]:
-        """By their ids, as of the last look."""
+        """Brokers by id, from the latest metadata."""
         return MappingProxyType(self._brokers)
 
     @property
     def racks(self) -> Mapping[int, str | None]:
-        """Where each broker stands, if it says."""
+        """The rack of each broker, if known."""
         return MappingProxyType(self._racks)
 
     # Metadata.
 
     async def refresh(self, topics: Iterable[str] | None = (), *, create_topics: bool = False) -> list[TopicInfo]:
-        """Asks for the brokers and for these topics; `None` stands for all topics. Those that do not exist are left
-        out and forgotten; `create_topics` asks the broker to make them, which takes it a moment."""
+        """Fetches the metadata of the brokers and of these topics; `None` means all topics. Topics that do not exist
+        are left out and dropped; with `create_topics`, the broker creates them, which takes a moment."""
         names = None if topics is None else list(topics)
         request = MetadataRequest(
             topics=None if names is None else [MetadataTopic(name=name) for name in names],
@@ -213,7 +213,7 @@ class Cluster:
             await self._connections.begin_again()
             answer = await self.send_to_any(request, MetadataResponse)
         if answer.error_code:
-            raise RefusedError(answer.error_code, "metadata of the cluster")
+            raise RefusedError(answer.error_code, "cluster metadata")
         self._take_brokers(answer)
         found, refused, is_other = [], None, False
         for topic in answer.topics:
@@ -247,8 +247,8 @@ class Cluster:
             self._plan_upkeep()
 
     async def topic(self, name: str, *, create: bool = False, fresh: bool = False) -> TopicInfo:
-        """What is known of the topic, asked for if nothing is. With `create` the broker is asked to make one that does
-        not exist (if it is configured to), and waited for."""
+        """The metadata of the topic, fetched if necessary. With `create`, the broker creates a missing topic (if it is
+        configured to), and this waits for it."""
         self._used_at_s[name] = time.monotonic()
         known = self._topics.get(name)
         if known is not None and not fresh and name not in self._distrusted:
@@ -265,11 +265,11 @@ class Cluster:
             await asyncio.sleep(min(backoff.next_s(), deadline.left_s))
 
     def known_topic(self, name: str) -> TopicInfo | None:
-        """What the last look told of the topic, without another; its leaders may have changed."""
+        """The cached metadata of the topic; its leaders may have changed."""
         return self._topics.get(name)
 
     def known_leader(self, partition: TopicPartition) -> int | None:
-        """The id of the broker that leads the partition; None if a look has to tell, or told of none."""
+        """The id of the leader of the partition; None if it is unknown or there is none."""
         self._used_at_s[partition.topic] = time.monotonic()
         topic = self._topics.get(partition.topic)
         if topic is None or partition.topic in self._distrusted or not 0 <= partition.partition < len(topic.partitions):
@@ -278,7 +278,7 @@ class Cluster:
         return leader_id if leader_id in self._brokers else None
 
     def distrust(self, topic: str) -> None:
-        """What is known of its leaders has proved wrong: they have to be asked for again."""
+        """Marks the cached leaders as wrong, so that they are fetched again."""
         self._distrusted.add(topic)
 
     # Requests.
@@ -291,15 +291,15 @@ class Cluster:
         return await connection.send(request, response, timeout_s=timeout_s)
 
     async def send_to_any(self, request: Request, response: type[AnyResponse]) -> AnyResponse:
-        """An answer from whichever broker gives one, those we are connected to first."""
+        """A response from any broker, preferably one with an open connection."""
         return await (await self.any_connection()).send(request, response)
 
     async def send_to_controller(self, request: Request, response: type[AnyResponse]) -> AnyResponse:
-        """One attempt, at the broker that decides for the cluster."""
+        """One attempt, at the controller."""
         return await (await self.controller_connection()).send(request, response)
 
     async def retry(self, attempt: Callable[[], Awaitable[T]], *, timeout_s: float | None = None) -> T:
-        """What the attempt gives; made again, with fresh metadata, for as long as what it raises may pass."""
+        """Runs the attempt; retries it with fresh metadata as long as its error is transient."""
         timeout_s = self.options.api_timeout_s if timeout_s is None else timeout_s
         deadline, backoff = Deadline(timeout_s), Backoff(self.options)
         began_at_s, attempts = time.monotonic(), 0
@@ -315,7 +315,7 @@ class Cluster:
                 if not may_pass(error) or (not self._brokers and is_wrong_address(error)):
                     raise
                 if attempts == 1 and not self._brokers and not deadline.is_over:
-                    _logger.warning("%s. Trying again for %g s", error, timeout_s)
+                    _logger.warning("%s. Retrying for %g s", error, timeout_s)
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -330,20 +330,20 @@ class Cluster:
     # Connections.
 
     async def connection(self, broker_id: int, lane: str = "") -> ClientConnection:
-        """The connection to a broker, opened if there is none. What others must not wait behind, like a fetch that
-        waits for records, goes by a lane of its own."""
+        """The connection to a broker, opened if necessary. A request that must not delay others, such as a long-poll
+        fetch, uses its own lane."""
         return await self._connections.to(broker_id, lane)
 
     async def controller_connection(self) -> ClientConnection:
-        """The connection to the broker that decides for the cluster."""
+        """The connection to the controller."""
         if self.controller_id == NO_CONTROLLER:
             await self.refresh()
         if self.controller_id not in self._brokers:
-            raise RefusedError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+            raise RefusedError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller at the moment")
         return await self.connection(self.controller_id)
 
     async def any_connection(self) -> ClientConnection:
-        """One that is open already; or to the first that answers, of the known brokers and the bootstrap addresses."""
+        """An open connection, or one to the first of the known brokers and bootstrap addresses that can be reached."""
         return await self._connections.to_any()
 
     # Upkeep.
@@ -366,9 +366,9 @@ class Cluster:
                 self._forget_unused(now_s)
                 await self.refresh(list(self._topics))
         except OttlaError as error:
-            _logger.debug("metadata stay as old as they are: %s", error)
+            _logger.debug("metadata refresh failed: %s", error)
         except Exception:
-            _logger.exception("metadata stay as old as they are")
+            _logger.exception("metadata refresh failed")
         self._plan_upkeep()
 
     def _forget_unused(self, now_s: float) -> None:
@@ -389,7 +389,7 @@ _NOT_YET_THERE: Final = frozenset(
 
 
 def _after(error: BrokerConnectionError | RefusedError, attempts: int, seconds: float) -> Exception:
-    """The last of several failures, with how much was tried."""
+    """The last of several errors, with the number of attempts."""
     if attempts == 1 or isinstance(error, NoBrokerError):  # which says it of each broker
         return error
     tried = f"tried {attempts} times in {seconds:.1f} s"
@@ -399,12 +399,12 @@ def _after(error: BrokerConnectionError | RefusedError, attempts: int, seconds: 
 
 
 def is_wrong_address(error: Exception) -> bool:
-    """Whether what was given as an address of a broker is none: no use to try it again."""
+    """Whether the address itself is invalid, so that retrying is useless."""
     return isinstance(error, BrokerUnreachableError) and error.is_wrong_address
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether another attempt can end better."""
+    """Whether another attempt may succeed."""
     match error:
         case UnsupportedApiError():
             return False

@@ -1,11 +1,11 @@
-"""What clients are set up with: checked, typed, by Kafka's names.
+"""Client configs: validated, typed, with Kafka's names.
 
-Settings come by Kafka's names (`linger.ms`) or by Python's (`linger_ms`), in a mapping, as keywords, or both; keywords
-win. Values are Python's, or texts as in a properties file; None leaves a key at its default. The defaults are those of
-Kafka 4.3. Attributes have Python's names and Kafka's units: `config.linger_ms`.
+Configs have Kafka's names (`linger.ms`) or Python's (`linger_ms`), and come from a mapping, keyword arguments, or both;
+keyword arguments take precedence. Values are Python values, or strings as in a properties file; None means the default.
+The defaults are those of Kafka 4.3. Attributes have Python's names and Kafka's units: `config.linger_ms`.
 
-A key that does not exist, or a value that it cannot have, raises `ConfigError`, and so do keys that belong together and
-contradict each other. Keys that mean something to Java's client only are in `config_keys.elsewhere`.
+An unknown config, an invalid value, or configs that contradict each other raise `ConfigError`. Configs that only the
+Java client supports are in `config_keys.elsewhere`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SCHEMAS: Final = (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG)
 _ALL_REPLICAS: Final = -1
 _IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
 _SHORT_NAMES: Final = {"interceptors": "interceptor.classes", "partitioner": "partitioner.class"}
-"""Ours, for keys of Kafka that speak of Java's classes."""
+"""Our names for Kafka configs that name Java classes."""
 
 _WORDS: Final = {
     ValueType.BOOLEAN: "boolean",
@@ -55,12 +55,12 @@ _JAVA_PARTITIONERS: Final = {"org.apache.kafka.clients.producer.RoundRobinPartit
 
 Partitioner = Callable[..., int]
 Coder = Callable[[str, Any], Any]
-"""A serializer or a deserializer: of the topic and the value, or the bytes."""
+"""A serializer or deserializer: a function of the topic and the value, or the bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonConfig:
-    """What every client has. Made by `parse`."""
+    """The configs of all clients. Created by `parse`."""
 
     SCHEMA: ClassVar[ConfigSchema] = COMMON_CONFIG
 
@@ -81,7 +81,7 @@ class CommonConfig:
 
     @classmethod
     def parse(cls, settings: Mapping[str, object] | None = None, keywords: Mapping[str, object] | None = None) -> Self:
-        """The config that these settings make, checked."""
+        """Validates these settings."""
         if settings is not None and not isinstance(settings, Mapping):
             hint = f"; did you mean bootstrap_servers={settings!r}?" if isinstance(settings, str) else ""
             raise ArgumentTypeError(f"settings must be a mapping, not {type(settings).__name__}{hint}")
@@ -89,7 +89,7 @@ class CommonConfig:
         values = {key.name: _converted(key, key.default) for key in cls.SCHEMA}
         values |= {name: _value(cls.SCHEMA[name], value, spelled) for name, (spelled, value) in given.items()}
         if not values["bootstrap.servers"]:
-            reason = "is not set: say where a broker listens, for instance localhost:9092"
+            reason = "is required: set the address of a broker, for example localhost:9092"
             raise ConfigError("bootstrap.servers", reason)
         values["client.id"] = values["client.id"] or cls._default_client_id()
         cls._fit_together(values, frozenset(given))
@@ -101,17 +101,17 @@ class CommonConfig:
 
     @classmethod
     def _fit_together(cls, values: dict[str, Any], given: frozenset[str]) -> None:
-        """Changes values that follow from others, and refuses those that contradict each other."""
+        """Sets values that depend on others, and rejects values that contradict each other."""
 
     @property
     def api_timeout_ms(self) -> int:
-        """How long one thing that is asked of the cluster may take, with all its attempts."""
+        """Timeout of one operation, including retries."""
         return 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(CommonConfig):
-    """What a producer is set up with."""
+    """The configs of a producer."""
 
     SCHEMA: ClassVar[ConfigSchema] = PRODUCER_CONFIG
 
@@ -134,14 +134,14 @@ class ProducerConfig(CommonConfig):
     max_request_size: int
     metadata_max_idle_ms: int
     partitioner: Partitioner | str | None
-    """None for the usual one, "roundrobin", or a function."""
+    """None for the default partitioner, "roundrobin", or a function."""
     partitioner_adaptive_partitioning_enable: bool
     partitioner_ignore_keys: bool
     retries: int
 
     @property
     def compression_level(self) -> int | None:
-        """Of the codec that is chosen; None if none is set for it."""
+        """Compression level of the chosen codec; None if it is not set."""
         return {
             Compression.GZIP: self.compression_gzip_level,
             Compression.LZ4: self.compression_lz4_level,
@@ -157,12 +157,12 @@ class ProducerConfig(CommonConfig):
         if values["enable.idempotence"]:
             against = _against_idempotence(values)
             if against and "enable.idempotence" in given:
-                raise ConfigError("enable.idempotence", f"true does not go with {against}")
+                raise ConfigError("enable.idempotence", f"true cannot be combined with {against}")
             values["enable.idempotence"] = not against
         shortest_ms = values["linger.ms"] + values["request.timeout.ms"]
         if values["delivery.timeout.ms"] < shortest_ms:
             if "delivery.timeout.ms" in given:
-                reason = f"is less than linger.ms and request.timeout.ms together, which are {shortest_ms}"
+                reason = f"is less than linger.ms + request.timeout.ms, which is {shortest_ms}"
                 raise ConfigError("delivery.timeout.ms", f"{values['delivery.timeout.ms']} {reason}")
             values["delivery.timeout.ms"] = shortest_ms
 
@@ -174,13 +174,13 @@ def _against_idempotence(values: Mapping[str, Any]) -> str | None:
         return "retries=0: it needs at least one"
     in_flight = values["max.in.flight.requests.per.connection"]
     if in_flight > _IDEMPOTENT_IN_FLIGHT_MAX:
-        return f"max.in.flight.requests.per.connection={in_flight}: brokers remember {_IDEMPOTENT_IN_FLIGHT_MAX}"
+        return f"max.in.flight.requests.per.connection={in_flight}: the maximum is {_IDEMPOTENT_IN_FLIGHT_MAX}"
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(CommonConfig):
-    """What a consumer is set up with."""
+    """The configs of a consumer."""
 
     SCHEMA: ClassVar[ConfigSchema] = CONSUMER_CONFIG
 
@@ -211,7 +211,7 @@ class ConsumerConfig(CommonConfig):
     max_poll_interval_ms: int
     max_poll_records: int
     partition_assignment_strategy: tuple[Any, ...]
-    """Names, or assignors."""
+    """Names of assignors, or assignors."""
     queued_max_bytes: int
     session_timeout_ms: int
 
@@ -223,23 +223,23 @@ class ConsumerConfig(CommonConfig):
     def _fit_together(cls, values: dict[str, Any], given: frozenset[str]) -> None:
         if not values["group.id"]:
             if "enable.auto.commit" in given and values["enable.auto.commit"]:
-                raise ConfigError("enable.auto.commit", "true needs a group.id, under which offsets are committed")
+                raise ConfigError("enable.auto.commit", "true needs a group.id")
             values["enable.auto.commit"] = False
         if values["group.protocol"] == "consumer":
             for name in ("heartbeat.interval.ms", "session.timeout.ms", "partition.assignment.strategy"):
                 if name in given:
-                    raise ConfigError(name, "the broker decides on it with group.protocol=consumer: leave it out")
+                    raise ConfigError(name, "cannot be set with group.protocol=consumer: the broker sets it")
             return
         if values["group.remote.assignor"] is not None:
             raise ConfigError("group.remote.assignor", "needs group.protocol=consumer")
         if values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
-            reason = f"is not less than session.timeout.ms, which is {values['session.timeout.ms']}"
+            reason = f"must be less than session.timeout.ms, which is {values['session.timeout.ms']}"
             raise ConfigError("heartbeat.interval.ms", f"{values['heartbeat.interval.ms']} {reason}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(CommonConfig):
-    """What an admin is set up with."""
+    """The configs of an admin."""
 
     SCHEMA: ClassVar[ConfigSchema] = ADMIN_CONFIG
 
@@ -264,17 +264,17 @@ def _attribute(key: str) -> str:
 def _by_key(
     schema: ConfigSchema, settings: Mapping[str, object], *, are_keywords: bool = False
 ) -> dict[str, tuple[str, object]]:
-    """By Kafka's names: how each key was spelled, and its value. What is None is left out."""
+    """Values by Kafka's names, with the spelling used. None values are left out."""
     found: dict[str, tuple[str, object]] = {}
     for spelled, value in settings.items():
         if not isinstance(spelled, str):
-            raise ConfigError(repr(spelled), "the name of a config is a text")
+            raise ConfigError(repr(spelled), "the name of a config must be a str")
         name = spelled.replace("_", ".")
         name = _SHORT_NAMES.get(name, name)
         if value is None and (name in schema or name in OWNERS):
             continue
         if name in found:
-            raise ConfigError(spelled, f"is given twice, also as {found[name][0]}")
+            raise ConfigError(spelled, f"is set twice, also as {found[name][0]}")
         if name in schema:
             found[name] = (spelled, value)
         else:
@@ -283,7 +283,7 @@ def _by_key(
 
 
 def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object, *, as_keyword: bool) -> None:
-    """A key that this client does not have: refused, unless it is one of Kafka's that does no harm."""
+    """Handles a config that this client does not have: rejects it, unless Kafka has it and it is harmless."""
     if schema.kind not in OWNERS.get(name, ()) and schema is not COMMON_CONFIG:
         raise ConfigError(spelled, _unknown(schema, name, as_keyword=as_keyword))
     if name in HARMLESS_VALUES:
@@ -291,7 +291,7 @@ def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object, 
         if str(value).lower() != harmless:
             raise ConfigError(spelled, f"{value!r} cannot be used: {reason}")
     elif name in REFUSED:
-        raise ConfigError(spelled, f"cannot be set: {REFUSED[name]}")
+        raise ConfigError(spelled, f"is not supported: {REFUSED[name]}")
     elif name in WITHOUT_EFFECT:
         _logger.warning("%s has no effect here: %s", spelled, WITHOUT_EFFECT[name])
     else:
@@ -301,11 +301,11 @@ def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object, 
 def _unknown(schema: ConfigSchema, name: str, *, as_keyword: bool) -> str:
     owners = [one.kind for one in _SCHEMAS if name in one] or sorted(OWNERS.get(name, ()))
     if owners:
-        return f"there is no such {schema.kind} config: only {' and '.join(f'{owner}s' for owner in owners)} have it"
+        return f"unknown {schema.kind} config; only {' and '.join(f'{owner}s' for owner in owners)} have it"
     nearest = schema.nearest(name)
     if nearest is None:
-        return f"there is no such {schema.kind} config; docs/reference/client-config.md has all of them"
-    return f"there is no such {schema.kind} config; did you mean {_attribute(nearest) if as_keyword else nearest}?"
+        return f"unknown {schema.kind} config; see docs/reference/client-config.md for all of them"
+    return f"unknown {schema.kind} config; did you mean {_attribute(nearest) if as_keyword else nearest}?"
 
 
 # Values.
@@ -355,11 +355,11 @@ def _assignors(given: tuple[object, ...]) -> tuple[object, ...]:
     names = tuple(_JAVA_ASSIGNORS.values())
     for one in assignors:
         if isinstance(one, str) and one not in names:
-            raise ValueError(f"{one!r} is not one of {', '.join(names)}, and not an assignor")
+            raise ValueError(f"{one!r} is neither one of {', '.join(names)} nor an assignor")
         if isinstance(one, type):
-            raise ValueError(f"{one.__qualname__} is a class: give an instance, {one.__qualname__}(…)")
+            raise ValueError(f"{one.__qualname__} is a class: pass an instance, {one.__qualname__}(…)")
     if not assignors:
-        raise ValueError(f"is empty: give one or more of {', '.join(names)}")
+        raise ValueError(f"is empty: use one or more of {', '.join(names)}")
     return assignors
 
 
@@ -368,7 +368,7 @@ def _partitioner(given: object) -> object:
         return given
     name = _JAVA_PARTITIONERS.get(given, given)
     if name != "roundrobin":
-        raise ValueError(f"{given!r} is not a partitioner: roundrobin is one, or a function of yours")
+        raise ValueError(f"{given!r} is not a partitioner: use roundrobin or a function")
     return name
 
 
@@ -382,4 +382,4 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "partition.assignment.strategy": _assignors,
     "partitioner.class": _partitioner,
 }
-"""From what a key holds in a file to what the attribute holds."""
+"""Converts the value of a key in a file to that of the attribute."""

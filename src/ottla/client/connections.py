@@ -1,9 +1,8 @@
-"""A client's connections to the brokers of a cluster: opened when they are needed, replaced when they fail, closed when
-nobody uses them.
+"""A client's connections to the brokers of a cluster: opened on demand, replaced when they fail, closed when idle.
 
-A broker has one connection for each lane. Most of what is asked shares one lane; what others must not wait behind, like
-a fetch that waits for records, goes by a lane of its own. A broker that cannot be reached is tried again after a while
-that grows, and what is raised tells how often and how long it was tried. Belongs to one loop.
+A broker has one connection per lane. Most requests share one lane; requests that must not delay others, such as
+long-poll fetches, have their own. A broker that cannot be reached is retried with exponential backoff, and the error
+says how often and how long it was tried. Belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -21,28 +20,28 @@ from ottla.client.forks import tell_of_forks
 from ottla.net.client_connection import Address, BrokerUnreachableError, ClientConnection, ConnectionOptions
 
 _NEXT_ADDRESS_AFTER_S: Final = 1.0
-"""For how long one address is tried alone."""
+"""How long to wait for one address before the next one is tried as well."""
 _DOUBLINGS_MAX: Final = 16
-_CHECK: Final = "Check bootstrap.servers, that a broker runs there, and that this machine can reach it"
+_CHECK: Final = "Check bootstrap.servers, that a broker is running there, and that this machine can reach it"
 
 
 @dataclass(frozen=True, slots=True)
 class ReconnectOptions:
-    """How a client connects, and how patient it is with a broker that does not answer."""
+    """How a client connects, and its timeouts."""
 
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     connect_timeout_max_s: float = 30.0
-    """What the time for connecting grows to."""
+    """Maximum of the connection timeout, after repeated failures."""
     backoff_s: float = 0.05
     backoff_max_s: float = 1.0
     idle_s: float | None = 540.0
-    """After which a connection is closed; None keeps it."""
+    """Idle time after which a connection is closed; None means never."""
     rebootstrap: bool = True
-    """Whether the bootstrap addresses are asked again when no known broker answers."""
+    """Whether to use the bootstrap addresses again if no known broker is available."""
 
 
 class _Failing:
-    """An address that could not be reached the last time."""
+    """An address that could not be reached at the last attempt."""
 
     __slots__ = ("attempts", "began_at_s", "not_before_s")
 
@@ -53,43 +52,43 @@ class _Failing:
 
 
 class Connections:
-    """Those of one client."""
+    """The connections of one client."""
 
     def __init__(self, bootstrap: Iterable[Address], options: ReconnectOptions) -> None:
         self.bootstrap = list(bootstrap)
         self.brokers: Mapping[int, Address] = {}
-        """Where brokers are, by their ids, as far as is known."""
+        """Addresses of brokers by id, as far as known."""
         self._options = options
         self._by_broker: dict[tuple[int, str], ClientConnection] = {}
         self._first: ClientConnection | None = None
-        """The one to a bootstrap address, before it is known which broker that is; later on it serves as any other."""
+        """A connection to a bootstrap address whose broker id is not known yet; later it is used like any other."""
         self._opening: dict[tuple[int, str], asyncio.Lock] = {}
         self._bootstrapping = asyncio.Lock()
         self._attempts: set[asyncio.Task[ClientConnection]] = set()
         self._made: set[ClientConnection] = set()
-        """All that are open, also those whose takers were cancelled in the moment in which they were made."""
+        """All open connections, including those whose users were cancelled while they were being opened."""
         self._failing: dict[Address, _Failing] = {}
         self._is_closed = False
         self._is_forked = False
         self._parents: list[ClientConnection] = []
-        """In a forked child: those that it must leave alone."""
+        """In a forked child: the connections that it must not touch."""
         tell_of_forks(self)
 
     async def close(self) -> None:
-        """Ends all of them; requests that still wait fail."""
+        """Closes all connections; pending requests fail."""
         self._is_closed = True
         await _give_up(self._attempts)
         await self.begin_again()
 
     async def begin_again(self) -> None:
-        """Forgets the brokers: the bootstrap addresses are asked next."""
+        """Forgets the brokers, so that the bootstrap addresses are used next."""
         self.brokers = {}
         connections = self._all()
         self._forget()
         await asyncio.gather(*(connection.close() for connection in connections))
 
     async def close_idle(self) -> None:
-        """Ends those that nobody has used for long."""
+        """Closes idle connections."""
         idle_s = self._options.idle_s
         if idle_s is None:
             return
@@ -97,9 +96,11 @@ class Connections:
         await asyncio.gather(*(connection.close() for connection in idle))
 
     def check(self) -> None:
-        """Raises what keeps them from being used."""
+        """Raises an error if the client cannot be used."""
         if self._is_forked:
-            raise ForkedError("the client was made before os.fork and cannot be used in the child: make another there")
+            raise ForkedError(
+                "the client was created before os.fork and cannot be used in the child process: create a new one"
+            )
         if self._is_closed:
             raise ClosedError("the client is closed")
 
@@ -109,7 +110,7 @@ class Connections:
         self._forget()
 
     async def to(self, broker_id: int, lane: str = "") -> ClientConnection:
-        """The connection to a broker, opened if there is none."""
+        """The connection to a broker, opened if necessary."""
         key = (broker_id, lane)
         connection = self._by_broker.get(key)
         if connection is not None and connection.is_open:
@@ -122,7 +123,7 @@ class Connections:
             return connection
 
     async def to_any(self) -> ClientConnection:
-        """One that is open already; or to the first that answers, of the known brokers and the bootstrap addresses."""
+        """An open connection, or one to the first of the known brokers and bootstrap addresses that can be reached."""
         self.check()
         connection = self._any_open()
         if connection is not None:
@@ -154,7 +155,7 @@ class Connections:
     async def _open_to(self, broker_id: int, lane: str) -> ClientConnection:
         address = self.brokers.get(broker_id)
         if address is None:
-            raise BrokerUnreachableError(f"broker {broker_id} is not known in the cluster")
+            raise BrokerUnreachableError(f"broker {broker_id} is not part of the cluster")
         if not lane and self._first is not None and self._first.is_open and self._first.address == address:
             connection, self._first = self._first, None
             return connection
@@ -163,11 +164,11 @@ class Connections:
         except BrokerUnreachableError as error:
             if address in self.bootstrap:
                 raise BrokerUnreachableError(f"broker {broker_id} at {error}") from error
-            hint = "brokers tell clients this address, so check advertised.listeners there"
+            hint = "the broker advertises this address: check its advertised.listeners"
             raise BrokerUnreachableError(f"broker {broker_id} at {error}; {hint}") from error
 
     async def _first_to_answer(self) -> ClientConnection:
-        """Addresses are tried one after the other, but none makes the others wait for long."""
+        """Tries addresses one after the other, without waiting long for any of them."""
         known = list(set(self.brokers.values()))
         bootstrap = self.bootstrap if self._options.rebootstrap or not known else []
         left = deque(dict.fromkeys((*_shuffled(known), *_shuffled(bootstrap))))
@@ -195,7 +196,7 @@ class Connections:
         raise nobody
 
     async def _open(self, address: Address) -> ClientConnection:
-        """One attempt, which `close` ends."""
+        """One attempt, which `close` cancels."""
         self.check()
         attempt = asyncio.create_task(self._attempt(address))
         self._attempts.add(attempt)
@@ -212,7 +213,7 @@ class Connections:
         return connection
 
     async def _attempt(self, address: Address) -> ClientConnection:
-        """Not too soon after the last that failed."""
+        """Waits for the backoff after the last failure."""
         failing = self._failing.get(address)
         if failing is not None:
             await asyncio.sleep(max(0.0, failing.not_before_s - time.monotonic()))
@@ -247,7 +248,7 @@ class Connections:
 
 
 def _is_cancelled() -> bool:
-    """Whether the one who waits is to stop, and not only what he waits for."""
+    """Whether the waiting task itself is cancelled, and not only what it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -261,5 +262,5 @@ async def _give_up(tasks: set[asyncio.Task[ClientConnection]]) -> None:
 
 
 def _shuffled(addresses: list[Address]) -> list[Address]:
-    """So that not all clients ask the same broker."""
+    """Shuffled, so that not all clients use the same broker."""
     return random.sample(addresses, len(addresses))

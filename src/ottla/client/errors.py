@@ -1,5 +1,5 @@
-"""What a client raises. All of it is an `OttlaError`: a `ClientError`, or a `BrokerConnectionError` where a broker
-could not be asked or did not answer."""
+"""The exceptions of the client. All are `OttlaError`s: a `ClientError`, or a `BrokerConnectionError` if a broker could
+not be reached or did not answer."""
 
 from __future__ import annotations
 
@@ -59,52 +59,53 @@ __all__ = [
 
 
 class ClientError(OttlaError):
-    """Something that was asked of the cluster and is not done."""
+    """The base class of errors about a request or a call."""
 
 
 # How a client is set up and used.
 
 
 class ConfigError(config.ConfigError, ClientError):
-    """A key that a client does not have, or a value that the key cannot have. Also a `ValueError`."""
+    """An unknown config, or an invalid value. Also a `ValueError`."""
 
 
 class ArgumentError(ClientError, ValueError):
-    """A method was called with a value that it cannot use."""
+    """An argument has an invalid value."""
 
 
 class ArgumentTypeError(ClientError, TypeError):
-    """A method was called with something of the wrong type; the message names the parameter."""
+    """An argument has the wrong type; the message names the parameter."""
 
 
 class WrongLoopError(ClientError, RuntimeError):
-    """A client was used in an event loop, or a thread, in which it cannot work."""
+    """A client was used in an event loop or a thread where it cannot work."""
 
 
 class CallTimeoutError(ClientError, TimeoutError):
-    """A call was not done within the time that it was given."""
+    """A call did not finish within its timeout."""
 
 
 class ClosedError(ClientError):
-    """A client that was used after it was closed."""
+    """A client was used after it was closed."""
 
 
 class ForkedError(ClientError):
-    """A client that was made before `os.fork` and is used in the child, where its thread and connections are not."""
+    """A client that was created before `os.fork` was used in the child, which has neither its thread nor its
+    connections."""
 
 
 class MissingPackageError(ClientError, ImportError):
-    """Something was asked for that needs a package which only an extra of Ottla brings."""
+    """A feature needs a package that only an extra of Ottla installs."""
 
     def __init__(self, what: str, package: str, extra: str) -> None:
         super().__init__(f"{what} needs {package}: install it with `pip install 'ottla[{extra}]'`")
 
 
 class CompiledCodeError(ClientError, RuntimeError):
-    """The compiled code that Arrow columns need cannot be loaded."""
+    """The compiled code for Arrow columns cannot be loaded."""
 
     def __init__(self, what: str, reason: object) -> None:
-        hint = "if numba has nowhere to keep its cache, set NUMBA_CACHE_DIR to a directory that this user can write to"
+        hint = "if numba has no writable cache directory, set NUMBA_CACHE_DIR to one"
         super().__init__(f"{what} needs compiled code, which could not be loaded ({reason}); {hint}")
 
 
@@ -112,15 +113,15 @@ class CompiledCodeError(ClientError, RuntimeError):
 
 
 class NoBrokerError(BrokerUnreachableError):
-    """None of the brokers can be reached: the message tells of each what happened."""
+    """No broker can be reached; the message lists the reason for each address."""
 
 
 class AuthenticationError(ClientError):
-    """A broker does not believe that we are who we say, or wants to know and we do not say."""
+    """Authentication with a broker failed."""
 
 
 class RefusedError(ClientError):
-    """A broker answered with an error: its code, what it was about, and the broker's or our own words."""
+    """A broker answered with an error: its code, the subject, and the message."""
 
     def __init__(self, code: int, subject: str, message: str | None = None) -> None:
         self.code = ErrorCode.of(code)
@@ -134,7 +135,7 @@ class RefusedError(ClientError):
 
 
 class UnknownTopicError(ClientError):
-    """No broker knows the topic."""
+    """The topic does not exist."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -142,84 +143,83 @@ class UnknownTopicError(ClientError):
 
 
 class UnknownPartitionError(ClientError):
-    """The topic is there, and does not have that many partitions."""
+    """The topic exists, but not this partition."""
 
 
 # Producing.
 
 
 class SerializationError(ClientError):
-    """A key or value that its serializer does not take, or bytes that the deserializer cannot read."""
+    """A serializer does not accept a key or value, or a deserializer cannot read the bytes."""
 
     def __init__(self, topic: str, part: str, reason: str) -> None:
         self.topic = topic
         self.part = part
-        """Which of the record's two: "key" or "value"."""
+        """The part of the record: "key" or "value"."""
         self.reason = reason
         self.index: int | None = None
-        """Which of the records that were deserialized together."""
+        """The index of the record among those deserialized together."""
         super().__init__(f"the {part} of a record of topic {topic!r}: {reason}")
 
 
 class RecordTooLargeError(ClientError):
-    """A record above what the producer (max.request.size) or the broker (message.max.bytes) takes."""
+    """A record is larger than the producer (max.request.size) or the broker (message.max.bytes) allows."""
 
 
 class PartlySentError(ClientError):
-    """`send_batch` failed when some rows were on their way already; the cause says what failed."""
+    """`send_batch` failed after some rows were sent; `__cause__` is the error."""
 
     def __init__(self, sent: TableDelivery, reason: Exception) -> None:
         self.sent = sent
-        """The rows that were sent: without a partition of their own, the first ones."""
-        super().__init__(f"{reason}; {len(sent)} rows before that were sent, wait for `error.sent.result()`")
+        """The delivery of the rows that were sent: the first ones, unless the table has a partition column."""
+        super().__init__(f"{reason}; {len(sent)} rows were sent before, wait for them with `error.sent.result()`")
 
 
 class BufferFullError(ClientError, TimeoutError):
-    """No room came free in the producer's buffer (buffer.memory) within max.block.ms."""
+    """The producer's buffer (buffer.memory) stayed full for max.block.ms."""
 
 
 class DeliveryTimeoutError(ClientError, TimeoutError):
-    """A record was not acknowledged within delivery.timeout.ms: whether a broker has it is not known."""
+    """A record was not acknowledged within delivery.timeout.ms; it is not known whether a broker has it."""
 
 
 # Consuming.
 
 
 class OffsetOutOfRangeError(ClientError):
-    """A consumer asked for an offset that the partition does not have."""
+    """The offset does not exist in the partition."""
 
 
 class WakeupError(ClientError):
-    """A poll was ended by `wakeup`. The consumer goes on with the next."""
+    """A poll was interrupted by `wakeup`. The consumer can be used further."""
 
 
 class TopicRecreatedError(OffsetOutOfRangeError):
-    """A topic was deleted and created again while it was read, and auto.offset.reset is none."""
+    """A topic was deleted and created again while it was being read, and auto.offset.reset is none."""
 
 
 class NoOffsetError(ClientError):
-    """A partition has no committed offset to begin with, and auto.offset.reset is none."""
+    """A partition has no committed offset to start at, and auto.offset.reset is none."""
 
 
 class CorruptRecordError(ClientError):
-    """A partition holds bytes that are no records, or not those that were written. `seek` past them to go on."""
+    """A partition contains corrupt data. `seek` past it to continue."""
 
 
 class LogTruncatedError(ClientError):
-    """A partition lost records that were read already, and auto.offset.reset is none."""
+    """The log was truncated before the consumer's position, and auto.offset.reset is none."""
 
 
 class CommitFailedError(ClientError):
-    """Offsets could not be committed, because the partitions are another member's by now."""
+    """Offsets could not be committed, because the partitions are now assigned to another member."""
 
 
 class RebalanceInProgressError(CommitFailedError):
-    """Offsets were not committed, because the group hands out its partitions anew: poll, then commit what is still
-    assigned."""
+    """Offsets were not committed, because the group is rebalancing: poll, then commit what is still assigned."""
 
 
 class MemberFencedError(ClientError):
-    """Another member took this one's place in the group, with the same group.instance.id."""
+    """Another consumer with the same group.instance.id joined the group."""
 
 
 def raise_if_refused(code: int, subject: str, message: str | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Forks: what was made before one belongs to the parent, together with its threads and sockets.
+"""Forks: objects created before a fork belong to the parent, together with their threads and sockets.
 
-A child that closed such a socket by its loop would take it out of the epoll that it shares with the parent, whose loop
-would never hear of it again. So what is told of the fork is neither touched in the child nor taken apart.
+If a child closed such a socket through its loop, it would remove it from the epoll instance that it shares with the
+parent, and the parent's loop would never hear of it again. So registered objects are neither used nor destroyed in the
+child.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from typing import Final, Protocol
 
 
 class BelongsToProcess(Protocol):
-    """Something that the child of a fork cannot use."""
+    """An object that cannot be used in the child of a fork."""
 
     def after_fork(self) -> None:
-        """Called in the child: from now on all use is refused."""
+        """Called in the child: from now on every use raises an error."""
 
 
 _told: Final[weakref.WeakSet[BelongsToProcess]] = weakref.WeakSet()
 _inherited: Final[list[BelongsToProcess]] = []
-"""Kept for as long as the child lives."""
+"""Kept for the lifetime of the child."""
 
 
 def tell_of_forks(one: BelongsToProcess) -> None:

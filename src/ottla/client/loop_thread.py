@@ -1,12 +1,11 @@
-"""The loop of a blocking client: a daemon thread of its own, so that its work goes on while the user's code blocks.
+"""The event loop of a blocking client, in a daemon thread, so that it keeps running while the user's code blocks.
 
-`run` hands a coroutine to the loop and waits for it in the calling thread, in a way that a signal can interrupt: Ctrl-C
-ends the wait at once, and the work is cancelled. While it waits, the calling thread serves the work: `in_caller` runs
-callbacks of the user there, and not in the loop, which they would hold up.
+`run` submits a coroutine to the loop and waits for it in the calling thread. A signal can interrupt the wait: Ctrl-C
+ends it immediately and cancels the coroutine. While it waits, the calling thread also runs the user's callbacks
+(`in_caller`), because they would block the loop.
 
-Thread-safe. A fork takes neither the thread nor the use of the sockets along: in the child everything is refused. What
-is still open when the interpreter ends is closed then, without waiting for what it does, except for `on_exit`, which is
-given a few seconds.
+Thread-safe. A forked child has neither the thread nor may it use the sockets: every use raises an error. When the
+interpreter exits, open loops are closed without waiting, except for `on_exit`, which gets a few seconds.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from ottla.net.client_connection import close_all_in_loop
 T = TypeVar("T")
 
 SIGNALS_SEEN_WITHIN_S: Final = 0.25
-"""How long a thread may sleep in one go that is to hear Ctrl-C. Mostly a signal wakes it at once; but one that comes in
-the moment before it falls asleep would not be seen until it wakes up by itself."""
+"""How long a thread that must notice Ctrl-C may sleep at a time. Usually a signal wakes it at once, but one that
+arrives just before it falls asleep is only noticed when it wakes up."""
 _ROUNDS: Final = 5
 _EXIT_S: Final = 3.0
-"""For what is to be done at the end of the interpreter, by all clients together."""
+"""Time limit for all clients together when the interpreter exits."""
 _PATIENCE_S: Final = 5.0
-"""For a loop that is held up: how long its end, or the end of cancelled work, is waited for."""
+"""How long to wait for a blocked loop to stop, or for cancelled work to end."""
 
 
 class _Call(NamedTuple):
-    """What the thread that waits is to call."""
+    """A call for the waiting thread to make."""
 
     function: Callable[..., Any]
     args: tuple[object, ...]
@@ -53,12 +52,12 @@ class _WaitingCall:
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
         self.work = [work]
-        """Until somebody takes it: the loop, to run it, or the thread, to drop it if it was interrupted before."""
+        """Set until it is taken: by the loop to run it, or by the thread to drop it if it was interrupted before."""
         self.mailbox: SimpleQueue[_Call | None] = SimpleQueue()
         """Calls to make; None when the task is done."""
         self.task: asyncio.Task[Any] | None = None
         self.is_served = True
-        """Whether anybody still looks into the mailbox."""
+        """Whether a thread still reads the mailbox."""
 
     def finish(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
@@ -70,28 +69,28 @@ _waiting: ContextVar[_WaitingCall | None] = ContextVar("ottla_waiting_thread", d
 
 
 class LoopThread:
-    """Runs from the start to `close`."""
+    """Runs from the start until `close`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.loop = _new_loop()
         self.is_open = True
-        """False after `close` and in a forked child: one look, for paths that are too hot for `check`."""
+        """False after `close` and in a forked child: a cheap check for paths that are too hot for `check`."""
         self.on_exit: Callable[[], Coroutine[Any, Any, object]] | None = None
-        """What is to be done if the interpreter ends and nobody called `close`."""
+        """What to do if the interpreter exits without `close`."""
         self._is_forked = False
         self._submitting = threading.Lock()
-        """Held while the loop is given something, so that nothing comes behind its end."""
+        """Held while work is submitted to the loop, so that nothing is submitted after its end."""
         self._thread = threading.Thread(target=_serve, args=(self.loop,), name=name, daemon=True)
         self._thread.start()
         _living.add(self)
         tell_of_forks(self)
 
     def check(self) -> None:
-        """Raises what keeps this from being used."""
+        """Raises an error if the loop cannot be used."""
         if self._is_forked:
             raise ForkedError(
-                f"{self.name} was made before os.fork and cannot be used in the child: make another there"
+                f"{self.name} was created before os.fork and cannot be used in the child process: create a new one"
             )
         if not self.is_open:
             raise ClosedError(f"{self.name} is closed")
@@ -99,13 +98,13 @@ class LoopThread:
     # Work.
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """What the work gives or raises. After `timeout_s` it is cancelled, and TimeoutError raised."""
+        """Returns or raises what the work does. After `timeout_s` it is cancelled, and TimeoutError is raised."""
         waiting = _WaitingCall(work)
         try:
             if threading.current_thread() is self._thread:
                 raise WrongLoopError(
-                    f"a callback that runs inside {self.name} waits for it, which would never end: "
-                    "leave that to another thread"
+                    f"a callback of {self.name} must not wait for {self.name}, because that would never end: "
+                    "wait in another thread"
                 )
             self.call_soon(self._begin, waiting)
             result: T = self._wait(waiting, timeout_s)
@@ -115,7 +114,7 @@ class LoopThread:
             self._cancel(waiting)
 
     def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs the last work, and closes. A callback inside the loop is refused, and nothing is closed."""
+        """Runs the last work, and closes. Raises an error, without closing, if called by a callback inside the loop."""
         if threading.current_thread() is self._thread:
             return self.run(work)
         try:
@@ -124,23 +123,23 @@ class LoopThread:
             self.close()
 
     async def in_caller(self, function: Callable[..., T], *args: object) -> T:
-        """For work under `run`: what the function gives or raises, called in the thread that waits there."""
+        """For work under `run`: calls the function in the waiting thread, and returns or raises what it does."""
         waiting = _waiting.get()
         if waiting is None or not waiting.is_served:
-            raise RuntimeError(f"no thread waits for this work that could call {function!r}")
+            raise RuntimeError(f"no thread is waiting for this work, so {function!r} cannot be called")
         answer: asyncio.Future[T] = self.loop.create_future()
         waiting.mailbox.put(_Call(function, args, answer))
         return await answer
 
     def call_soon(self, function: Callable[..., object], *args: object) -> None:
-        """Calls it in the loop, whose thread is woken."""
+        """Calls the function in the loop and wakes its thread."""
         self.check()  # before the lock, which another thread may have held at the fork
         with self._submitting:
             self.check()
             self.loop.call_soon_threadsafe(function, *args)
 
     def close(self) -> None:
-        """Cancels what runs and ends the thread; those who wait in `run` are told. Again is no harm."""
+        """Cancels running work and ends the thread; threads that wait in `run` get an error. Idempotent."""
         if self._is_forked:
             return
         with self._submitting:
@@ -192,10 +191,10 @@ class LoopThread:
             if is_late:
                 raise self._too_late(timeout_s)
             self.check()
-            raise ClosedError(f"{self.name} was closed meanwhile")
+            raise ClosedError(f"{self.name} was closed during the call")
 
     def _too_late(self, timeout_s: float | None) -> CallTimeoutError:
-        return CallTimeoutError(f"{self.name} was not done within {timeout_s:g} s")
+        return CallTimeoutError(f"{self.name}: the call did not finish within {timeout_s:g} s")
 
     def _answer(self, call: _Call) -> None:
         result: object = None
@@ -247,7 +246,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """Tasks that end may have others started, to make good what failed: so again, but not for ever."""
+    """Ending tasks may start new ones to clean up, so this repeats, but not forever."""
     for _ in range(_ROUNDS):
         tasks = asyncio.all_tasks(loop) - {asyncio.current_task()}
         for task in tasks:
@@ -267,7 +266,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 _living: Final[set[LoopThread]] = set()
-"""Those that are open, whether or not anybody else still knows them: their threads run on all the same."""
+"""All open loops, even if nothing else references them: their threads are running."""
 
 
 def _close_all() -> None:

@@ -1,4 +1,4 @@
-"""What a client knows of topics: their partitions, and who leads them."""
+"""Topic metadata: partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_LEADER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition and its replicas, by the ids of their brokers."""
+    """A partition and its replicas, by broker id."""
 
     index: int
     leader_id: int
@@ -21,12 +21,12 @@ class PartitionInfo:
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     offline: tuple[int, ...] = ()
-    """Replicas whose broker, or whose disk, is down. Old brokers do not tell."""
+    """Replicas whose broker or disk is down. Old brokers do not report them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic; its partitions stand in the order of their indexes."""
+    """A topic; its partitions are ordered by index."""
 
     name: str
     topic_id: Uuid
@@ -52,14 +52,14 @@ class TopicInfo:
         return cls(topic.name or "", topic.topic_id, topic.is_internal, tuple(partitions))
 
     def has_partitions_of(self, known: TopicInfo | None) -> bool:
-        """Whether this is the topic that was known, with as many partitions; also if none was known."""
+        """Whether this is the known topic with the same number of partitions, or no topic was known."""
         if known is None:
             return True
         return self.topic_id == known.topic_id and len(self.partitions) == len(known.partitions)
 
     def not_older_than(self, known: TopicInfo | None) -> TopicInfo:
-        """This; but of partitions whose leader epoch it tells lower than `known`, what was known: the broker that was
-        asked is behind (KIP-320)."""
+        """This metadata; but partitions with a lower leader epoch than in `known` keep the known metadata, because the
+        broker that answered is behind (KIP-320)."""
         if known is None or self.topic_id == ZERO_UUID or self.topic_id != known.topic_id:
             return self
         partitions = [

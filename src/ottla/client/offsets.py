@@ -1,4 +1,4 @@
-"""Places in a partition, and the offsets they stand for now."""
+"""Positions in a partition (earliest, latest, a timestamp), and their current offsets."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _NO_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to look: a timestamp, or one of the negative numbers that stand for the ends of a partition."""
+    """What to look up: a timestamp, or a negative number for the start or end of a partition."""
 
     timestamp_ms: int
 
     @classmethod
     def at_time(cls, timestamp_ms: int) -> Place:
-        """The first record that is not older."""
+        """The first record at or after the timestamp."""
         if timestamp_ms < 0:
-            raise ArgumentError(f"{timestamp_ms} is not a time: milliseconds since 1970 are not negative")
+            raise ArgumentError(f"{timestamp_ms} is not a timestamp: milliseconds since the epoch must not be negative")
         return cls(timestamp_ms)
 
 
@@ -41,7 +41,8 @@ LATEST: Final = Place(-1)
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group commits for a partition: the next offset to read, a note, and the leader epoch of what was read."""
+    """A committed offset: the offset of the next record to read, metadata, and the leader epoch of the last record
+    read."""
 
     offset: int
     metadata: str = ""
@@ -49,7 +50,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record that is not older than a time that was asked for."""
+    """The first record at or after a requested time."""
 
     offset: int
     timestamp: int
@@ -59,8 +60,8 @@ class OffsetAndTimestamp(NamedTuple):
 async def offsets_at(
     cluster: Cluster, places: Mapping[TopicPartition, Place], *, committed_only: bool = False
 ) -> dict[TopicPartition, int]:
-    """The offset of each place. A time after the last record is the end of the partition: for who reads committed
-    records only, that is before the first transaction that is still open."""
+    """The offset of each position. A time after the last record is the end of the partition; with read_committed, that
+    is the first open transaction."""
     found = await find_offsets(cluster, places, committed_only=committed_only)
     offsets = {partition: one.offset for partition, one in found.items()}
     beyond = {partition: LATEST for partition, offset in offsets.items() if offset < 0 and places[partition] != LATEST}
@@ -70,7 +71,7 @@ async def offsets_at(
 async def find_offsets(
     cluster: Cluster, places: Mapping[TopicPartition, Place], *, committed_only: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """What is at each place; its offset is negative where nothing is. Asked again for as long as that can help."""
+    """What is at each position; the offset is negative if there is nothing. Retried while the error is transient."""
 
     async def attempt() -> dict[TopicPartition, OffsetAndTimestamp]:
         return await _find_once(cluster, places, committed_only=committed_only)
@@ -102,7 +103,7 @@ async def _find_once(
 async def ask_leader(
     cluster: Cluster, leader_id: int, places: Mapping[TopicPartition, Place], *, committed_only: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp | RefusedError]:
-    """One attempt at the broker that leads these partitions: what is at each place, or why it does not say."""
+    """One attempt at the leader of these partitions: what is at each position, or the error."""
     topics: dict[str, ListOffsetsTopic] = {}
     for partition, place in places.items():
         known = cluster.known_topic(partition.topic)

@@ -86,7 +86,7 @@ def test_nobody_there_is_told_with_all_that_was_tried() -> None:
                 assert f"{address}: connection refused: nothing listens there" in str(first.value)
             assert str(first.value).startswith("no broker can be reached: 127.0.0.1:")
             assert str(first.value).endswith(
-                ". Check bootstrap.servers, that a broker runs there, and that this machine can reach it"
+                ". Check bootstrap.servers, that a broker is running there, and that this machine can reach it"
             )
             with pytest.raises(NoBrokerError, match=r"nothing listens there \(2 attempts in \d+\.\d s\)"):
                 await some.to_any()
@@ -104,9 +104,9 @@ def test_a_broker_that_cannot_be_reached_where_it_says_it_is() -> None:
                 await some.to(3)
             assert str(caught.value) == (
                 f"broker 3 at {gone}: connection refused: nothing listens there; "
-                "brokers tell clients this address, so check advertised.listeners there"
+                "the broker advertises this address: check its advertised.listeners"
             )
-            with pytest.raises(BrokerUnreachableError, match="broker 4 is not known in the cluster"):
+            with pytest.raises(BrokerUnreachableError, match="broker 4 is not part of the cluster"):
                 await some.to(4)
 
     run(scenario)
@@ -413,7 +413,7 @@ def test_a_forked_child_is_refused_and_the_parent_s_connections_live(kind: str, 
             finally:
                 if process.returncode is None:
                     process.kill()
-            refusal = "the client was made before os.fork and cannot be used in the child: make another there\n"
+            refusal = "the client was created before os.fork and cannot be used in the child: make another there\n"
             assert err.decode() == ""
             assert out.decode() == refusal * 3 + "child 7 parent 1\n"
             assert broker.connections == 2

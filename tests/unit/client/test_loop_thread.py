@@ -455,7 +455,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
         print("child", os.waitstatus_to_exitcode(status), thread.run(give("parent")))
         thread.close()
         """
-    refusal = "a client was made before os.fork and cannot be used in the child: make another there\n"
+    refusal = "a client was created before os.fork and cannot be used in the child: make another there\n"
     assert outcome(start(program)) == (0, refusal * 3 + "child 7 parent\n", "")
 
 

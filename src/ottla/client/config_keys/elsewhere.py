@@ -1,7 +1,7 @@
-"""Keys of Kafka's clients that mean nothing here: why they are refused, or taken without effect.
+"""Configs of Kafka's clients that Ottla does not support: why they are rejected, or accepted without effect.
 
-Refused is what a program may rely on: nothing is to be sent in the open because a key was passed over. What is merely
-about Java's own workings is taken, so that a config that served a Java client serves here.
+A config that a program may rely on is rejected: for example, nothing may be sent unencrypted because a config was
+ignored. Configs about internals of the Java client are accepted, so that its configs can be used here.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ HARMLESS_VALUES: Final[dict[str, tuple[str, str]]] = {
     "client.dns.lookup": ("use_all_dns_ips", "the client always tries all addresses of a host name"),
     "security.protocol": ("plaintext", _NOT_SECURE_YET),
 }
-"""Keys that may say what holds anyway, and why nothing else."""
+"""Configs that may be set to the only value that is supported, and why there is no other."""
 
 WITHOUT_EFFECT: Final[dict[str, str]] = {
     "enable.metrics.push": "metrics are not pushed to brokers",
@@ -132,4 +132,4 @@ OWNERS: Final[dict[str, frozenset[str]]] = {
     ),
     "bootstrap.controllers": frozenset({"admin"}),
 }
-"""Which clients of Kafka have the key."""
+"""Which of Kafka's clients have the config."""

@@ -1,4 +1,4 @@
-"""Rules that only keys of clients need. A rule's docstring says what it allows, for the reference."""
+"""Validators that only client configs need. Their docstrings say what they allow, for the reference pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def one_of_any_case(*allowed: str) -> Rule:
 
 def at_least_one(values: tuple[Any, ...]) -> str | None:
     """one or more"""
-    return None if values else "is empty: write host:port, for instance localhost:9092"
+    return None if values else "is empty: use host:port, for example localhost:9092"
 
 
 def not_empty(value: str) -> str | None:
@@ -31,10 +31,10 @@ _DAY_S, _HOUR_S, _MINUTE_S, _MS = 86_400, 3600, 60, 1000
 
 
 def duration_ms(text: str) -> int:
-    """The milliseconds of a duration of ISO 8601 in days, hours, minutes and seconds, as Java reads them."""
+    """The milliseconds of an ISO 8601 duration of days, hours, minutes and seconds, as Java parses it."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()[1:5]) or text[-1] in "Tt":
-        raise ValueError(f"{text!r} is not a duration: write it as in ISO 8601, for instance PT1H or P7DT12H")
+        raise ValueError(f"{text!r} is not an ISO 8601 duration such as PT1H or P7DT12H")
     sign, days, hours, minutes, seconds, fraction = found.groups()
     total_ms = _MS * (
         int(days or 0) * _DAY_S + int(hours or 0) * _HOUR_S + int(minutes or 0) * _MINUTE_S + int(seconds or 0)
@@ -51,7 +51,7 @@ def reset_strategy(value: str) -> str | None:
             is_negative = duration_ms(value[len(BY_DURATION) :]) < 0
         except ValueError as error:
             return str(error)
-        return f"{value!r} is negative: it counts back from now" if is_negative else None
+        return f"{value!r} must not be negative" if is_negative else None
     return one_of_any_case("earliest", "latest", "none", f"{BY_DURATION}PT1H and the like")(value)
 
 
@@ -61,19 +61,19 @@ def gzip_level(value: int) -> str | None:
 
 
 def function_or_name(value: object) -> str | None:
-    """a function, or the name of one that is there"""
+    """a function, or the name of a built-in one"""
     if isinstance(value, str):
         return not_empty(value)
     if isinstance(value, type):
-        return f"{value.__qualname__} is a class: give an instance, {value.__qualname__}(…)"
-    return None if callable(value) else f"{value!r} is neither a function nor the name of one"
+        return f"{value.__qualname__} is a class: pass an instance, {value.__qualname__}(…)"
+    return None if callable(value) else f"{value!r} is neither a function nor the name of a built-in one"
 
 
 def objects(values: tuple[object, ...]) -> str | None:
     """objects"""
     for value in values:
         if isinstance(value, str):
-            return f"{value!r} is a text: Java's classes cannot be loaded, give objects"
+            return f"{value!r} is a str: Java classes cannot be loaded, pass objects"
         if isinstance(value, type):
-            return f"{value.__qualname__} is a class: give an instance, {value.__qualname__}(…)"
+            return f"{value.__qualname__} is a class: pass an instance, {value.__qualname__}(…)"
     return None

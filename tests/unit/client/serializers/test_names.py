@@ -80,7 +80,7 @@ def test_what_can_be_called_is_taken_as_it_is() -> None:
         ("avro", r"value.serializer: avro needs more than a name: give AvroSerializer\(schema\)"),
         ("protobuf", "value.serializer: protobuf needs more than a name"),
         (5, "value.serializer: a int is neither one of the names bytes, string"),
-        (StringSerializer, "value.serializer: StringSerializer is a class: give an instance"),
+        (StringSerializer, "value.serializer: StringSerializer is a class: pass an instance"),
         (lambda value: value, r"value.serializer: .*<lambda> cannot be called with two arguments; .* \(topic, value\)"),
     ],
 )
