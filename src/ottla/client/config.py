@@ -291,7 +291,7 @@ def _take_foreign(schema: ConfigSchema, spelled: str, name: str, value: object, 
         if str(value).lower() != harmless:
             raise ConfigError(spelled, f"{value!r} cannot be used: {reason}")
     elif name in REFUSED:
-        raise ConfigError(spelled, f"is not supported: {REFUSED[name]}")
+        raise ConfigError(spelled, f"cannot be set: {REFUSED[name]}")
     elif name in WITHOUT_EFFECT:
         _logger.warning("%s has no effect here: %s", spelled, WITHOUT_EFFECT[name])
     else:

@@ -413,7 +413,9 @@ def test_a_forked_child_is_refused_and_the_parent_s_connections_live(kind: str, 
             finally:
                 if process.returncode is None:
                     process.kill()
-            refusal = "the client was created before os.fork and cannot be used in the child: make another there\n"
+            refusal = (
+                "the client was created before os.fork and cannot be used in the child process: create a new one\n"
+            )
             assert err.decode() == ""
             assert out.decode() == refusal * 3 + "child 7 parent 1\n"
             assert broker.connections == 2

@@ -153,7 +153,7 @@ def test_without_a_thread_that_waits_there_is_nobody_to_call(thread: LoopThread)
     thread.run(work())
     may_go_on.set()
     assert told.wait(BOUND_S)
-    assert "no thread waits" in str(failures[0])
+    assert "no thread is waiting" in str(failures[0])
 
 
 def test_a_timeout_cancels_the_work(thread: LoopThread) -> None:
@@ -166,7 +166,7 @@ def test_a_timeout_cancels_the_work(thread: LoopThread) -> None:
             ended.append("cancelled")
             raise
 
-    with pytest.raises(TimeoutError, match=r"a client was not done within 0\.05 s"):
+    with pytest.raises(TimeoutError, match=r"a client: the call did not finish within 0\.05 s"):
         thread.run(work(), timeout_s=0.05)
     assert ended == ["cancelled"]
 
@@ -186,7 +186,7 @@ def test_a_loop_cannot_wait_for_itself(thread: LoopThread) -> None:
     async def work() -> None:
         thread.run(give(1))
 
-    with pytest.raises(RuntimeError, match="a callback that runs inside a client waits for it"):
+    with pytest.raises(RuntimeError, match="a callback of a client must not wait for"):
         thread.run(work())
 
 
@@ -455,7 +455,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on() -> None:
         print("child", os.waitstatus_to_exitcode(status), thread.run(give("parent")))
         thread.close()
         """
-    refusal = "a client was created before os.fork and cannot be used in the child: make another there\n"
+    refusal = "a client was created before os.fork and cannot be used in the child process: create a new one\n"
     assert outcome(start(program)) == (0, refusal * 3 + "child 7 parent\n", "")
 
 

@@ -86,7 +86,7 @@ def _named(made_by: Mapping[str, Callable[[], T]], setting: str, key: str, kind:
 
 def _check_callable(given: Any, key: str, signature: str) -> None:
     if isinstance(given, type):
-        raise ConfigError(key, f"{given.__qualname__} is a class: give an instance of it")
+        raise ConfigError(key, f"{given.__qualname__} is a class: pass an instance of it")
     if not callable(given):
         names = ", ".join(NAMES)
         raise ConfigError(key, f"a {type(given).__qualname__} is neither one of the names {names} nor a callable")
