@@ -299,7 +299,7 @@ def test_a_heartbeat_fits_into_a_session() -> None:
 def test_in_the_newer_protocol_the_broker_decides() -> None:
     assert consumer(group_protocol="consumer", group_remote_assignor="range").group_remote_assignor == "range"
     for name, value in (("session_timeout_ms", 10_000), ("partition_assignment_strategy", "range")):
-        with pytest.raises(ConfigError, match="cannot be set with group.protocol=consumer"):
+        with pytest.raises(ConfigError, match=r"cannot be set with group.protocol=consumer"):
             consumer(group_protocol="consumer", **{name: value})
     with pytest.raises(ConfigError, match=r"group\.remote\.assignor: needs group\.protocol=consumer"):
         consumer(group_remote_assignor="range")
