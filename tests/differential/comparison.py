@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from differential.dialogue import Step
+from differential.dialogue import Step, api_name
 
 ABSENT: Final = "<absent>"
 _INDEX = re.compile(r"\[\d+\]")
@@ -23,7 +23,7 @@ class Exchange:
 
     @property
     def api(self) -> str:
-        return str(self.step.get("api", "receive"))
+        return api_name(self.step)
 
     @property
     def request(self) -> dict[str, Any]:

@@ -30,7 +30,8 @@ _LATER_S: Final = 0.08
 """Until a request that is not waited for has surely been handled."""
 _CONFIG_S: Final = 0.02
 """Until Kafka has applied a config that it already shows."""
-_CONFIG_PATIENCE_S: Final = 2.0
+_ALIKE_PATIENCE_S: Final = 2.0
+"""With what a broker does after it has answered."""
 _DYNAMIC_TOPIC_CONFIG: Final = 1
 _WAIT_WORTH_MS: Final = 300
 """A fetch that may wait as long is compared by whether it did."""
@@ -105,7 +106,7 @@ class Side:
                 raise RuntimeError("nothing was sent")
             sent = self._sent
             if self._is_unanswered(sent):
-                return {"connection": self._barrier(number), "log_ends": self._log_ends(step)}
+                return {"connection": self._barrier(number), "log_ends": self.log_ends(step)}
         return self._answer(number, sent, patience_s)
 
     @staticmethod
@@ -123,7 +124,7 @@ class Side:
             return str(error)
         return "open"
 
-    def _log_ends(self, step: Step) -> list[dict[str, Any]]:
+    def log_ends(self, step: Step) -> list[dict[str, Any]]:
         """Of the partitions that a request which is not answered writes to: whether it was taken shows there."""
         asked = [
             {
@@ -236,6 +237,15 @@ class Side:
             for each in answer.results
         }
 
+    def committed(self, group: str) -> list[tuple[str, int]]:
+        """The partitions for which the group has offsets."""
+        answer = self.ask("OffsetFetch", 5, {"group_id": self.symbols.resolve(group), "topics": None})
+        return sorted(
+            (self.symbols.name_text(topic.name), each.partition_index)
+            for topic in answer.topics
+            for each in topic.partitions
+        )
+
     def _await_deleted(self, names: list[str]) -> None:
         def is_gone() -> bool:
             found = self.ask("Metadata", 12, {"topics": [{"name": name} for name in names]}).topics
@@ -310,6 +320,7 @@ class Playing:
             for number, step in self._steps():
                 if "restart" in step:
                     self.result.asked["restart"] += 1
+                    self.result.transcript.append(Exchange(step, None, None))
                     for side in self.sides:
                         side.disconnect()
                     return True
@@ -339,6 +350,10 @@ class Playing:
         ours, theirs = self._received(step)
         if step.get("api") in ("AlterConfigs", "IncrementalAlterConfigs"):
             self._await_configs(step)
+        elif step.get("api") == "DeleteTopics":
+            self._await_forgotten_offsets()
+        elif isinstance(ours, dict) and "log_ends" in ours and isinstance(theirs, dict):
+            self._await_log_ends(step, ours, theirs)
         self.result.transcript.append(Exchange(step, ours, theirs))
         for path, mine, other in differences(ours, theirs):
             spoken = self.result.dialogue
@@ -359,10 +374,32 @@ class Playing:
         names = [each["resource_name"] for each in step["request"]["resources"]]
         ours, kafka = self.sides
         wanted = ours.set_configs(names)
-        deadline_s = time.monotonic() + _CONFIG_PATIENCE_S
-        while kafka.set_configs(names) != wanted and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+        self._await_alike(lambda: kafka.set_configs(names) == wanted)
         time.sleep(_CONFIG_S)
+
+    def _await_forgotten_offsets(self) -> None:
+        """Kafka removes the offsets of deleted topics after it has answered."""
+        steps = [each.step for each in self.result.transcript if each.api == "OffsetCommit"]
+        groups = sorted({step["request"]["group_id"] for step in steps})
+        ours, kafka = self.sides
+        self._await_alike(lambda: all(kafka.committed(group) == ours.committed(group) for group in groups))
+
+    def _await_log_ends(self, step: Step, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+        """What is not waited for may take a moment: with flush.messages, until the disk has it."""
+
+        def is_alike() -> bool:
+            if ours["log_ends"] != theirs["log_ends"]:
+                for side, tree in zip(self.sides, (ours, theirs), strict=True):
+                    tree["log_ends"] = side.log_ends(step)
+            return bool(ours["log_ends"] == theirs["log_ends"])
+
+        self._await_alike(is_alike)
+
+    @staticmethod
+    def _await_alike(condition: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + _ALIKE_PATIENCE_S
+        while not condition() and time.monotonic() < deadline_s:
+            time.sleep(0.01)
 
     def _received(self, step: Step) -> tuple[Any, Any]:
         ours, kafka = self.sides

@@ -77,8 +77,8 @@ def _is_left(found: Difference, group: str | None) -> bool:
 
 def _deleted(exchange: Exchange) -> set[str]:
     request = exchange.request
-    named = [*request.get("topic_names", ()), *(each["name"] or each["topic_id"] for each in request.get("topics", ()))]
-    return {topic_key(name) for name in named}
+    named = [each["topic_id"] if each["name"] is None else each["name"] for each in request.get("topics", ())]
+    return {topic_key(name) for name in (*request.get("topic_names", ()), *named)}
 
 
 def _error(exchange: Exchange) -> int | None:
@@ -102,6 +102,26 @@ def _is_left_group(found: Difference) -> bool:
     return (found.ours, found.theirs) in pairs and _is_left(found, _group(found))
 
 
+def _is_restarted_group(found: Difference) -> bool:
+    if (found.api, found.field) == ("ListGroups", "groups"):
+        theirs = [each["group_id"] for each in found.theirs]
+        more = [each["group_id"] for each in found.ours if each["group_id"] not in theirs]
+        return len(theirs) + len(more) == len(found.ours) and all(
+            _awaited_restart(found, _as_asked(each)) for each in more
+        )
+    pairs = _OF_LEFT_GROUPS.get((found.api, found.field), ())
+    return (found.theirs, found.ours) in pairs and _awaited_restart(found, _group(found))
+
+
+def _awaited_restart(found: Difference, group: str | None) -> bool:
+    """Whether a member was given its id, and told to join with it, before a restart."""
+    restarts = [number for number, exchange in enumerate(found.history) if "restart" in exchange.step]
+    return bool(restarts) and any(
+        _asked_of(group, exchange, "JoinGroup") and _error(exchange) == ErrorCode.MEMBER_ID_REQUIRED
+        for exchange in found.history[: restarts[-1]]
+    )
+
+
 ENTRIES: Final[tuple[OnPurpose, ...]] = (
     OnPurpose(
         "operations on groups",
@@ -117,6 +137,12 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "Kafka keeps groups without members and offsets until its next clean-up: those whose last offset is gone, and "
         "those whose only join or commit was refused. Ottla drops them at once.",
         _is_left_group,
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "groups that nobody joined, after a restart",
+        "Kafka 4 keeps a group in its log from when its first member is given an id, 3.9.1 from when it joined.",
+        lambda found: found.peer == "3.9.1" and _is_restarted_group(found),
         parts_ways=True,
     ),
     OnPurpose(

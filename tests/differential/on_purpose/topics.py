@@ -17,12 +17,9 @@ _REMOVED_IN_4: Final = (
 )
 _ADDED_IN_4: Final = ("internal.segment.bytes",)
 _DYNAMIC_DEFAULT: Final = 3
-_NAMELESS: Final = {
-    ("IncrementalAlterConfigs", "responses/error_code"): (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG),
-    ("CreatePartitions", "results/error_code"): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
-}
-"""What Ottla says where Kafka 3.9.1 fails with UNKNOWN_SERVER_ERROR."""
 _ONLY_BROKER: Final = 1
+_OPERATIONS: Final = range(4)
+"""To set, delete, append to and subtract from a config."""
 
 
 def _is_config_of_other_version(found: Difference) -> bool:
@@ -80,8 +77,20 @@ def _names_twice(found: Difference) -> bool:
     return len(found.theirs) == len(named) and len(found.ours) == len(times) < len(named)
 
 
+def _is_nameless(found: Difference) -> bool:
+    """Whether Ottla says what is wrong with a request, and it is."""
+    if (found.api, found.field) == ("CreatePartitions", "results/error_code"):
+        return found.peer == "3.9.1" and found.ours == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if (found.api, found.field) != ("IncrementalAlterConfigs", "responses/error_code"):
+        return False
+    changes = [change for resource in found.request["resources"] for change in resource["configs"]]
+    if found.ours == ErrorCode.INVALID_REQUEST:
+        return any(change["config_operation"] not in _OPERATIONS for change in changes)
+    return found.peer == "3.9.1" and found.ours == ErrorCode.INVALID_CONFIG
+
+
 def _told(topic: dict[str, Any]) -> str:
-    return topic_key(topic["name"] or topic["topic_id"])
+    return topic_key(topic["name"] if topic["name"] is not None else topic["topic_id"])
 
 
 ENTRIES: Final[tuple[OnPurpose, ...]] = (
@@ -137,12 +146,9 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     ),
     OnPurpose(
         "a name for the error of changes",
-        "Kafka 3.9.1 fails with UNKNOWN_SERVER_ERROR, because an exception was not expected; Ottla says what is wrong.",
-        lambda found: (
-            found.peer == "3.9.1"
-            and found.theirs == ErrorCode.UNKNOWN_SERVER_ERROR
-            and found.ours in _NAMELESS.get((found.api, found.field), ())
-        ),
+        "Kafka fails with UNKNOWN_SERVER_ERROR for an operation on configs that there is not, and 3.9.1 for a value "
+        "that is null and for partitions of a topic with an impossible name; Ottla says what is wrong.",
+        lambda found: found.theirs == ErrorCode.UNKNOWN_SERVER_ERROR and _is_nameless(found),
     ),
     OnPurpose(
         "assignments to nobody",

@@ -180,6 +180,31 @@ def test_groups_that_kafka_keeps_for_a_while() -> None:
         assert _reasons(step, ours, theirs, (other,)) == [None]
 
 
+def test_groups_that_kafka_4_keeps_over_a_restart() -> None:
+    step = {"api": "DescribeGroups", "version": 5, "request": {"groups": ["$group:0"]}}
+    ours, theirs = ({"groups": [{"group_id": "$-g0", "group_state": state}]} for state in ("Empty", "Dead"))
+    given = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 79})
+    restart = Exchange({"restart": True}, None, None)
+    name = "groups that nobody joined, after a restart"
+    assert _reasons(step, ours, theirs, (given, restart), "3.9.1") == [name]
+    assert _reasons(step, ours, theirs, (given, restart)) == [None]
+    assert _reasons(step, theirs, ours, (given, restart), "3.9.1") == [None]
+    assert _reasons(step, ours, theirs, (restart, given), "3.9.1") == [None]
+    joined = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 0})
+    assert _reasons(step, ours, theirs, (joined, restart), "3.9.1") == [None]
+
+
+def test_changes_that_kafka_fails_on() -> None:
+    def step(operation: int) -> dict[str, Any]:
+        change = {"name": "retention.ms", "config_operation": operation, "value": "1"}
+        resources = [{"resource_type": 2, "resource_name": "$topic:0", "configs": [change]}]
+        return {"api": "IncrementalAlterConfigs", "version": 1, "request": {"resources": resources}}
+
+    ours, theirs = ({"responses": [{"error_code": code}]} for code in (42, -1))
+    assert _reasons(step(7), ours, theirs) == ["a name for the error of changes"]
+    assert _reasons(step(0), ours, theirs) == [None]
+
+
 def test_listed_groups_that_kafka_keeps_for_a_while() -> None:
     step = {"api": "ListGroups", "version": 4, "request": {}}
     deleted = _asked("OffsetDelete", {"group_id": "$group:0"}, {"error_code": 0})
