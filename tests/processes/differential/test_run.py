@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from differential import dialogue, player
+from differential import dialogue, player, side
 from differential.answers import tree_of
 from differential.peers import SETTINGS, await_service
 from differential.run import Options, run
@@ -58,7 +58,7 @@ def test_a_fault_is_found_shrunk_and_kept(both: Twice, tmp_path: Path, monkeypat
                     each["error_code"] += 1
         return tree
 
-    monkeypatch.setattr(player, "tree_of", faulty)
+    monkeypatch.setattr(side, "tree_of", faulty)
     said: list[str] = []
     options = Options(seed=1, seconds=60, dialogues=12, restarts=0, theme="records", keep=tmp_path)
     summary = run(both, options, said.append)
