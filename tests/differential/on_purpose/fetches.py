@@ -73,9 +73,8 @@ def _is_other_segment(found: Difference) -> bool:
     )
 
 
-_TIMES: Final = (f"{_RECORDS}/batches/base_timestamp", f"{_RECORDS}/batches/records", "topics/partitions/timestamp")
-
 _LOOKED_UP: Final = (*(f"topics/partitions/{name}" for name in ("offset", "timestamp", "leader_epoch")),)
+_TIMES: Final = (f"{_RECORDS}/batches/base_timestamp", f"{_RECORDS}/batches/records", *_LOOKED_UP)
 
 
 def _asked_time(found: Difference) -> int | str | None:

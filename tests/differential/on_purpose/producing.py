@@ -83,7 +83,10 @@ def _changed_time_of(found: Difference) -> bool:
     topics = {where.topic for where, _ in produced(found.step)}
     return any(
         topic_key(resource["resource_name"]) in topics
-        and any(config["name"] == "message.timestamp.type" for config in resource["configs"])
+        and (
+            exchange.api == "AlterConfigs"  # what it does not name goes back to its default
+            or any(config["name"] == "message.timestamp.type" for config in resource["configs"])
+        )
         for exchange in asked_before(found, "AlterConfigs", "IncrementalAlterConfigs")
         for resource in exchange.request["resources"]
     )
