@@ -21,10 +21,10 @@ def run(name: str, **arguments: Any) -> dict[str, float]:
 
 def main() -> None:
     # Here rather than above: a process that only starts loads needs none of them.
-    from bench.clients import consuming, producing, waiting
+    from bench.clients import consuming, forms, producing, waiting, whole
 
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, on newer Pythons
-    modules = {"consuming": consuming, "producing": producing, "waiting": waiting}
+    modules = {"consuming": consuming, "forms": forms, "producing": producing, "waiting": waiting, "whole": whole}
     name, arguments = sys.argv[1:]
     module, _, function = name.partition(".")
     print(json.dumps(getattr(modules[module], function)(**json.loads(arguments))))

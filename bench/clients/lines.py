@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from bench.broker.session import Session
 from bench.broker.sides import Running
 from bench.clients import driver
 from bench.clients.conditions import KIB
+from bench.clients.forms import FORMS
 
 Figures = Mapping[str, float]
 Turn = Callable[[str], Figures]
@@ -42,6 +44,7 @@ class Metric:
 
 
 RATE: Final = Metric("records_per_s", "records/s")
+ELAPSED: Final = Metric("elapsed_s", "s, whole process", False)
 LATENCIES: Final = (Metric("p50_ms", "ms, median", False), Metric("p99_ms", "ms, 99 %", False))
 
 
@@ -62,11 +65,13 @@ class Line:
 
 
 @contextmanager
-def into_new_topics(value_bytes: int, session: Session, running: Running, effort: Effort) -> Iterator[Turn]:
+def into_new_topics(
+    value_bytes: int, session: Session, running: Running, effort: Effort, **more: str
+) -> Iterator[Turn]:
     def turn(load: str) -> Figures:
         with session.topic(running) as topic:
             which = {"address": running.address, "pid": running.pid, "topic": topic}
-            return driver.run(load, **which, value_bytes=value_bytes, seconds=effort.seconds)
+            return driver.run(load, **which, value_bytes=value_bytes, seconds=effort.seconds, **more)
 
     yield turn
 
@@ -82,6 +87,28 @@ def from_one_topic(value_bytes: int, session: Session, running: Running, effort:
 
         def turn(load: str) -> Figures:
             return driver.run(load, **which, count=count, seconds=effort.seconds)
+
+        yield turn
+
+
+@contextmanager
+def whole_processes(value_bytes: int, is_stored: bool, session: Session, running: Running, _: Effort) -> Iterator[Turn]:
+    """By the clock outside of the process. What there is to read is sent before."""
+
+    def timed(load: str, topic: str) -> Figures:
+        begun_s = time.perf_counter()
+        driver.run(load, address=running.address, topic=topic, value_bytes=value_bytes)
+        return {"elapsed_s": time.perf_counter() - begun_s}
+
+    if is_stored:
+        with session.topic(running) as topic:
+            driver.run("whole.ottla_produce", address=running.address, topic=topic, value_bytes=value_bytes)
+            yield lambda load: timed(load, topic)
+    else:
+
+        def turn(load: str) -> Figures:
+            with session.topic(running) as topic:
+                return timed(load, topic)
 
         yield turn
 
@@ -107,6 +134,17 @@ def _producing(value_bytes: int, size: str) -> Line:
     )
 
 
+def _form(form: str) -> Line:
+    words = {"partition": "a partition", "timestamp": "a timestamp", "key": "a key", "key-headers": "a key and headers"}
+    return Line(
+        f"produce-{form}",
+        f"produce 100 B with {words.get(form, form)}",
+        {BLOCKING: "forms.ottla", ASYNCIO: "forms.ottla_asyncio", "confluent-kafka": "forms.confluent"},
+        partial(into_new_topics, 100, form=form),
+        targets={BLOCKING: 1.2},
+    )
+
+
 def _consuming(value_bytes: int, size: str) -> Line:
     return Line(
         f"consume-{value_bytes}",
@@ -120,8 +158,23 @@ def _consuming(value_bytes: int, size: str) -> Line:
 LINES: Final = (
     _producing(100, "100 B"),
     _producing(KIB, "1 KiB"),
+    *(_form(form) for form in FORMS),
     _consuming(100, "100 B"),
     _consuming(KIB, "1 KiB"),
+    Line(
+        "whole-produce",
+        "send 1,000,000 x 100 B and end",
+        {BLOCKING: "whole.ottla_produce", "confluent-kafka": "whole.confluent_produce"},
+        partial(whole_processes, 100, False),
+        metrics=(ELAPSED,),
+    ),
+    Line(
+        "whole-consume",
+        "read 1,000,000 x 100 B and end",
+        {BLOCKING: "whole.ottla_consume", "confluent-kafka": "whole.confluent_consume"},
+        partial(whole_processes, 100, True),
+        metrics=(ELAPSED,),
+    ),
     Line(
         "wait-100",
         "send 100 B and wait",

@@ -32,7 +32,7 @@ def ottla(address: str, pid: int, topic: str, value_bytes: int, seconds: float) 
             for value in values:
                 send(topic, value)
 
-        return _measured(burst, producer.flush, address, pid, topic, value_bytes, seconds)
+        return measured(burst, producer.flush, address, pid, topic, value_bytes, seconds)
 
 
 def ottla_asyncio(address: str, pid: int, topic: str, value_bytes: int, seconds: float) -> dict[str, float]:
@@ -47,7 +47,7 @@ def ottla_asyncio(address: str, pid: int, topic: str, value_bytes: int, seconds:
                 for value in values:
                     await producer.send(topic, value)
 
-            return await _measured_async(burst, producer.flush, address, pid, topic, value_bytes, seconds)
+            return await measured_async(burst, producer.flush, address, pid, topic, value_bytes, seconds)
 
     return uvloop.run(run())
 
@@ -64,7 +64,7 @@ def ottla_arrow(address: str, pid: int, topic: str, value_bytes: int, seconds: f
         def burst() -> None:
             producer.send_batch(topic, table)
 
-        return _measured(burst, producer.flush, address, pid, topic, value_bytes, seconds, per_burst=_BATCH)
+        return measured(burst, producer.flush, address, pid, topic, value_bytes, seconds, per_burst=_BATCH)
 
 
 def confluent(address: str, pid: int, topic: str, value_bytes: int, seconds: float) -> dict[str, float]:
@@ -84,7 +84,7 @@ def confluent(address: str, pid: int, topic: str, value_bytes: int, seconds: flo
                     poll(0.005)
         poll(0)
 
-    return _measured(burst, lambda: producer.flush(WAIT_S), address, pid, topic, value_bytes, seconds)
+    return measured(burst, lambda: producer.flush(WAIT_S), address, pid, topic, value_bytes, seconds)
 
 
 def confluent_batch(address: str, pid: int, topic: str, value_bytes: int, seconds: float) -> dict[str, float]:
@@ -103,7 +103,7 @@ def confluent_batch(address: str, pid: int, topic: str, value_bytes: int, second
             raise RuntimeError(f"of {_BATCH} records confluent-kafka took {taken}")
 
     flush = lambda: producer.flush(WAIT_S)  # noqa: E731
-    return _measured(burst, flush, address, pid, topic, value_bytes, seconds, per_burst=_BATCH)
+    return measured(burst, flush, address, pid, topic, value_bytes, seconds, per_burst=_BATCH)
 
 
 def aiokafka(address: str, pid: int, topic: str, value_bytes: int, seconds: float) -> dict[str, float]:
@@ -120,7 +120,7 @@ def aiokafka(address: str, pid: int, topic: str, value_bytes: int, seconds: floa
                 for value in values:
                     await producer.send(topic, value)
 
-            return await _measured_async(burst, producer.flush, address, pid, topic, value_bytes, seconds)
+            return await measured_async(burst, producer.flush, address, pid, topic, value_bytes, seconds)
         finally:
             await producer.stop()
 
@@ -139,12 +139,12 @@ def kafka_python(address: str, pid: int, topic: str, value_bytes: int, seconds: 
             send(topic, value)
 
     try:
-        return _measured(burst, lambda: producer.flush(WAIT_S), address, pid, topic, value_bytes, seconds)
+        return measured(burst, lambda: producer.flush(WAIT_S), address, pid, topic, value_bytes, seconds)
     finally:
         producer.close()
 
 
-def _measured(
+def measured(
     burst: Callable[[], None],
     flush: Callable[[], Any],
     address: str,
@@ -169,7 +169,7 @@ def _measured(
     return spent.of_records(bursts * per_burst, value_bytes)
 
 
-async def _measured_async(
+async def measured_async(
     burst: Callable[[], Awaitable[None]],
     flush: Callable[[], Awaitable[Any]],
     address: str,

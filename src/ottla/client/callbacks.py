@@ -25,6 +25,8 @@ class Callbacks:
         """`takes_coroutines` is true if the loop is the user's; otherwise it is a thread of the client."""
         self.loop: asyncio.AbstractEventLoop | None = None
         """The client's loop, once it is known."""
+        self.last_checked: object = None
+        """The last function that was checked: most programs have one callback for all records."""
         self._takes_coroutines = takes_coroutines
         self._is_ending = False
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -38,6 +40,7 @@ class Callbacks:
                 f"{parameter} must not be a coroutine function ({function!r}): a blocking client calls it in a "
                 "background thread and does not await it. Use the asyncio client, or a plain function"
             )
+        self.last_checked = function
 
     def call(self, function: Callable[..., object], *args: object) -> None:
         """Calls the callback, in the loop or in a thread of the user, where interruptions are visible."""

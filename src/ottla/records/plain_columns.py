@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from ottla.records.header_sections import NULL, varint
 from ottla.records.layout import NO_TIMESTAMP
@@ -85,16 +85,17 @@ def _pieces_of_like(
         columns.append(header_sections or ())
     cells = max(key_size, 0) + max(value_size, 0) + max(section_size, 1) + len(_cell_start(key_size) + before_value)
     starts: list[bytes] = []
+    offsets = _offsets(len(values))
     offset = 0
     # What ends a record without headers stands before the next, so that it takes no piece of its own.
     for stamp_ms, some in groupby(timestamps_ms):
-        end = offset + sum(1 for _ in some)
+        end = offset + len(list(some))
         delta = _varlong(stamp_ms - timestamps_ms[0])
         while offset < end:
             offset_size, until = _alike(offset)
             until = min(until, end)
             start = after + varint(1 + len(delta) + offset_size + cells) + b"\0" + delta
-            starts += [start + varint(number) + before_key for number in range(offset, until)]
+            starts += [start + number + before_key for number in offsets[offset:until]]
             offset = until
     if starts:
         starts[0] = starts[0][len(after) :]
@@ -123,8 +124,9 @@ def _records(
     count = len(values)
     base_ms = timestamps_ms[0]
     delta_ms, delta = 0, _varlong(0)
-    for offset, (value, key, section, stamp_ms) in enumerate(
-        zip(values, keys or [None] * count, header_sections or [None] * count, timestamps_ms, strict=True)
+    nothing = [None] * count
+    for offset, value, key, section, stamp_ms in zip(
+        _offsets(count), values, keys or nothing, header_sections or nothing, timestamps_ms, strict=True
     ):
         if stamp_ms - base_ms != delta_ms:
             delta_ms = stamp_ms - base_ms
@@ -133,7 +135,7 @@ def _records(
             (
                 b"\0",
                 delta,
-                varint(offset),
+                offset,
                 NULL if key is None else varint(len(key)),
                 key or b"",
                 NULL if value is None else varint(len(value)),
@@ -142,6 +144,21 @@ def _records(
             )
         )
         yield varint(len(body)) + body
+
+
+class _Known:
+    offsets: ClassVar[list[bytes]] = [varint(number) for number in range(_ONE_BYTE_UNTIL)]
+    """From 0 on, encoded: the same for all batches. The list never changes: a longer one takes its place."""
+
+
+def _offsets(count: int) -> list[bytes]:
+    """The first so many. Can be called by any thread."""
+    known = _Known.offsets
+    if len(known) < count:
+        two = [bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(_ONE_BYTE_UNTIL, _TWO_BYTES_UNTIL)]
+        more = [varint(number) for number in range(_TWO_BYTES_UNTIL, count)]
+        _Known.offsets = known = [*known[:_ONE_BYTE_UNTIL], *two, *more]
+    return known[:count]
 
 
 def _varlong(number: int) -> bytes:

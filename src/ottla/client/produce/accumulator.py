@@ -35,6 +35,7 @@ from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.config import ProducerConfig
 from ottla.client.metadata import TopicInfo
+from ottla.client.produce import compiled
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.partitioners import KeyHash, TopicPartitioner
@@ -42,6 +43,9 @@ from ottla.client.produce.queues import PartitionQueue
 from ottla.client.produce.record import PreparedRecord
 from ottla.records.layout import HEADER_SIZE
 
+_HASHES: Final = 1024
+_HASH_S: Final = 2e-6
+"""What a key costs until kernels are loaded, counted by the thousand."""
 _PLACES_MAX: Final = 16_384
 _MISSES_MAX: Final = 16 * _PLACES_MAX
 
@@ -51,6 +55,7 @@ class TopicQueues:
 
     __slots__ = (
         "goes_by_key",
+        "hashed",
         "info",
         "is_shared",
         "is_usual",
@@ -76,10 +81,14 @@ class TopicQueues:
         self.places: dict[bytes, int] = {}
         """Of some keys: looking one up takes a fifth of the time of hashing it."""
         self.misses = 0
+        self.hashed = 0
 
     def place(self, key: bytes) -> int:
         """The partition of a key that is not among them."""
         partition = KeyHash.function(key, self.partitioner.partition_count)
+        self.hashed += 1
+        if self.hashed % _HASHES == 0 and compiled.columns() is None:
+            compiled.spend(_HASHES * _HASH_S)
         if len(self.places) < _PLACES_MAX:
             self.places[key] = partition
         else:

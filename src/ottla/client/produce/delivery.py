@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Generator
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,10 +63,12 @@ class Delivery:
         """Calls it with the delivery when that is done, in the producer's loop, which waits meanwhile; at once if it is
         done already. What it raises is logged. That of an `AsyncProducer` may be a coroutine function, which becomes a
         task of the loop."""
-        callbacks = self.batch.queue.callbacks
-        callbacks.check(function, "function")
-        self.batch.is_watched = True
-        self.batch.when_done(self.index, lambda: callbacks.call(function, self))
+        batch = self.batch
+        callbacks = batch.queue.callbacks
+        if function is not callbacks.last_checked:
+            callbacks.check(function, "function")
+        batch.is_watched = True
+        batch.when_done(self.index, partial(callbacks.call, function, self))
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.done():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from time import thread_time
 from typing import Any, Final
 
 from crc32c import crc32c
@@ -23,7 +24,6 @@ _PRODUCER: Final = struct.Struct(">qhi")
 _CRC: Final = struct.Struct(">I")
 _KERNELS_FROM_RECORDS: Final = 12
 """Below this the plain codec is quicker: a kernel's columns cost 25 µs to begin with, a record 2 µs."""
-_WORTH_LOADING_RECORDS: Final = 64
 _HEAVY_BYTES: Final = 64 * 1024
 """What is larger is not compressed in the loop."""
 
@@ -39,9 +39,10 @@ class Encoder:
         return self._options.compression is not Compression.NONE and batch.reserved_bytes >= _HEAVY_BYTES
 
     def encode(self, batch: Batch) -> bytearray:
+        encoded: bytearray
         columns = compiled.columns()
         if columns is not None and batch.count >= _KERNELS_FROM_RECORDS:
-            encoded: bytearray = columns.encode_columns(
+            encoded = columns.encode_columns(
                 batch.values,
                 batch.keys,
                 timestamps_ms=_timestamps_ms(batch),
@@ -49,11 +50,12 @@ class Encoder:
                 header_sections=batch.header_sections,
             )
             return encoded
-        if batch.count >= _WORTH_LOADING_RECORDS:
-            compiled.loading.begin()
-        return encode_plain_columns(
+        begun_s = thread_time()
+        encoded = encode_plain_columns(
             batch.values, batch.keys, batch.header_sections, batch.timestamps_ms(), self._options
         )
+        compiled.spend(thread_time() - begun_s)
+        return encoded
 
 
 def _timestamps_ms(batch: Batch) -> Any:

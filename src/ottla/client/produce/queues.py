@@ -31,6 +31,7 @@ class PartitionQueue:
         "_accumulator",
         "_last_arrived",
         "_next_number",
+        "callbacks",
         "has_refused",
         "in_flight",
         "leader_id",
@@ -43,6 +44,8 @@ class PartitionQueue:
 
     def __init__(self, accumulator: Accumulator, partition: TopicPartition) -> None:
         self._accumulator = accumulator
+        self.callbacks: Callbacks = accumulator.callbacks
+        """What calls functions of the user's."""
         self._next_number = 0
         self._last_arrived: tuple[Identity | None, tuple[int, ...]] = None, ()
         self.partition = partition
@@ -60,11 +63,6 @@ class PartitionQueue:
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         return self._accumulator.loop
-
-    @property
-    def callbacks(self) -> Callbacks:
-        """What calls functions of the user's."""
-        return self._accumulator.callbacks
 
     @property
     def is_empty(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import ZERO_UUID, TopicPartition
 from ottla.client.callbacks import Callbacks
+from ottla.client.metadata import PartitionInfo, TopicInfo
 from ottla.client.produce import compiled
 from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.batch import Batch
@@ -57,14 +58,30 @@ def test_both_codecs_write_the_same_records(monkeypatch: pytest.MonkeyPatch, cod
         assert plainly == quickly
 
 
-def test_kernels_are_loaded_when_there_is_enough_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_loaded_once_plain_python_has_cost_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    clock = iter([0.0, 0.1, 1.0, 1.1, 2.0, 2.3])
+    monkeypatch.setattr("ottla.client.produce.encoding.thread_time", lambda: next(clock))
+    monkeypatch.setattr(compiled, "columns", lambda: None)
+    monkeypatch.setattr(compiled.loading, "begin", lambda: asked.append(True))
+    monkeypatch.setattr(compiled._Spent, "plainly_s", 0.0)
+    encoder = Encoder(config())
+    for expected in ([], [], [True]):
+        encoder.encode(batch_of(ROWS))
+        assert asked == expected
+
+
+def test_hashing_keys_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     monkeypatch.setattr(compiled, "columns", lambda: None)
     monkeypatch.setattr(compiled.loading, "begin", lambda: asked.append(True))
-    encoder = Encoder(config())
-    encoder.encode(batch_of(ROWS[:10]))
+    monkeypatch.setattr(compiled._Spent, "plainly_s", compiled.LOAD_AFTER_S - 0.003)
+    accumulator = Accumulator(config(), lambda: None, Callbacks(takes_coroutines=False))
+    topic = accumulator.topic(TopicInfo("events", ZERO_UUID, False, (PartitionInfo(0, 1, 0, (1,), (1,)),)))
+    for number in range(2047):
+        topic.place(b"%d" % number)
     assert not asked
-    encoder.encode(batch_of(ROWS))
+    topic.place(b"another")
     assert asked
 
 
