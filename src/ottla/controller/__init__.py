@@ -1,1 +1,1 @@
-"""Who leads what: topics, their partitions and replicas, made, changed and deleted."""
+"""The controller: creates, changes and deletes topics, and elects the leaders of their partitions."""

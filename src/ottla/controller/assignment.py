@@ -1,4 +1,4 @@
-"""Which brokers have a new partition: chosen here, or by hand and checked here."""
+"""Assigns replicas of new partitions to brokers, or checks assignments from clients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Replicas = tuple[int, ...]
 
 
 def chosen(partition_count: int, replication_factor: int, brokers: Sequence[int]) -> list[Replicas]:
-    """As many partitions with as many replicas. With one broker there is nothing to spread."""
+    """Replicas for this many partitions. With one broker there is nothing to spread."""
     if partition_count <= 0:
         reason = f"A topic needs at least one partition, not {partition_count}."
         raise ControllerError(ErrorCode.INVALID_PARTITIONS, reason)
@@ -32,21 +32,21 @@ def by_hand(assignments: Sequence[tuple[int, Sequence[int]]], brokers: Sequence[
         twice = next(index for index in indexes if indexes.count(index) > 1)
         raise _wrong(f"Partition {twice} is assigned more than once.")
     if sorted(by_index) != list(range(len(by_index))):
-        raise _wrong(f"Partitions are numbered from 0 without a gap, not {_listed(sorted(by_index))}.")
+        raise _wrong(f"Partitions must be numbered from 0 without gaps, not {_listed(sorted(by_index))}.")
     factor = len(by_index[0])
     return [checked(index, by_index[index], brokers, factor) for index in range(len(by_index))]
 
 
 def checked(index: int, replicas: Sequence[int], brokers: Sequence[int], factor: int) -> Replicas:
-    """The replicas of one partition that were chosen by hand, if it can have them."""
+    """Checks the replicas that a client chose for one partition."""
     if not replicas:
-        raise _wrong(f"Partition {index} is given no replicas.")
+        raise _wrong(f"Partition {index} has no replicas.")
     if len(set(replicas)) != len(replicas):
         raise _wrong(f"Partition {index} cannot have two replicas on one broker: {_listed(replicas)}.")
     if unknown := sorted(set(replicas) - set(brokers)):
-        raise _wrong(f"Partition {index} is assigned to brokers that are not there: {_listed(unknown)}.")
+        raise _wrong(f"Partition {index} is assigned to unknown brokers: {_listed(unknown)}.")
     if len(replicas) != factor:
-        raise _wrong(f"Every partition has {factor} replicas, but partition {index} is given {len(replicas)}.")
+        raise _wrong(f"Every partition must have {factor} replicas, but partition {index} has {len(replicas)}.")
     return tuple(replicas)
 
 

@@ -1,4 +1,4 @@
-"""How changes are made: one after the other, and each to its end."""
+"""A queue that makes changes one after the other, each to its end."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class ChangeQueue:
         self._running: set[asyncio.Task[Any]] = set()
 
     async def run(self, change: Callable[[], Coroutine[Any, Any, T]], name: str = "a change") -> T:
-        """What the change returns. One whose asker is gone, and cancelled, is finished all the same: half of it may be
-        written already. What the tree cannot do becomes a `ControllerError`."""
+        """Makes a change and returns its result. It is finished even if the caller is cancelled, because half of it may
+        be written already. Failures of the coordination tree become a `ControllerError`."""
         return await asyncio.shield(self._begin(change, name))
 
     async def run_behind(
         self, change: Callable[[asyncio.Future[T]], Coroutine[Any, Any, T]], name: str = "a change"
     ) -> T:
-        """The same for a change that may set its answer before it ends: the asker does not wait for the rest, but the
-        next change does. What goes wrong in the rest is logged."""
+        """The same for a change that may set its answer before it ends: the caller does not wait for the rest, but the
+        next change does. Errors in the rest are logged."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         task = self._begin(lambda: change(answer), name)
         await asyncio.wait((answer, task), return_when=asyncio.FIRST_COMPLETED)
@@ -51,7 +51,7 @@ class ChangeQueue:
                     return await change()
                 except (CoordinationError, TreeFileError) as error:
                     _logger.error("%s failed: %s", name, error)
-                    reason = f"What the cluster agrees on could not be read or changed: {error}"
+                    reason = f"The coordination tree could not be read or changed: {error}"
                     raise ControllerError(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from error
 
         task = asyncio.ensure_future(in_turn())
@@ -60,7 +60,7 @@ class ChangeQueue:
         return task
 
     async def drain(self) -> None:
-        """Waits for those that were begun."""
+        """Waits for changes that have begun."""
         if self._running:
             await asyncio.wait(self._running)
 
@@ -81,7 +81,7 @@ C = TypeVar("C", bound=Changeable)
 def change(
     method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
-    """A method that changes something, in its turn."""
+    """Decorates a method so that it runs in the queue of changes."""
 
     @wraps(method)
     async def in_turn(self: C, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,8 +1,8 @@
-"""The controller of a cluster of one: makes topics, lets them grow, deletes them, and says who leads their partitions.
+"""The controller of a cluster of one broker: creates, grows and deletes topics, and elects the leaders of partitions.
 
-The tree is the truth: a change is written there first, in one transaction, and then told to the broker. A crash
-between the two is harmless, because the next start reads the tree. Only a deletion takes several steps: it is answered
-after the first, which writes a marker, and `load` finishes one that a crash interrupted.
+The coordination tree is authoritative: a change is written there first, in one transaction, and then passed to the
+broker. A crash between the two is harmless, because the next start reads the tree. Only a deletion takes several steps:
+it is answered after the first, which writes a marker, and `load` finishes one that a crash interrupted.
 
 Used from one event loop.
 """
@@ -48,9 +48,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Controller:
-    """See the module. `load` before anything else.
+    """See the module. Call `load` before anything else.
 
-    `broker_settings` are the broker's own, by which what a topic sets is checked.
+    `broker_settings` are the broker's own configs; topic configs are checked together with them.
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class Controller:
         self._broker_settings = broker_settings
         self._topics: dict[str, TopicState] = {}
         self._names: dict[str, str] = {}
-        """By what collides."""
+        """Topic names by collision key."""
         self._offline: set[TopicPartition] = set()
-        """Whose log directory failed, here."""
+        """Partitions whose log directory failed on this broker."""
         self.deleted: Sequence[str] = ()
-        """Topics whose deletion was not finished when the broker last ended."""
+        """Topics whose deletion was unfinished when the broker last stopped."""
         self.changes = ChangeQueue()
 
     async def close(self) -> None:
-        """Waits for changes that were begun."""
+        """Waits for changes that have begun."""
         await self.changes.drain()
 
     @property
@@ -85,16 +85,16 @@ class Controller:
     # --- start ------------------------------------------------------------------------------------------------------
 
     async def load(self) -> list[TopicState]:
-        """All topics, with leaders where there can be any. Finishes what a crash interrupted: deletions, and partitions
-        that were assigned and not elected. As in Kafka, a leader that comes back keeps its epoch.
+        """Returns all topics, with leaders where possible. Finishes what a crash interrupted: deletions, and partitions
+        that were assigned but not elected. As in Kafka, a leader that comes back keeps its epoch.
 
-        The host is told nothing: it begins with what is returned, deletes the logs of topics in `deleted`, and calls
+        The host is not called: it starts with the result, deletes the logs of topics in `deleted`, and then calls
         `finish_deletions`."""
         async with self.changes.lock:
             self.epoch = await self._nodes.begin_epoch()
             self.deleted = await self._nodes.marked_for_deletion()
             if self.deleted:
-                _logger.info("Finishing the deletion of %d topics: %s", len(self.deleted), ", ".join(self.deleted))
+                _logger.info("finishing the deletion of %d topics: %s", len(self.deleted), ", ".join(self.deleted))
                 await self._nodes.delete(self.deleted)
             found = await self._nodes.read_all()
             topics = [self._with_leaders(topic) for topic in found]
@@ -104,13 +104,13 @@ class Controller:
             return topics
 
     async def finish_deletions(self) -> None:
-        """The logs of the topics in `deleted` are gone."""
+        """Call this when the logs of the topics in `deleted` are gone."""
         if self.deleted:
             await self._nodes.unmark(self.deleted)
 
     def _with_leaders(self, topic: TopicState) -> TopicState:
-        """Itself if nothing is to be done."""
-        if topic.topic_id == ZERO_UUID:  # made by a Kafka before 2.8
+        """The topic with leaders elected; the same object if nothing changes."""
+        if topic.topic_id == ZERO_UUID:  # created by Kafka before 2.8
             topic = replace(topic, topic_id=random_uuid())
         if all(partition.leader in self._brokers for partition in topic.partitions):
             return topic
@@ -134,8 +134,8 @@ class Controller:
     async def create_topics(
         self, wanted: Sequence[WantedTopic], *, validate_only: bool = False, reason: str = ""
     ) -> list[TopicState | ControllerError]:
-        """One answer each, in order. With `validate_only` everything is checked and nothing made: the states say what
-        the topics would be like, without an id. `reason` is for the log, where nobody asked for the topics as such."""
+        """Returns one outcome per topic, in order. With `validate_only` nothing is created: the states show what the
+        topics would be like, without an id. `reason` goes to the log if no client created the topics explicitly."""
         left_over = await self._nodes.left_over([topic.name for topic in wanted if fault_of_name(topic.name) is None])
         outcomes: list[TopicState | ControllerError] = []
         keys: dict[str, str] = {}
@@ -172,13 +172,13 @@ class Controller:
         configs = {key: value for key, value in wanted.configs.items() if value is not None}
         if len(configs) < len(wanted.configs):
             without_value = ", ".join(key for key, value in wanted.configs.items() if value is None)
-            raise ControllerError(ErrorCode.INVALID_CONFIG, f"A config of a new topic needs a value: {without_value}.")
+            raise ControllerError(ErrorCode.INVALID_CONFIG, f"Configs of a new topic need a value: {without_value}.")
         partitions = self._new_partitions(assigned_replicas(wanted, self._brokers, room))
         self._check_configs(configs)
         return TopicState(wanted.name, random_uuid(), partitions, configs)
 
     def _new_partitions(self, assigned: Sequence[assignment.Replicas]) -> tuple[PartitionState, ...]:
-        """Those that are alike are one object: there may be ten thousands."""
+        """Equal states are one object: there may be tens of thousands."""
         states = {}
         for replicas in set(assigned):
             partition = unelected(replicas)
@@ -189,16 +189,16 @@ class Controller:
         if fault := fault_of_name(name):
             raise ControllerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         if name == METADATA_TOPIC:
-            raise ControllerError(ErrorCode.INVALID_REQUEST, f"'{name}' is kept for the cluster itself.")
+            raise ControllerError(ErrorCode.INVALID_REQUEST, f"Topic name '{name}' is reserved for the cluster.")
         key = collision_key(name)
         other = self._names.get(key) or keys.get(key)
         if name in self._topics or other == name:
             raise ControllerError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if name in left_over:
-            reason = f"Topic '{name}' is still being deleted; the deletion is finished when the broker starts again."
+            reason = f"Topic '{name}' is still being deleted; restart the broker to finish the deletion."
             raise ControllerError(ErrorCode.TOPIC_ALREADY_EXISTS, reason)
         if other is not None:
-            reason = f"Topic '{name}' collides with '{other}': '.' and '_' are the same in names of metrics."
+            reason = f"Topic '{name}' collides with '{other}': '.' and '_' are the same in metric names."
             raise ControllerError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
     def _check_configs(self, configs: Mapping[str, str]) -> None:
@@ -210,9 +210,9 @@ class Controller:
     async def delete_topics(
         self, names: Sequence[str], ids: Mapping[str, Uuid] = MappingProxyType({})
     ) -> list[ControllerError | None]:
-        """What came of each, None for a topic that is gone: when this returns, no client is told of it any more, and a
+        """Returns one outcome per topic, None for success. When this returns, clients no longer see the topic, and a
         crash does not bring it back. Its replicas and nodes are deleted afterwards, before the next change. A topic
-        with a name in `ids` is deleted only if that is its id: by its turn another one may have the name."""
+        named in `ids` is deleted only if it has that id: the name may belong to a new topic by then."""
         return await self.changes.run_behind(lambda answer: self._delete_topics(names, ids, answer), "delete_topics")
 
     async def delete_topic(self, name: str) -> None:
@@ -253,9 +253,9 @@ class Controller:
     async def update_topic_configs(
         self, configs: Mapping[str, Mapping[str, str]]
     ) -> dict[str, TopicState | ControllerError]:
-        """These and no others are what the topics set themselves, from now on. What came of each, by name."""
+        """Replaces the configs of topics. Returns the outcome of each by name."""
         outcomes: dict[str, TopicState | ControllerError] = {}
-        good: set[frozenset[tuple[str, str]]] = set()  # many topics are set to the same
+        good: set[frozenset[tuple[str, str]]] = set()  # many topics get the same configs
         for name, own in configs.items():
             try:
                 topic = self._known(name)
@@ -281,7 +281,7 @@ class Controller:
     async def grow_topics(
         self, wanted: Sequence[NewPartitionCount], *, validate_only: bool = False
     ) -> list[TopicState | ControllerError]:
-        """One answer each, in order: the topic with its new partitions. A topic may be named once."""
+        """Returns one outcome per topic, in order: the topic with its new partitions. Each topic may appear once."""
         outcomes: list[TopicState | ControllerError] = []
         for each in wanted:
             try:
@@ -297,7 +297,7 @@ class Controller:
             for old, new in grown:
                 await self._changed(new, new_partitions=frozenset(range(len(old.partitions), len(new.partitions))))
                 counts = _partitions(len(new.partitions)), len(old.partitions)
-                _logger.info("altered topic %s: it has %s, up from %d", new.name, *counts)
+                _logger.info("altered topic %s: it now has %s, up from %d", new.name, *counts)
         return outcomes
 
     async def create_partitions(
@@ -319,7 +319,7 @@ class Controller:
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, unclean: bool
     ) -> dict[TopicPartition, ControllerError | None]:
-        """What came of each, None for an election; all partitions there are if none are named."""
+        """Returns the outcome of each partition, None for success. If `names` is None, tries all partitions."""
         if partitions is None:
             partitions = [
                 TopicPartition(topic.name, index)
@@ -342,7 +342,7 @@ class Controller:
         live = () if name in self._offline else self._brokers
         needed = partition.leader not in live if unclean else partition.leader != partition.replicas[0]
         if not needed:
-            raise ControllerError(ErrorCode.ELECTION_NOT_NEEDED, f"{name} has the right leader already.")
+            raise ControllerError(ErrorCode.ELECTION_NOT_NEEDED, f"{name} already has the right leader.")
         if partition.version == NO_NODE:
             elected = elect_first(partition, live, self.epoch)
         elif unclean:
@@ -351,12 +351,12 @@ class Controller:
             elected = elect_preferred(partition, live, self.epoch)
         if elected is None:
             code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE if unclean else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-            raise ControllerError(code, f"No replica of {name} that may lead it is there.")
+            raise ControllerError(code, f"No eligible replica of {name} is available.")
         return elected
 
     @change
     async def replicas_failed(self, names: Iterable[TopicPartition]) -> None:
-        """The log directory of these replicas failed: nobody leads them until the broker starts again."""
+        """The log directory of these replicas failed: they have no leader until the broker restarts."""
         lost = {}
         for name in names:
             topic = self._topics.get(name.topic)
@@ -372,8 +372,8 @@ class Controller:
     async def reassign(
         self, name: TopicPartition, replicas: Sequence[int] | None, *, may_change_factor: bool = True
     ) -> None:
-        """Lets those have the partition; None calls off a move. With one broker none is ever under way: the only one
-        there can be leaves out brokers that are gone, and is done at once."""
+        """Reassigns the partition to these brokers; None cancels a reassignment. With one broker none is ever in
+        progress: the only possible one drops brokers that are gone, and finishes immediately."""
         if replicas is None:
             raise ControllerError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being moved.")
         target = assignment.checked(name.partition, replicas, self._brokers, factor=len(replicas))
@@ -382,16 +382,16 @@ class Controller:
         if moved == partition:
             return
         if len(target) != len(partition.replicas) and not may_change_factor:
-            reason = f"{name} has {len(partition.replicas)} replicas; {len(target)} would change that."
+            reason = f"{name} has {len(partition.replicas)} replicas; it cannot be changed to {len(target)}."
             raise ControllerError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
         led = elect_next(moved, target, self.epoch)
         if led is None:
-            reason = f"{name} has no replica in sync among those that are to have it."
+            reason = f"None of the new replicas of {name} is in sync."
             raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
         await self._replace_partitions({name: led})
 
     async def _replace_partitions(self, partitions: Mapping[TopicPartition, PartitionState]) -> None:
-        """Writes them, and tells of each topic once."""
+        """Writes the partitions, and passes each topic to the host once."""
         by_topic: dict[str, dict[int, PartitionState]] = {}
         for name, partition in partitions.items():
             by_topic.setdefault(name.topic, {})[name.partition] = partition

@@ -1,12 +1,12 @@
-"""Who leads a partition next. Decisions only: nothing here writes or tells anybody.
+"""Elects the next leader of a partition. Pure: nothing here writes or sends.
 
-| the partition | may lead | in sync afterwards | leader epoch |
+| case | new leader | in-sync replicas afterwards | leader epoch |
 | --- | --- | --- | --- |
-| is new | its first live replica | all live replicas | 0 |
-| has no live leader | the first live replica in sync | those in sync that live | + 1 |
-| the same, none in sync lives, unclean | the first live replica | it alone | + 1 |
-| is to have its preferred leader | its first replica, if alive and in sync | as before | + 1 |
-| lost its leader, none can follow | nobody | as before | + 1 |
+| new partition | its first live replica | all live replicas | 0 |
+| no live leader | the first live replica in sync | live replicas that were in sync | + 1 |
+| no live leader, none in sync is alive, unclean | the first live replica | the new leader alone | + 1 |
+| preferred leader wanted | its first replica, if alive and in sync | as before | + 1 |
+| leader lost, no successor | none | as before | + 1 |
 
 `version` counts the writes to the partition's node, so it rises with each of these; -1 stands for no node yet.
 """
@@ -23,12 +23,12 @@ NO_NODE: Final = -1
 
 
 def unelected(replicas: tuple[int, ...]) -> PartitionState:
-    """A partition that was assigned, and has had no leader yet."""
+    """A partition that was assigned but has had no leader yet."""
     return PartitionState(replicas, NO_LEADER, 0, (), controller_epoch=0, version=NO_NODE)
 
 
 def elect_first(partition: PartitionState, live: Collection[int], controller_epoch: int) -> PartitionState | None:
-    """A new partition's leader; None if none of its replicas lives."""
+    """Elects the first leader of a new partition; None if none of its replicas is alive."""
     in_sync = tuple(replica for replica in partition.replicas if replica in live)
     if not in_sync:
         return None
@@ -38,7 +38,7 @@ def elect_first(partition: PartitionState, live: Collection[int], controller_epo
 def elect_next(
     partition: PartitionState, live: Collection[int], controller_epoch: int, *, unclean: bool = False
 ) -> PartitionState | None:
-    """The leader after one that is gone; None if there is none to be had."""
+    """Elects a leader after the last one is gone; None if no replica is eligible."""
     candidates = [replica for replica in partition.replicas if replica in live]
     for replica in candidates:
         if replica in partition.isr:
@@ -50,7 +50,7 @@ def elect_next(
 
 
 def elect_preferred(partition: PartitionState, live: Collection[int], controller_epoch: int) -> PartitionState | None:
-    """The replica that the assignment names first; None if it is not alive or not in sync."""
+    """Elects the preferred leader, the first assigned replica; None if it is not alive or not in sync."""
     preferred = partition.replicas[0]
     if preferred not in live or preferred not in partition.isr:
         return None
@@ -58,7 +58,7 @@ def elect_preferred(partition: PartitionState, live: Collection[int], controller
 
 
 def without_leader(partition: PartitionState, controller_epoch: int) -> PartitionState:
-    """Its leader is gone and nobody can follow. Who was in sync is kept: one of them may lead when it is back."""
+    """The leader is gone and there is no successor. In-sync replicas are kept: one of them may lead when it is back."""
     return _led(partition, NO_LEADER, partition.isr, controller_epoch)
 
 

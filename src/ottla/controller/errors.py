@@ -1,4 +1,4 @@
-"""What the controller refuses."""
+"""Errors of the controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.base.error_codes import ErrorCode
 
 
 class ControllerError(Exception):
-    """A change that cannot be made: Kafka's code, and a sentence for people."""
+    """A change that cannot be made: Kafka's error code and a message."""
 
     def __init__(self, code: ErrorCode, reason: str | None = None) -> None:
         self.code = code

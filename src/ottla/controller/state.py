@@ -1,7 +1,7 @@
-"""What the controller decides of topics and partitions, and whom it tells.
+"""The controller's state of topics and partitions, and the interface to the broker that carries it out.
 
-In a cluster these decisions travel as LeaderAndIsr, UpdateMetadata and StopReplica requests; to the controller's own
-broker they are handed as they are.
+In a cluster these decisions are sent as LeaderAndIsr, UpdateMetadata and StopReplica requests; the controller's own
+broker gets them as method calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_LEADER: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who has a partition, and who leads it. `version` is that of its node: it counts the changes."""
+    """The replicas and leader of a partition. `version` is the version of its node, and counts changes."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -31,7 +31,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic, its partitions in order, and the configs that it sets itself. Replaced as a whole, never changed."""
+    """A topic, its partitions in order, and its own configs. Immutable."""
 
     name: str
     topic_id: Uuid
@@ -43,12 +43,12 @@ class ReplicaHost(Protocol):
     """A broker, as the controller sees it."""
 
     async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
-        """The topic is as it is said, from now on; those partitions did not exist before. Everything a client is told
-        afterwards agrees with it, and every partition can be used, also if its files are made later."""
+        """Applies a new or changed topic; `new_partitions` did not exist before. Afterwards every response to a client
+        agrees with it, and every partition can be used, even if its files are created later."""
         ...
 
     def forget_topics(self, topics: Sequence[TopicState]) -> None:
-        """The topics are gone: clients are told so from now on, also those who wait for something of them."""
+        """The topics are deleted: clients get errors from now on, including those that wait for something."""
         ...
 
     async def delete_replicas(self, topics: Sequence[TopicState]) -> None:

@@ -1,11 +1,11 @@
-"""Topics in the coordination tree: what `TopicState` says, spread over the nodes in which Kafka keeps it.
+"""Topics in the coordination tree: `TopicState`, stored in the same nodes as Kafka's.
 
-    /brokers/topics/<topic>                          id, and which brokers have which partition
-    /brokers/topics/<topic>/partitions/<n>/state     leader, epochs, who is in sync
-    /config/topics/<topic>                           what the topic sets itself
-    /admin/delete_topics/<topic>                     there while the topic is being deleted
+    /brokers/topics/<topic>                          id, and the replicas of each partition
+    /brokers/topics/<topic>/partitions/<n>/state     leader, epochs, in-sync replicas
+    /config/topics/<topic>                           the topic's own configs
+    /admin/delete_topics/<topic>                     exists while the topic is being deleted
 
-Every change is one transaction; only a deletion is several, and the marker tells of it.
+Every change is one transaction; only a deletion takes several, and the marker in /admin shows it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from ottla.zookeeper.znodes import (
 )
 
 _WRITES_AT_ONCE: Final = 1000
-"""In a transaction whose writes need not be done together: a server has a limit for the size of one."""
+"""Writes in one transaction that need not be atomic: a server limits the size of a transaction."""
 
 
 class TopicNodes:
-    """Only the controller writes these nodes, so nobody else's changes are reckoned with."""
+    """Only the controller writes these nodes, so concurrent changes are not expected."""
 
     def __init__(self, coordination: Coordination) -> None:
         self._tree = coordination
 
     async def begin_epoch(self) -> int:
-        """A new epoch of the controller, one above all before it."""
+        """Begins a new controller epoch, one above the last."""
         path = paths.CONTROLLER_EPOCH
         node = await self._tree.get(path)
         if node is None:
@@ -56,8 +56,8 @@ class TopicNodes:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def read_all(self) -> list[TopicState]:
-        """As they are in the tree, in few reads however many there are. A topic without an id has the zero one, a
-        partition without a state has `NO_NODE` for its version."""
+        """Reads all topics, with few reads however many there are. A topic without an id has the zero id, a partition
+        without a state has `NO_NODE` as its version."""
         names = await self._tree.children(paths.TOPICS)
         nodes = await self._tree.get_many([paths.topic(name) for name in names])
         configs = await self._tree.get_many([_config(name) for name in names])
@@ -84,7 +84,7 @@ class TopicNodes:
         ]
 
     async def left_over(self, names: Sequence[str]) -> frozenset[str]:
-        """Those of which there is something in the tree that is not known to the controller: a deletion has failed."""
+        """The names with nodes in the tree that the controller does not know: their deletion failed."""
         found = await self._tree.get_many(
             [path for name in names for path in (paths.deleted_topic(name), paths.topic(name))]
         )
@@ -104,7 +104,7 @@ class TopicNodes:
         configured = await self._tree.get_many([_config(topic.name) for topic in topics])
         operations: list[Operation] = []
         for topic, config in zip(topics, configured, strict=True):
-            # A config can be there before its topic: Kafka's tools let it be set.
+            # A config can exist before its topic: Kafka's tools allow that.
             operations.append(_config_write(topic.name, topic.configs, config))
             operations.append(Create(paths.topic(topic.name), _encode(topic)))
             operations.append(Create(paths.partitions(topic.name)))
@@ -112,7 +112,7 @@ class TopicNodes:
         await self._tree.transact(operations)
 
     async def grow(self, changes: Iterable[tuple[TopicState, TopicState]]) -> None:
-        """From the old states to those with more partitions: all of them, or none."""
+        """Writes (old, new) states where the new ones have more partitions: all of them, or none."""
         operations: list[Operation] = []
         for old, new in changes:
             operations.append(SetData(paths.topic(new.name), _encode(new)))
@@ -120,8 +120,8 @@ class TopicNodes:
         await self._tree.transact(operations)
 
     async def update(self, changes: Iterable[tuple[TopicState, TopicState]]) -> None:
-        """From the old states to the new ones, with as many partitions as before. Each node is right by itself: they
-        are written in several transactions if there are many."""
+        """Writes (old, new) states with the same number of partitions. Each node is consistent by itself: many nodes
+        are written in several transactions."""
         operations: list[Operation] = []
         for old, new in changes:
             if _assigned(old) != _assigned(new):
@@ -138,7 +138,7 @@ class TopicNodes:
             await self._tree.transact(operations[start : start + _WRITES_AT_ONCE])
 
     async def write_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """What topics set themselves: all of them, or none."""
+        """Writes the configs of topics: all of them, or none."""
         nodes = await self._tree.get_many([_config(name) for name in configs])
         await self._tree.transact(
             [_config_write(name, own, node) for (name, own), node in zip(configs.items(), nodes, strict=True)]
@@ -149,11 +149,11 @@ class TopicNodes:
         await self._tree.transact([Create(paths.deleted_topic(name)) for name in names])
 
     async def delete(self, names: Sequence[str]) -> None:
-        """All there is of topics, but for the markers."""
+        """Deletes all nodes of topics except the markers."""
         await self._tree.delete_trees([*map(paths.topic, names), *map(_config, names)])
 
     async def unmark(self, names: Sequence[str]) -> None:
-        """The deletion of these topics is done, also on the disk."""
+        """Removes the markers: these topics are deleted, also on disk."""
         await self._tree.delete_trees([paths.deleted_topic(name) for name in names])
 
 
@@ -171,7 +171,7 @@ def _assignment(name: str, node: Znode) -> TopicAssignment:
     assignment = TopicAssignment.decode(path, node.data)
     if not assignment.partitions or list(assignment.partitions) != list(range(len(assignment.partitions))):
         numbers = ", ".join(map(str, assignment.partitions)) or "none"
-        raise ZnodeError(path, f"a topic's partitions are numbered from 0 without a gap, but there are {numbers}")
+        raise ZnodeError(path, f"partitions of a topic must be numbered from 0 without gaps, but there are {numbers}")
     return assignment
 
 
@@ -180,7 +180,7 @@ def _configs(name: str, node: Znode | None) -> dict[str, str]:
 
 
 class _PartitionReader:
-    """Reads states, and those that are alike only once: most are, and there may be ten thousands."""
+    """Decodes states, equal ones only once: most are equal, and there may be tens of thousands."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[ReplicaAssignment, bytes, int], PartitionState] = {}
@@ -224,6 +224,6 @@ def _encode(topic: TopicState) -> bytes:
     return _assigned(topic).encode()
 
 
-@lru_cache(maxsize=64)  # new partitions are alike
+@lru_cache(maxsize=64)  # new partitions have equal states
 def _encode_leader(partition: PartitionState) -> bytes:
     return PartitionLeader(partition.leader, partition.leader_epoch, partition.isr, partition.controller_epoch).encode()

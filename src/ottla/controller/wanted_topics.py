@@ -1,4 +1,4 @@
-"""Topics and partitions that clients want, and the replicas that they get. Pure."""
+"""Topics and partitions to be created, and the assignment of their replicas. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
 
 PARTITIONS_AT_ONCE_MAX: Final = 10_000
-"""As in newer Kafkas: one mistyped number must not stop a broker."""
+"""As in newer versions of Kafka: one mistyped number must not bring down a broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """A topic that is wanted: with counts, or with (partition, replicas) by hand and the counts None. A config without
-    a value is refused, but only after the name was checked."""
+    """A topic to be created: with counts, or with (partition, replicas) assignments and the counts None. A config
+    without a value is refused, but only after the name was checked."""
 
     name: str
     partition_count: int | None = None
@@ -29,7 +29,7 @@ class WantedTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitionCount:
-    """How many partitions a topic is to have in all; `assignments` are the replicas of the new ones."""
+    """The total number of partitions that a topic should have; `assignments` are the replicas of the new ones."""
 
     name: str
     total: int
@@ -40,7 +40,7 @@ def assigned_replicas(wanted: WantedTopic, brokers: Sequence[int], room: int) ->
     """The replicas of each partition of a new topic, of which at most `room` partitions may be created."""
     if wanted.assignments:
         if wanted.partition_count is not None or wanted.replication_factor is not None:
-            reason = "A topic has counts of partitions and replicas, or assignments by hand, not both."
+            reason = "Give either a partition count and a replication factor, or replica assignments, not both."
             raise ControllerError(ErrorCode.INVALID_REQUEST, reason)
         _check_count(len(wanted.assignments), room)
         return assignment.by_hand(wanted.assignments, brokers)
@@ -50,14 +50,14 @@ def assigned_replicas(wanted: WantedTopic, brokers: Sequence[int], room: int) ->
 
 
 def added_replicas(topic: TopicState, wanted: NewPartitionCount, brokers: Sequence[int]) -> list[assignment.Replicas]:
-    """The replicas of each partition that a topic gets in addition."""
+    """The replicas of each partition that is added to a topic."""
     new_total, assignments = wanted.total, wanted.assignments
     old_total = len(topic.partitions)
     if any(partition.adding_replicas or partition.removing_replicas for partition in topic.partitions):
-        reason = f"Partitions of topic '{topic.name}' are being moved; try again when that is done."
+        reason = f"Partitions of topic '{topic.name}' are being reassigned; try again later."
         raise ControllerError(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
     if new_total <= old_total:
-        reason = f"Topic '{topic.name}' has {old_total} partitions; it can have more, but not {new_total}."
+        reason = f"Topic '{topic.name}' has {old_total} partitions; the number can only grow, not become {new_total}."
         raise ControllerError(ErrorCode.INVALID_PARTITIONS, reason)
     count = new_total - old_total
     _check_count(count, PARTITIONS_AT_ONCE_MAX)
@@ -65,7 +65,7 @@ def added_replicas(topic: TopicState, wanted: NewPartitionCount, brokers: Sequen
     if assignments is None:
         replicas = assignment.chosen(count, factor, brokers)
     elif len(assignments) != count:
-        reason = f"{count} partitions are new, but {len(assignments)} are assigned."
+        reason = f"{count} partitions are added, but {len(assignments)} assignments are given."
         raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     else:
         replicas = [
@@ -77,5 +77,5 @@ def added_replicas(topic: TopicState, wanted: NewPartitionCount, brokers: Sequen
 
 def _check_count(count: int, room: int) -> None:
     if count > room:
-        reason = f"At most {PARTITIONS_AT_ONCE_MAX} partitions can be made at once, and {count} more are asked for."
+        reason = f"At most {PARTITIONS_AT_ONCE_MAX} partitions can be created at once, not {count} more."
         raise ControllerError(ErrorCode.POLICY_VIOLATION, reason)

@@ -1,1 +1,1 @@
-"""A partition's roles on this broker: leader or follower, high watermark, in-sync replicas, and what waits for them."""
+"""A partition's role on this broker: leader or follower, high watermark, in-sync replicas, delayed operations."""

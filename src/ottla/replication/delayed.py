@@ -1,10 +1,10 @@
 """Operations that wait: for records to fetch, for replicas to have records, for the disk.
 
-An operation waits under keys (partitions). Whoever changes something about a key says so, and the operations under it
-look whether that was what they waited for. Nobody polls: an operation that nothing happens to costs one timer.
+An operation waits under keys (partitions). Code that changes something about a key reports it, and the operations under
+that key check whether they are ready. Nothing polls: an idle operation costs one timer.
 
-Changes are looked at when the loop has done what it is at, or the requests that came together are handled: many appends
-of one moment wake a waiting fetch once.
+Changes are checked at the end of a loop iteration, or when all requests that arrived together are handled: many appends
+at once wake a waiting fetch once.
 Owned by the loop.
 """
 
@@ -22,7 +22,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class DelayedOperation(ABC, Generic[K]):
-    """What waits. `complete` is called once: when `is_ready` said so, or when its time was over."""
+    """An operation that waits. `complete` is called once: when `is_ready` returned True, or on timeout."""
 
     __slots__ = ("done", "keys", "timer")
 
@@ -33,16 +33,16 @@ class DelayedOperation(ABC, Generic[K]):
 
     @abstractmethod
     def is_ready(self, key: K) -> bool:
-        """Whether it need not wait any longer, now that something about the key changed."""
+        """Whether the wait is over, now that something about the key changed."""
 
     @abstractmethod
     def complete(self) -> None:
-        """Answers whoever waits, if need be with an error. What it raises is logged, and the others go on; but then
-        nobody is left to give its answer."""
+        """Answers the request, with an error if necessary. An exception is logged and does not affect other operations,
+        but the request then stays unanswered."""
 
 
 class Purgatory(Generic[K]):
-    """The operations of one kind that wait."""
+    """The waiting operations of one kind."""
 
     def __init__(self, name: str, loop: AbstractEventLoop) -> None:
         self.name = name
@@ -54,11 +54,11 @@ class Purgatory(Generic[K]):
         self._count = 0
 
     def __len__(self) -> int:
-        """How many operations wait."""
+        """The number of waiting operations."""
         return self._count
 
     def wait(self, operation: DelayedOperation[K], keys: Iterable[K], timeout_s: float) -> None:
-        """The caller has looked, and the operation is not ready."""
+        """Adds an operation that the caller found not ready."""
         operation.keys = tuple(keys)
         for key in operation.keys:
             self._waiting.setdefault(key, {})[operation] = None
@@ -66,7 +66,7 @@ class Purgatory(Generic[K]):
         operation.timer = self._loop.call_later(timeout_s, self._expire, operation)
 
     def changed(self, key: K) -> None:
-        """Something about the key is new; those who wait for it look soon."""
+        """Something about the key changed: operations under it are checked soon."""
         if key in self._waiting:
             self._changed[key] = None
             if not self._is_scheduled:
@@ -74,17 +74,17 @@ class Purgatory(Generic[K]):
                 self._loop.call_soon(self._look_as_scheduled)
 
     def look_now(self) -> None:
-        """For who knows that this moment's changes are over."""
+        """Checks all changed keys now, for a caller that knows no more changes are coming."""
         if self._changed:
             self._look()
 
     def cancel(self, operation: DelayedOperation[K]) -> None:
-        """Nobody is left to be answered."""
+        """Drops an operation whose client is gone."""
         if not operation.done:
             self._take_out(operation)
 
     def close(self) -> None:
-        """Ends every operation as if its time were over: the broker stops."""
+        """Completes every operation as if it had timed out: the broker stops."""
         for operation in list({operation: None for waiting in self._waiting.values() for operation in waiting}):
             self._expire(operation)
 
@@ -102,8 +102,8 @@ class Purgatory(Generic[K]):
     def _is_ready(self, operation: DelayedOperation[K], key: K) -> bool:
         try:
             return operation.is_ready(key)
-        except Exception:  # completing reads again, and answers the error; the others must not wait for it
-            _logger.exception("a delayed %s could not look at %s", self.name, key)
+        except Exception:  # `complete` reads again and answers with the error; other operations go on
+            _logger.exception("a delayed %s could not check %s", self.name, key)
             return True
 
     def _expire(self, operation: DelayedOperation[K]) -> None:
@@ -113,7 +113,7 @@ class Purgatory(Generic[K]):
         self._finish(operation)
 
     def _finish(self, operation: DelayedOperation[K]) -> None:
-        """Whoever made the change is not to blame for what goes wrong here: it must get its own answer."""
+        """Never raises: the request that made the change must get its own answer."""
         self._take_out(operation)
         try:
             operation.complete()

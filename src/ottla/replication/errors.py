@@ -1,4 +1,4 @@
-"""What a replica refuses."""
+"""Errors of replicas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.base.error_codes import ErrorCode
 
 
 class ReplicationError(Exception):
-    """Something this replica cannot do, or may not; `code` is what a client is told."""
+    """An operation that this replica cannot or must not do; `code` is the error code for the client."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -14,5 +14,5 @@ class ReplicationError(Exception):
 
     @property
     def tells_log_start(self) -> bool:
-        """See `LogError`: whether the log was there, and could have been written to."""
+        """See `LogError`: True if the log was available for writing."""
         return self.code is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -1,11 +1,12 @@
 """Partitions that are announced but have no log yet. A topic's creation is answered once the coordination tree has it;
-the folders are made afterwards, in a thread, a few at a time. A partition that a request asks for meanwhile is made at
-once, unless too many were made in this turn of the loop: then clients are told to try again, as by Kafka.
+the folders are created afterwards, in a thread, a few at a time. If a request needs such a partition, its log is
+created immediately, unless this iteration of the loop has created too many: then clients get a retriable error, as from
+Kafka.
 
     expect ─▶ waiting ─▶ in the thread ─▶ `host`
                  └──────── get_now ────────▲
 
-Owned by the loop; the thread only makes logs, and never waits for the loop.
+Owned by the loop; the thread only creates logs, and never waits for the loop.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from ottla.log.new_logs import NewLog, NewLogs
 _logger = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 32
-"""Logs that the thread makes before they are hosted: a request for one of them waits for all."""
+"""Logs that the thread creates before they are hosted: a request for one of them waits for all."""
 _AT_ONCE_MAX: Final = 100
-"""Logs that are made on the loop in one of its turns: each takes half a millisecond, and everybody else waits."""
+"""Logs that one iteration of the loop may create: each blocks the loop for half a millisecond."""
 _DELAY_S: Final = 0.005
-"""Before the first is made, so that the answer to whoever created the topic leaves first."""
+"""Delay before the first log is created, so that the CreateTopics response is sent first."""
 
 
 class ExpectedPartitions:
-    """See the module. `host` is called on the loop for each partition, whether its log could be made or not."""
+    """See the module. `host` is called on the loop for each partition, even if its log could not be created."""
 
     def __init__(self, directories: LogDirectories, host: Callable[[NewLog], None], loop: AbstractEventLoop) -> None:
         self._directories = directories
@@ -42,7 +43,7 @@ class ExpectedPartitions:
         self._loop = loop
         self._waiting: dict[TopicPartition, NewLog] = {}
         self._at_work: dict[TopicPartition, NewLog] = {}
-        """Those that are in the thread."""
+        """Logs that the thread is creating."""
         self._logs: NewLogs | None = None
         self._made: Future[None] | None = None
         self._made_in_turn = 0
@@ -56,14 +57,14 @@ class ExpectedPartitions:
         return name in self._waiting or name in self._at_work
 
     def expect(self, new: Iterable[NewLog]) -> None:
-        """Announces partitions; they are made soon."""
+        """Announces partitions; their logs are created soon."""
         self._waiting.update((each.partition, each) for each in new)
         if self._task is None and self._waiting:
             self._task = self._loop.create_task(self._make_all(), name="new partitions")
             self._task.add_done_callback(self._ended)
 
     def get_now(self, name: TopicPartition) -> bool:
-        """Whether the partition is hosted now. False if it was not announced, or if it is not its turn yet."""
+        """Whether the partition is hosted now. False if it was not announced, or must wait its turn."""
         if name in self._waiting:
             if self._made_in_turn >= _AT_ONCE_MAX:
                 return False
@@ -81,23 +82,23 @@ class ExpectedPartitions:
         self._made_in_turn = 0
 
     def forget(self, names: Iterable[TopicPartition]) -> None:
-        """These are not wanted any more. Those that are in the thread are hosted all the same."""
+        """Withdraws partitions. Those that the thread is creating are still hosted."""
         for name in names:
             self._waiting.pop(name, None)
 
     async def out_of_thread(self, names: Collection[TopicPartition]) -> None:
-        """Returns when none of these is in the thread."""
+        """Waits until the thread is done with these partitions."""
         if self._made is not None and not self._at_work.keys().isdisjoint(names):
             await asyncio.wait([asyncio.wrap_future(self._made)])
             self._finish()
 
     async def settled(self) -> None:
-        """Returns when everything that was announced before is hosted."""
+        """Waits until everything announced so far is hosted."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
     def close(self) -> None:
-        """What was not begun is left to the next start."""
+        """Stops. Logs that were not begun are created at the next start."""
         self._waiting.clear()
         self._finish()
         if self._task is not None:
@@ -127,23 +128,23 @@ class ExpectedPartitions:
         try:
             self._logs = self._directories.place(missing)
         except LogError:
-            return  # no directory is left: `host` tells of it
+            return  # no directory is left: `host` reports it
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "ottla-new-logs")
         self._made = self._thread.submit(self._logs.make)
 
     def _finish(self) -> None:
-        """Waits for the thread and hosts what it made; nothing if that was done already."""
+        """Waits for the thread and hosts what it created. Idempotent."""
         made, logs, at_work = self._made, self._logs, self._at_work
         self._made, self._logs, self._at_work = None, None, {}
         if made is not None and logs is not None:
             try:
                 made.result()
             except Exception:
-                _logger.exception("not all logs of new partitions could be made; they are made one by one")
+                _logger.exception("not all logs of new partitions could be created; creating them one by one")
             self._directories.adopt(logs)
         for new in at_work.values():
             try:
                 self._host(new)
             except Exception:  # one partition must not keep the others waiting
-                _logger.exception("%s could not be made", new.partition)
+                _logger.exception("%s could not be created", new.partition)

@@ -1,10 +1,10 @@
-"""One partition on this broker: who leads it, how far it is replicated, and what may be done with its log.
+"""One partition on this broker: its leader, how far it is replicated, and reads and writes of its log.
 
     log start ── last stable offset ── high watermark ── log end
-                                        │ consumers see nothing behind it
+                                        │ consumers see nothing beyond it
 
-The high watermark is the lowest log end of the in-sync replicas. Where a topic wants every record on disk before it is
-acknowledged (`flush.messages=1`), the leader's own log end counts only as far as it is flushed.
+The high watermark is the lowest log end offset of the in-sync replicas. If a topic requires every record to be on disk
+before it is acknowledged (`flush.messages=1`), the leader's own log counts only as far as it is flushed.
 
 Owned by the loop.
 """
@@ -29,9 +29,9 @@ _NONE: Final = ErrorCode.NONE
 
 OnSynced = Callable[[PartitionLog, BaseException | None], None]
 WaitForDisk = Callable[[PartitionLog, int, OnSynced], None]
-"""Calls back, on the loop, when everything below the offset is on the disk, or with what went wrong."""
+"""Calls back, on the loop, when everything below the offset is on disk, or with the error."""
 OnDiskFailure = Callable[[PartitionLog, OSError], str]
-"""Takes the log's directory offline where that is due; what to tell the client."""
+"""Takes the log's directory offline if necessary; returns the error message for the client."""
 
 
 class Partition:
@@ -89,16 +89,16 @@ class Partition:
         return self.leader_id == self.broker_id
 
     def lead(self, *, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
-        """This broker leads from now on, in that epoch. An epoch that is known changes only who is in sync."""
+        """Makes this broker the leader in that epoch. With the current epoch, only the in-sync replicas change."""
         self._remote_ends = {replica: -1 for replica in replicas if replica != self.broker_id}
         self.isr, self.replicas = isr, replicas
-        # Where the epoch begins is written down with its first record: ten thousand partitions start at once.
+        # The start of the epoch is written with its first record: ten thousand partitions may start at once.
         self.leader_id, self.leader_epoch = self.broker_id, leader_epoch
         self.advance_high_watermark()
         self._wake()
 
     def follow(self, leader_id: int, *, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
-        """Another broker leads from now on, or nobody (-1): whoever waits here is told."""
+        """Another broker leads from now on, or none (-1). Waiting operations are checked."""
         self.leader_id, self.leader_epoch = leader_id, leader_epoch
         self.isr, self.replicas = isr, replicas
         self._remote_ends = {}
@@ -106,18 +106,18 @@ class Partition:
 
     @property
     def must_flush(self) -> bool:
-        """Whether a crash left records unflushed that may be seen only when they are on disk."""
+        """Whether a crash left unflushed records that clients may see only once they are on disk."""
         log = self.log
         return log is not None and log.config.flush_messages == 1 and log.recovery_point < log.next_offset
 
     def go_offline(self) -> None:
-        """Its log directory failed, or its topic is gone: whoever waits is told."""
+        """The log directory failed, or the topic was deleted. Waiting operations are checked."""
         self.log = None
         self._wake()
 
     def move_to(self, log: PartitionLog) -> None:
-        """The log was moved to another directory: everyone who waits goes on with the new one. It was synced, so more
-        may be committed than before, and the callbacks of the old one will not see a change."""
+        """The log was moved to another directory; waiting operations continue with the new one. It was synced, so more
+        records may be committed than before, and the callbacks of the old log will not see a change."""
         self.log = log
         self.advance_high_watermark()
         self._wake()
@@ -127,7 +127,7 @@ class Partition:
         self._produces.changed(self)
 
     def check_leader(self, current_leader_epoch: int = -1) -> ErrorCode:
-        """Whether a client that knows this leader epoch may ask here; -1 for one that knows none."""
+        """NONE if this broker may serve a client that knows this leader epoch (-1 for unknown), else the error."""
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
@@ -143,8 +143,8 @@ class Partition:
         return -1 if self.log is None else self.log.high_watermark
 
     def bound(self, *, committed_only: bool = False, to_log_end: bool = False) -> int:
-        """Where a reader has to stop: at the high watermark, or the last stable offset; a follower at the log's end. -1
-        while the log is offline."""
+        """The offset where a reader must stop: the high watermark, the last stable offset, or the log end for
+        followers. -1 while the log is offline."""
         log = self.log
         if log is None:
             return -1
@@ -153,7 +153,7 @@ class Partition:
         return log.last_stable_offset if committed_only else log.high_watermark
 
     def advance_high_watermark(self) -> bool:
-        """To the lowest log end of the in-sync replicas, never back; whether it moved."""
+        """Moves it to the lowest log end offset of the in-sync replicas, never backwards. Returns whether it moved."""
         log = self.log
         if log is None:
             return False
@@ -168,10 +168,10 @@ class Partition:
         return True
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest known epoch up to the given one, and where it ends; -1 twice if the epoch is not known yet.
+        """The largest known epoch up to the given one, and its end offset; (-1, -1) for an epoch that is not known yet.
 
-        The current epoch begins at the end of the log until its first record is appended. An epoch below all that are
-        known is answered with itself and the start of the first one.
+        The current epoch begins at the end of the log until its first record is appended. An epoch below all known ones
+        gives itself and the start of the first known epoch.
         """
         log = self.log
         if log is None:
@@ -187,7 +187,8 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """A minimum beyond the number of replicas counts as that number, as in Kafka."""
+        """Whether there are fewer in-sync replicas than `min.insync.replicas`, which counts at most as the number of
+        replicas, as in Kafka."""
         return self.log is not None and len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas))
 
     # --- records ----------------------------------------------------------------------------------------------------
@@ -200,8 +201,9 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         bounded: bool = False,
     ) -> AppendInfo:
-        """Appends as the leader. The buffer is patched in place. With `all_replicas` there must be enough in sync; that
-        they have the records is told by the high watermark. `bounded`: see `PartitionLog.append_as_leader`."""
+        """Appends as the leader. The buffer is patched in place. With `all_replicas` there must be enough in-sync
+        replicas; the high watermark shows when they have the records. `bounded`: see
+        `PartitionLog.append_as_leader`."""
         log = self._writable(all_replicas=all_replicas)
         try:
             info = log.append_as_leader(records, self.leader_epoch, origin=origin, bounded=bounded)
@@ -211,7 +213,7 @@ class Partition:
         return info
 
     def append_own(self, batch: NewBatch) -> int:
-        """The same for a batch that this broker has just made itself, for all replicas; the offset behind it."""
+        """Appends a batch that this broker made itself, with acks=all. Returns the offset after it."""
         log = self._writable(all_replicas=True)
         try:
             end = log.append_own(batch, self.leader_epoch)
@@ -221,7 +223,7 @@ class Partition:
         return end
 
     def _writable(self, *, all_replicas: bool) -> PartitionLog:
-        """The log, if records may be appended to it now."""
+        """The log, if it can be appended to now; raises otherwise."""
         log = self.log
         if log is None:
             raise self._offline()
@@ -230,22 +232,22 @@ class Partition:
         return log
 
     def _appended(self, log: PartitionLog) -> None:
-        """The log has new records: they count at once, or when they are on disk."""
+        """The log has new records: they count immediately, or once they are on disk."""
         if log.config.flush_messages == 1:
             self._wait_for_disk(log, log.next_offset, self._synced)
         elif self.advance_high_watermark():
             self._fetches.changed(self)
 
     def is_acknowledged(self, end: int, *, all_replicas: bool) -> bool:
-        """Whether a producer whose records end there can be answered now: if the leader's copy is enough and need not
-        be on disk, or if the high watermark has passed them."""
+        """Whether a producer whose records end at this offset can be answered now: the leader's copy is enough and need
+        not be on disk, or the high watermark has passed the records."""
         log = self.log
         if not all_replicas and (log is None or log.config.flush_messages != 1):
             return True
         return log is not None and log.high_watermark >= end
 
     def _synced(self, log: PartitionLog, error: BaseException | None) -> None:
-        """`log` is the one that was synced; the partition may have another by now."""
+        """`log` is the one that was synced; the partition may have a different log by now."""
         if isinstance(error, OSError):
             self._on_disk_failure(log, error)
         elif error is None and self.advance_high_watermark():
@@ -260,11 +262,11 @@ class Partition:
         to_log_end: bool = False,
         min_one: bool = True,
     ) -> LogRead:
-        """Batches that a consumer may see: up to the high watermark, or the last stable offset; a follower sees all."""
+        """Reads batches up to the high watermark, the last stable offset, or the log end for followers."""
         log = self.log
         if log is None:
             raise self._offline()
-        # As `bound` says; not called here, where every fetch of every partition comes by.
+        # The same as `bound`, inlined because every fetch of every partition runs this.
         bound = log.last_stable_offset if committed_only else log.high_watermark
         if to_log_end:
             bound = log.next_offset
@@ -274,8 +276,8 @@ class Partition:
             raise self._failed(log, error) from error
 
     def bytes_readable(self, offset: int, *, committed_only: bool = False, to_log_end: bool = False) -> int | None:
-        """How many bytes `read` could give from the offset on. None if there is no need to count: the offset is out of
-        range, or in an older segment than the last bytes."""
+        """How many bytes `read` could return from the offset on. None if there is no need to count: the offset is out
+        of range, or in an older segment than the last bytes."""
         log = self.log
         if log is None:
             raise self._offline()
@@ -290,13 +292,13 @@ class Partition:
             raise self._failed(log, error) from error
 
     def read_failed(self, error: OSError) -> ReplicationError:
-        """For a reader that could not get at the bytes `read` found: takes the log directory offline where that is
-        due. What to tell the client."""
+        """For a reader that could not read the bytes that `read` found: takes the log directory offline if necessary,
+        and returns the error for the client."""
         log = self.log
         return self._offline() if log is None else self._failed(log, error)
 
     def delete_records(self, offset: int) -> int:
-        """Nobody reads what is before the offset (-1: the high watermark) again; the lowest offset of all replicas."""
+        """Deletes records before the offset (-1: the high watermark). Returns the low watermark of all replicas."""
         log = self.log
         if log is None:
             raise self._offline()
@@ -308,7 +310,7 @@ class Partition:
         return log.log_start_offset
 
     def _too_few_in_sync(self) -> ReplicationError:
-        reason = f"{self.name}: {len(self.isr)} in-sync replicas; min.insync.replicas wants more"
+        reason = f"{self.name}: {len(self.isr)} in-sync replicas, fewer than min.insync.replicas"
         return ReplicationError(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
 
     def _offline(self) -> ReplicationError:

@@ -1,6 +1,6 @@
-"""Every partition of this broker, and what they share: operations that wait, the disk, failures.
+"""All partitions of this broker, and what they share: delayed operations, the disk, failures.
 
-Owned by the loop, which appends and reads. What can block for long (fsync) runs in the group commit's thread.
+Owned by the loop, which appends and reads. Fsyncs run in the group commit's thread.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Replicas:
         self.fetches: Purgatory[Partition] = Purgatory("fetch", loop)
         self.produces: Purgatory[Partition] = Purgatory("produce", loop)
         self.on_delete: Callable[[PartitionLog], None] = lambda _: None
-        """Called before a log is deleted: whoever works on it ends that."""
+        """Called before a log is deleted: work on it must end."""
         self.on_failed: Callable[[list[TopicPartition]], None] = lambda _: None
         """Called with the partitions whose log directory has just failed."""
         self.on_hosted: Callable[[Partition], None] = lambda _: None
-        """Called with an expected partition once it is hosted: gives it its role."""
+        """Called with an expected partition once it is hosted; sets its role."""
         self.expected = ExpectedPartitions(directories, self._host_expected, loop)
         self._loop = loop
         self._commit = GroupCommit()
@@ -49,7 +49,7 @@ class Replicas:
             self._adopt(log)
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, if it is here. One that is expected is made first."""
+        """The partition, if this broker hosts it. The log of an expected partition is created first."""
         partition: Partition | None = self.partitions.get((topic, index))  # type: ignore[call-overload]  # equal to its tuple
         if partition is None and self.expected and self.expected.get_now(TopicPartition(topic, index)):
             return self.partitions.get(TopicPartition(topic, index))
@@ -58,8 +58,8 @@ class Replicas:
     # --- come and go ------------------------------------------------------------------------------------------------
 
     def host(self, name: TopicPartition, topic_id: Uuid, config: LogConfig, *, is_new: bool) -> Partition:
-        """The partition, with its log; a log that cannot be had leaves it offline. A log of an older topic with that
-        name is deleted first: the topic was deleted while this broker was down."""
+        """The partition with its log; it is offline if the log cannot be opened. A log of an older topic with that name
+        is deleted first: the topic was deleted while this broker was down."""
         partition = self.partitions.get(name)
         if partition is not None and partition.topic_id == topic_id and partition.log is not None:
             return partition
@@ -67,7 +67,7 @@ class Replicas:
         try:
             existing = self.directories.get(name)
             if existing is not None and existing.topic_id not in (None, topic_id):
-                _logger.warning("%s: the log on disk is of a deleted topic of that name; deleting it", name)
+                _logger.warning("%s: the log on disk belongs to a deleted topic of the same name; deleting it", name)
                 self.delete(name)
             log = self.directories.create(name, config, topic_id=topic_id, is_new=is_new)
             self._adopt(log)
@@ -93,20 +93,20 @@ class Replicas:
         return partition
 
     def expect(self, names: Sequence[TopicPartition], topic_id: Uuid, config: LogConfig) -> None:
-        """These partitions are new. They are hosted soon, or as soon as somebody asks for them."""
+        """Announces new partitions. They are hosted soon, or when a request needs them."""
         self.expected.expect([NewLog(name, config, topic_id) for name in names])
 
     def _host_expected(self, new: NewLog) -> None:
         self.on_hosted(self.host(new.partition, new.topic_id, new.config, is_new=True))
 
     def let_go(self, names: Sequence[TopicPartition]) -> None:
-        """Nobody is served these partitions from now on; whoever waits for them is told. `delete_many` is to follow."""
+        """Stops serving these partitions and checks the operations that wait for them. `delete_many` must follow."""
         self.expected.forget(names)
         for name in names:
             self._let_go(name)
 
     async def delete_many(self, names: Sequence[TopicPartition]) -> None:
-        """The partitions leave this broker, with their records; a new one of such a name may come when this is done."""
+        """Deletes the partitions with their records; their names can be used again when this is done."""
         await self.expected.out_of_thread(names)
         self.let_go(names)
         for directory, settle in self.directories.delete_many(names, random_uuid()):
@@ -116,7 +116,7 @@ class Replicas:
                 _logger.error("%s: %s", directory.path, self.directories.failed(directory, error))
 
     def delete(self, name: TopicPartition) -> None:
-        """The same, at once."""
+        """The same, synchronously."""
         self._let_go(name)
         try:
             self.directories.delete(name, random_uuid())
@@ -139,8 +139,8 @@ class Replicas:
     # --- the disk ---------------------------------------------------------------------------------------------------
 
     def flush_soon(self, log: PartitionLog) -> None:
-        """In the thread of the group commit; nobody waits for it but the recovery point."""
-        if log.config.flush_messages > 1:  # else every append waits for its own
+        """Flushes in the group commit's thread; only the recovery point waits for it."""
+        if log.config.flush_messages > 1:  # with 1, every append waits for its own flush
             self._wait_for_disk(log, log.next_offset, self._flushed)
 
     def _flushed(self, log: PartitionLog, error: BaseException | None) -> None:
@@ -157,8 +157,7 @@ class Replicas:
         self._commit.wait_for(log, offset).add_done_callback(lambda done: on_loop(done.exception()))
 
     def _disk_failed(self, log: PartitionLog, error: OSError) -> str:
-        """A full disk refuses what would be appended, and goes on serving what is there; any other failure takes the
-        directory offline that the log lies in."""
+        """A full disk refuses appends and keeps serving reads; any other failure takes the log's directory offline."""
         path = str(log.directory.parent)
         if is_full(error):
             self._tell_full(path, error)
@@ -166,7 +165,7 @@ class Replicas:
         return f"{path}: {self.directories.log_failed(log, error)}"
 
     def _tell_full(self, path: str, error: OSError) -> None:
-        """Once in a while: everybody who appends runs into it."""
+        """Logs a full disk, at a limited rate: every append runs into it."""
         if path not in self._full:
             self._full.add(path)
             self._loop.call_later(30, self._full.discard, path)
@@ -180,8 +179,8 @@ class Replicas:
         self.on_failed(failed)
 
     def close(self) -> None:
-        """Whoever waits is answered; the logs stay open. A directory that fails from now on, while the logs are closed
-        in another thread, is only logged."""
+        """Answers all waiting operations; the logs stay open. If a directory fails from now on, while another thread
+        closes the logs, that is only logged."""
         self.directories.on_failure = _log_failure
         self.expected.close()
         self.fetches.close()

@@ -40,10 +40,10 @@ def test_by_hand_in_any_order() -> None:
         ([(0, [7]), (2, [7])], "numbered from 0"),
         ([(0, [7]), (-1, [7])], "numbered from 0"),
         ([(0, [7]), (0, [7])], "Partition 0 is assigned more than once"),
-        ([(0, [])], "Partition 0 is given no replicas"),
+        ([(0, [])], "Partition 0 has no replicas"),
         ([(0, [7, 7])], "two replicas on one broker: 7, 7"),
-        ([(0, [7]), (1, [9])], "not there: 9"),
-        ([(0, [7]), (1, [7, 8])], "partition 1 is given 2"),
+        ([(0, [7]), (1, [9])], "unknown brokers: 9"),
+        ([(0, [7]), (1, [7, 8])], "partition 1 has 2"),
     ],
 )
 def test_wrong_by_hand(assignments: Sequence[tuple[int, Sequence[int]]], what: str) -> None:

@@ -20,8 +20,8 @@ def test_good_names(name: str) -> None:
         ("a b", "'a b'"),
         ("a/b", "'a/b'"),
         ("ä", "'ä'"),
-        ("a\n", "something else"),
-        ("٣", "something else"),  # a digit, but not of ASCII
+        ("a\n", "other characters"),
+        ("٣", "other characters"),  # a digit, but not of ASCII
     ],
 )
 def test_bad_names_are_explained(name: str, what: str) -> None:

@@ -59,7 +59,7 @@ async def test_each_move_has_its_answer(broker: LoneBroker, version: int) -> Non
         ("other", 0): ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     }
     assert answers["events", 0][1] is None
-    assert answers["events", 3][1] == "Partition 3 is assigned to brokers that are not there: 9."
+    assert answers["events", 3][1] == "Partition 3 is assigned to unknown brokers: 9."
 
 
 @on_tree

@@ -48,7 +48,7 @@ async def test_what_is_refused_does_not_stop_the_rest(broker: LoneBroker) -> Non
         "other": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "b": ErrorCode.NONE,
     }
-    assert answers["a"][1] == "Topic 'a' has 2 partitions; it can have more, but not 2."
+    assert answers["a"][1] == "Topic 'a' has 2 partitions; the number can only grow, not become 2."
 
 
 @on_tree
