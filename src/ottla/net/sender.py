@@ -1,10 +1,10 @@
-"""Sends what became ready for many connections in one moment: see `sending_kernel`.
+"""Sends answers that are ready for many connections at the same time, in a thread: see `sending_kernel`.
 
-    loop ── answers of a batch ──▶ thread ── how much of each was sent ──▶ loop
+    loop ── a batch of answers ──▶ thread ── bytes sent of each ──▶ loop
 
-Where there is little to send, or numba is not there or not loaded yet, the connections send by themselves. One whose
-answer is with the thread is *away*: it sends nothing itself, and its descriptor stays open, until it is back. That is
-soon: the thread asks the system once for each answer, and never waits for a client. Owned by the loop.
+If there are few answers, or numba is not installed or not loaded yet, the connections send by themselves. A connection
+whose answer is with the thread is *away*: it sends nothing itself, and its descriptor stays open, until it is back.
+That is soon: the thread calls `send` once for each answer, and never waits for a client. Owned by the loop.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 MANY: Final = 8
-"""As many answers are worth a thread's being woken."""
+"""From this many answers on it pays to wake the thread."""
 _LOAD_AT: Final = 100
-"""Moments with many answers within a second, before anything is loaded for them: numba takes 100 MB."""
+"""How often in a second there must be many answers before numba is loaded, which takes 100 MB."""
 SLOTS: Final = 8
-"""Batches that can be under way."""
+"""The maximum number of batches in progress."""
 ANSWERS_MAX: Final = 256
-"""In a batch."""
+"""Answers in a batch."""
 BYTES_MAX: Final = 64 * 1024
 COUNT: Final = 0
-"""Of the numbers of a batch, the first: how many answers it has; -1 for the end of all."""
+"""The first number of a batch: how many answers it has; -1 ends the thread."""
 DESCRIPTORS: Final = 1
 SIZES: Final = DESCRIPTORS + ANSWERS_MAX
 SENT: Final = SIZES + ANSWERS_MAX
-"""How many bytes of each were sent, as the system tells it: less than all if the connection takes no more now."""
+"""The result of `send` for each answer: fewer bytes than its size if the socket accepts no more now."""
 NUMBERS: Final = SENT + ANSWERS_MAX
 
 
@@ -52,32 +52,32 @@ class AnswerSender:
         self._wake = self._done = -1
         self._next = 0
         self._away: deque[tuple[int, list[SocketConnection], list[bytes]]] = deque()
-        """Batches that are with the thread, in their order, with the place of each."""
+        """Batches that are with the thread, in order, each with its slot."""
         self.loading = BackgroundLoad(_load_kernel, ("numba",))
         self.load_at = _LOAD_AT
         self.handed_over = 0
-        """Answers that the thread was given."""
+        """The number of answers given to the thread."""
         self._many_count = 0
         self._counted_from_s = 0.0
         self._is_closed = False
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a thread."""
+        """Whether the thread is running."""
         return self._table is not None
 
     @property
     def is_busy(self) -> bool:
-        """Whether an answer is with it."""
+        """Whether an answer is with the thread."""
         return bool(self._away)
 
     def send_all(self, connections: list[SocketConnection]) -> None:
-        """What each of them has ready."""
+        """Sends what each of the connections has ready."""
         if len(connections) < MANY or not self._is_ready():
             for connection in connections:
                 connection.flush()
             return
-        has_place = len(self._away) < SLOTS - 1  # one is left for the end
+        has_place = len(self._away) < SLOTS - 1  # one slot is reserved to end the thread
         room = BYTES_MAX
         taken: list[SocketConnection] = []
         answers: list[bytes] = []
@@ -104,8 +104,8 @@ class AnswerSender:
             joined = b"".join(answers)
             table.data[place][: len(joined)] = joined
             os.eventfd_write(self._wake, 1)
-        except Exception:  # the thread knows nothing of it
-            _logger.exception("the sender thread could not be given answers")
+        except Exception:  # the thread was not woken
+            _logger.exception("Could not pass answers to the sender thread.")
             for connection, answer in zip(connections, answers, strict=True):
                 connection.take_back(answer, 0)
             return
@@ -144,7 +144,7 @@ class AnswerSender:
         return not self.loading.is_going_on and self._start()
 
     def _start(self) -> bool:
-        """Whether the thread runs now. If it cannot be started, that is not tried again."""
+        """Starts the thread; returns whether it runs. If it cannot be started, there is no second attempt."""
         wake = done = -1
         try:
             from ottla.net.sending_kernel import BatchTable
@@ -155,20 +155,20 @@ class AnswerSender:
                 target=table.send_until_the_end, args=(wake, done), name="ottla-sender", daemon=True
             )
             thread.start()
-        except Exception as error:  # numba raises RuntimeError where it has nowhere to keep what it compiles
+        except Exception as error:  # numba raises RuntimeError if it has no directory for its cache
             self._is_closed = True
             for descriptor in (wake, done):
                 if descriptor >= 0:
                     os.close(descriptor)
             if not isinstance(error, ImportError):
-                _logger.warning("answers are sent without a sender thread, it could not be started: %s", error)
+                _logger.warning("Could not start the sender thread; answers are sent without it: %s", error)
             return False
         self._table, self._thread, self._wake, self._done = table, thread, wake, done
         self._loop.add_reader(done, self._take_back)
         return True
 
     def close(self) -> None:
-        """What is with the thread is sent first. Idempotent."""
+        """Ends the thread after it has sent its answers. Idempotent."""
         self._is_closed = True
         table, thread = self._table, self._thread
         if table is None or thread is None:

@@ -1,8 +1,8 @@
-"""Sends the answers of many connections, one after the other, without the interpreter.
+"""Sends the answers of many connections in compiled code, without the interpreter's lock.
 
-To send a small answer costs the system more than the interpreter takes to make it, and nothing of that needs the
-interpreter: a thread that runs this holds no lock of it, so the loop goes on meanwhile. Importing it loads numba, and
-compiles where nobody ran `python -m ottla.net.warm`.
+Sending a small answer takes the system longer than Python takes to make it. A thread that runs this code does not hold
+the interpreter's lock, so the loop continues meanwhile. Importing this module loads numba, and compiles unless
+`python -m ottla.net.warm` did so before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLAGS: Final = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 def _call(_typing: Any, _function: Any, _first: Any, _second: Any, _third: Any, _fourth: Any) -> Any:
-    """A function of C's library by its address. All arguments are words; one that takes fewer looks at no more."""
+    """Calls a C function by its address. All arguments are 64-bit words; a function with fewer ignores the rest."""
 
     def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         function = builder.inttoptr(arguments[0], ir.FunctionType(_WORD, [_WORD] * 4).as_pointer())
@@ -38,7 +38,7 @@ def _call(_typing: Any, _function: Any, _first: Any, _second: Any, _third: Any, 
 _called = cast("Callable[..., int]", intrinsic(_call))
 
 
-# How batches are laid out is an argument, and not compiled in: numba would not see that another file has changed.
+# The layout of batches is an argument, not compiled in: numba does not notice changes in other files.
 @njit("void(int64[:], int64[:], int64[:, :], int64, int64, int64, int64[:], int64)", cache=True, nogil=True)
 def _send_batches(
     functions: NDArray[np.int64],
@@ -75,20 +75,19 @@ def _address(name: str) -> int:
 
 
 class BatchTable:
-    """What the loop and the thread share: see `sender` for the numbers of a batch."""
+    """The memory that the loop and the thread share. `sender` defines the numbers of a batch."""
 
     def __init__(self) -> None:
         self.numbers: NDArray[np.int64] = np.zeros((SLOTS, NUMBERS), np.int64)
         self._data: NDArray[np.uint8] = np.zeros((SLOTS, BYTES_MAX), np.uint8)
         self.data = [memoryview(row) for row in self._data]
-        """Of each batch, the answers one behind the other."""
+        """The answers of each batch, concatenated."""
         self._functions = np.array([_address(name) for name in ("read", "write", "send")], np.int64)
 
     def send_until_the_end(self, wake: int, done: int) -> None:
-        """Sends a batch after the other, as often as `wake` is written to, and writes to `done` behind each: both are
-        descriptors that count events."""
+        """Sends one batch for each event of `wake`, and adds an event to `done` after each. Both are eventfds."""
         layout = np.array([COUNT, DESCRIPTORS, SIZES, SENT, BYTES_MAX], np.int64)
-        words = np.array([0, 1], np.int64)  # where to read the count of events, and one to write
+        words = np.array([0, 1], np.int64)  # the first receives the count of events, the second is the 1 to write
         _send_batches(
             self._functions, layout, self.numbers, self._data.ctypes.data, wake, done, words, words.ctypes.data
         )

@@ -1,4 +1,4 @@
-"""A connection over a plain non-blocking socket: receives into the core's buffers, sends bytes and file slices.
+"""A connection over a non-blocking socket: receives into the core's buffers, sends bytes and file slices.
 
 A slow client never makes others wait. The socket is read unless one of these reasons holds:
 
@@ -266,8 +266,8 @@ class SocketConnection:
         return self._descriptor
 
     def take_only_answer(self, max_bytes: int) -> bytes | None:
-        """What is to be sent, for somebody else to send, who then calls `take_back`; None if that is more than one
-        piece of bytes, or none, or too much, or cannot be sent now."""
+        """Gives the only chunk to the sender, which calls `take_back` later; None if there is no chunk, more than one,
+        or one that is too large or cannot be sent now."""
         ready = self._answers.ready
         if len(ready) != 1 or self._is_blocked or self._is_away:
             return None
@@ -279,7 +279,7 @@ class SocketConnection:
         return answer
 
     def take_back(self, answer: bytes, sent: int) -> None:
-        """So much of it was sent; less than nothing for what the system refused, which is found out again."""
+        """This many bytes were sent; a negative number if `send` failed, which the next `send` reports again."""
         self._is_away = False
         if self.is_closed:
             self._close_socket()
@@ -372,7 +372,7 @@ class SocketConnection:
         self._loop.remove_reader(self._descriptor)
         if self._is_blocked:
             self._loop.remove_writer(self._descriptor)
-        if self._is_away:  # the descriptor must not become another connection's before it is back
+        if self._is_away:  # its descriptor must not be reused by another connection before the answer is back
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
         else:

@@ -1,6 +1,6 @@
-"""`python -m ottla.net.warm`: compile the kernel of the sender now, so that no broker has to later.
+"""`python -m ottla.net.warm`: compiles the sender's kernel in advance, so that brokers need not.
 
-Where numba keeps it: see `ottla.records.warm`. Run this as the user who will run the broker.
+`ottla.records.warm` says where numba stores it. Run this as the user that runs the broker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ def main() -> None:
     started_s = time.perf_counter()
     from ottla.net import sending_kernel  # noqa: F401  # Importing is what compiles.
 
-    sys.stdout.write(f"the sender's kernel is ready in {time.perf_counter() - started_s:.1f} s\n")
+    sys.stdout.write(f"The sender's kernel was ready after {time.perf_counter() - started_s:.1f} s.\n")
 
 
 if __name__ == "__main__":

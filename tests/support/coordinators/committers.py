@@ -97,7 +97,7 @@ class Committers:
     def start_commit(
         self, offsets: Offsets, version: int = 9, **fields: Any
     ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-        """With `metadata`, that of each. Read as a broker reads it, so that plain ones take the short way."""
+        """With `metadata`, that of each. Read as a broker reads it, so that bare ones take the fast path."""
         metadata = fields.pop("metadata", "")
         topics: dict[str, OffsetCommitTopic] = {}
         for (name, index), offset in offsets.items():
@@ -114,10 +114,10 @@ class Committers:
             answer: asyncio.Future[bytes | OffsetCommitResponse] = asyncio.get_running_loop().create_future()
             read.answer = answer.set_result
             if commit_fast(self.coordinator, read):
-                return self._plain_answer(answer, version)
+                return self._fast_answer(answer, version)
         return self.coordinator.commit_offsets(request, FakeCaller(version))
 
-    async def _plain_answer(
+    async def _fast_answer(
         self, answer: asyncio.Future[bytes | OffsetCommitResponse], version: int
     ) -> OffsetCommitResponse:
         self.time.advance_ms(0)

@@ -656,23 +656,3 @@ async def test_a_timer_whose_write_fails_leaves_the_shard_as_it_is() -> None:
     setting.log.refuse_appends = None
     assert setting.shard.keys() == []
     assert setting.write(b"b") == "done"
-
-
-# --- where things are -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("key", "hashed"),
-    [
-        ("", 0),
-        ("a", 97),
-        ("group", 98_629_247),
-        ("polygenelubricants", 0),  # the one number without a positive counterpart
-        ("ü🐸", 2_014_615),
-        ("console-consumer-12345", 158_455_506),
-    ],
-)
-def test_partitions_are_those_of_kafka(key: str, hashed: int) -> None:
-    """Made by Java: Utils.abs(key.hashCode())."""
-    assert partition_for(key, 2**31) == hashed
-    assert partition_for(key, 50) == hashed % 50

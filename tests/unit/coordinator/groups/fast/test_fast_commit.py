@@ -1,4 +1,4 @@
-"""Plain commits: the same as others, only quicker."""
+"""Fast commits: the same records and answers as on the general path."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def frame_of(request: OffsetCommitRequest, version: int = 9) -> memoryview:
     return memoryview(encode(request, version))
 
 
-def plain(request: OffsetCommitRequest, version: int = 9) -> FastCommit:
+def bare(request: OffsetCommitRequest, version: int = 9) -> FastCommit:
     commit = commit_reader(version)(frame_of(request, version))
     assert isinstance(commit, FastCommit)
     return commit
@@ -158,7 +158,7 @@ async def test_appends_the_bytes_and_answers_what_the_long_way_does(version: int
         assert topic_id is not None
         request.topics[0].topic_id = topic_id
         answers: list[Any] = []
-        assert started(short, plain(request, version), answers.append)
+        assert started(short, bare(request, version), answers.append)
         short.time.advance_ms(0)
         expected = long.coordinator.commit_offsets(
             decode(OffsetCommitRequest, version, frame_of(request, version)), FakeCaller(version)
@@ -217,7 +217,7 @@ async def test_those_of_one_turn_share_a_batch_and_are_answered_each() -> None:
     groups = Committers()
     answers: dict[str, Any] = {}
     for name in ("a", "b", "c"):
-        commit = plain(simple(2, group_id=name))
+        commit = bare(simple(2, group_id=name))
         assert started(groups, commit, partial(answers.__setitem__, name))
     assert not answers
     assert not groups.log.batches[0]
@@ -235,10 +235,10 @@ async def test_those_of_one_turn_share_a_batch_and_are_answered_each() -> None:
 @in_loop
 async def test_who_comes_in_between_sees_them() -> None:
     groups = Committers()
-    assert started(groups, plain(simple(1)))
+    assert started(groups, bare(simple(1)))
     assert await groups.offsets() == {("t", 0): 7}
-    assert started(groups, plain(simple(1, first_offset=9)))
-    assert await groups.commit({("t", 0): 11}, metadata="not plain") == [ErrorCode.NONE]
+    assert started(groups, bare(simple(1, first_offset=9)))
+    assert await groups.commit({("t", 0): 11}, metadata="not bare") == [ErrorCode.NONE]
     groups.time.advance_ms(0)
     assert await groups.offsets() == {("t", 0): 11}
 
@@ -248,7 +248,7 @@ async def test_an_append_that_fails_is_told_to_all_and_changes_nothing() -> None
     groups = Committers()
     answers: list[Any] = []
     for name in ("a", "b"):
-        assert started(groups, plain(simple(1, group_id=name)), answers.append)
+        assert started(groups, bare(simple(1, group_id=name)), answers.append)
     groups.log.refuse_appends = ErrorCode.NOT_COORDINATOR
     groups.time.advance_ms(0)
     assert codes(answers) == [ErrorCode.NOT_COORDINATOR] * 2
@@ -261,7 +261,7 @@ async def test_answers_wait_for_the_commit_of_the_records() -> None:
     groups = Committers()
     groups.log.hold_commits()
     answers: list[Any] = []
-    assert started(groups, plain(simple(1)), answers.append)
+    assert started(groups, bare(simple(1)), answers.append)
     groups.time.advance_ms(0)
     assert not answers
     groups.log.commit()
@@ -272,7 +272,7 @@ async def test_answers_wait_for_the_commit_of_the_records() -> None:
 async def test_a_shard_that_goes_away_tells_those_who_wait() -> None:
     groups = Committers()
     answers: list[Any] = []
-    assert started(groups, plain(simple(1)), answers.append)
+    assert started(groups, bare(simple(1)), answers.append)
     groups.coordinator.resign(0)
     groups.time.advance_ms(0)
     await asyncio.sleep(0)
@@ -288,7 +288,7 @@ async def test_a_shard_that_goes_away_tells_those_who_wait() -> None:
 )
 async def test_what_is_to_be_refused_is_left_to_the_long_way(request_: OffsetCommitRequest) -> None:
     groups = Committers()
-    assert not started(groups, plain(request_))
+    assert not started(groups, bare(request_))
     groups.time.advance_ms(0)
     assert not groups.log.batches[0]
 
@@ -298,7 +298,7 @@ async def test_a_batch_stays_below_what_a_topic_takes() -> None:
     groups = Committers()
     groups.topics.put("w", 1500)
     for name in ("a", "b", "c"):
-        assert started(groups, plain(simple(1500, "w", group_id=name)))
+        assert started(groups, bare(simple(1500, "w", group_id=name)))
     groups.time.advance_ms(0)
     assert [len(batch) < 1 << 20 for batch in groups.log.batches[0]] == [True] * 3
     assert len(await groups.offsets("c")) == 1500
