@@ -1,1 +1,1 @@
-"""What every room shares: ids, error codes. Imports nothing of Ottla."""
+"""Shared by all packages: ids, error codes, configs, clock and disk interfaces. Imports nothing else of Ottla."""

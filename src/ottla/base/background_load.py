@@ -1,8 +1,8 @@
-"""Modules that take long to load, loaded in a thread once there is enough to do for them.
+"""Loads slow modules in a background thread, once there is enough work to justify it.
 
-Compiled kernels need numba and Arrow: half a second, far too long for a program that sends ten records, and nothing for
-one that sends a million. But a thread that works without a pause hardly lets another load anything: what takes half a
-second alone takes five beside it. So whoever has a lot to do waits for a load that is under way, for a moment.
+Compiled kernels need numba and Arrow, which take half a second to load: too long for a program that sends ten records,
+nothing for one that sends a million. But a busy thread hardly lets another thread make progress: half a second becomes
+five. So code with a lot of work waits a moment for a load in progress.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 2.0
-"""For a load that is under way."""
+"""How long to wait for a load in progress."""
 
 
 def load_apart(load: Callable[[], T]) -> T:
-    """What `load` returns or raises, called in another thread. A Ctrl-C in the middle of an import would leave numba
-    or NumPy half loaded, and useless to the process from then on; this only stops waiting for it."""
-    if threading.current_thread() is not threading.main_thread():  # signals are handled in the main thread alone
+    """Calls `load` in another thread, and returns or raises what it does. A Ctrl-C during an import would leave numba
+    or NumPy half loaded and unusable in this process; here it only ends the wait."""
+    if threading.current_thread() is not threading.main_thread():  # signals are handled only in the main thread
         return load()
     outcome: Future[T] = Future()
 
@@ -40,10 +40,10 @@ def load_apart(load: Callable[[], T]) -> T:
 
 
 class BackgroundLoad:
-    """One load, done once. Safe in any thread."""
+    """A load that happens at most once. Thread-safe."""
 
     def __init__(self, load: Callable[[], object], needs: tuple[str, ...] = ("numba", "pyarrow")) -> None:
-        """`load` imports what is wanted; packages that it needs and that are not there are not waited for."""
+        """`load` does the imports. If one of the packages it needs is not installed, nothing waits for it."""
         self._load = load
         self._needs = needs
         self._lock = threading.Lock()
@@ -59,7 +59,7 @@ class BackgroundLoad:
         return self._is_begun and not self._is_over.is_set()
 
     def begin(self) -> None:
-        """Loads in a thread. Again is no harm."""
+        """Starts loading in a thread. Idempotent."""
         if self._is_begun:
             return
         try:
@@ -70,17 +70,17 @@ class BackgroundLoad:
             if any(find_spec(name) is None for name in self._needs):
                 self._is_over.set()
                 return
-            # Not a daemon: an interpreter that ends in the middle of loading compiled code may not end well.
+            # Not a daemon thread: an interpreter that exits while compiled code is loading may crash.
             threading.Thread(target=self._run, name="ottla-load-kernels").start()
-        except Exception as error:  # no thread can be started, say
+        except Exception as error:  # for example, no thread can be started
             self._is_over.set()
             _logger.warning("compiled kernels cannot be loaded, slower code is used instead: %s", error)
-        except BaseException:  # Ctrl-C: nobody waits for what may not have begun
+        except BaseException:  # Ctrl-C: the load may not have begun, so nothing must wait for it
             self._is_over.set()
             raise
 
     def wait(self, timeout_s: float = PATIENCE_S) -> None:
-        """Until a load that is under way is over, or so long."""
+        """Waits for a load in progress, up to the timeout."""
         if self.is_going_on:
             self._is_over.wait(timeout_s)
 
@@ -88,9 +88,9 @@ class BackgroundLoad:
         try:
             self._load()
         except ImportError:
-            pass  # Everything works without, more slowly; code that cannot do without loads it itself, and raises.
+            pass  # Everything works without kernels, more slowly; code that needs them loads them itself and raises.
         except Exception as error:
-            # numba raises RuntimeError where neither the package nor the user has a directory that it can write to.
+            # numba raises RuntimeError if it cannot write to the package's directory nor to the user's cache.
             _logger.warning(
                 "compiled kernels cannot be loaded, slower code is used instead: %s; "
                 "set NUMBA_CACHE_DIR to a directory that can be written to",

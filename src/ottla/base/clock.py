@@ -1,4 +1,4 @@
-"""Time, as a seam: whoever needs it is given a clock, so that a test or a simulation can turn it."""
+"""The clock interface. Code that needs the time takes a clock, so that tests can control it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time in milliseconds since the epoch, for what is written down; a monotonic one for what is measured."""
+    """Wall time in milliseconds since the epoch, for stored timestamps; monotonic time for durations."""
 
     def now_ms(self) -> int: ...
     def monotonic_s(self) -> float: ...
 
 
 class SystemClock:
-    """The machine's own."""
+    """The system's clock."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

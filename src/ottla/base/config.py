@@ -1,7 +1,7 @@
-"""Configuration by Kafka's names: what keys there are, what they may hold, and what to say when they do not.
+"""Configuration keys with Kafka's names: their types, defaults and rules.
 
-A `ConfigSchema` is a set of keys, each with its type, default, rule and a sentence for people. It turns the text of a
-properties file, a command line or a request into checked values, and refuses with the key, the value and what is right.
+A `ConfigSchema` is a set of keys, each with its type, default, rule and description. It parses the text of a properties
+file, a command line or a request into checked values; errors name the key, the value and what is allowed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INT_BITS: Final = {"short": 15, "int": 31, "long": 63}
 
 
 class ValueType(Enum):
-    """What Kafka's tools call the types, and what Python sees."""
+    """The types of values, with the names that Kafka's tools use."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -28,13 +28,13 @@ class ValueType(Enum):
     STRING = "string"
     LIST = "list"
     CLASS = "class"
-    """The name of a Java class that Kafka would load: a text to us."""
+    """The name of a Java class that Kafka would load; a string here."""
     PASSWORD = "password"
-    """A text that is never shown."""
+    """A string that is never shown."""
 
 
 class ConfigError(ValueError):
-    """A key that does not exist, or a value that it cannot have."""
+    """An unknown key, or an invalid value."""
 
     def __init__(self, key: str, reason: str) -> None:
         self.key = key
@@ -43,11 +43,11 @@ class ConfigError(ValueError):
 
 
 Rule = Callable[[Any], str | None]
-"""Says what is wrong with a value, or nothing. Its docstring says what is right."""
+"""Returns what is wrong with a value, or None. Its docstring describes the allowed values."""
 
 
 def described(allowed: str, check: Rule) -> Rule:
-    """A rule that says what it allows."""
+    """A rule with a description of the allowed values."""
     check.__doc__ = allowed
     return check
 
@@ -84,7 +84,7 @@ def any_value(_: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """A key and what it may hold."""
+    """A key with its type, default and rule."""
 
     name: str
     type: ValueType
@@ -94,7 +94,7 @@ class ConfigKey:
 
     @property
     def allowed(self) -> str:
-        """What the rule lets through, in words; empty if that is everything of its type."""
+        """A description of the allowed values; empty if any value of the type is allowed."""
         return self.rule.__doc__ or ""
 
     @property
@@ -102,7 +102,7 @@ class ConfigKey:
         return self.type is ValueType.PASSWORD
 
     def parse(self, text: str) -> Any:
-        """The value behind a text, checked."""
+        """Parses and checks a value."""
         value = self._typed(text.strip())
         wrong = self.rule(value)
         if wrong is not None:
@@ -145,7 +145,7 @@ class ConfigKey:
         return value
 
     def text(self, value: Any) -> str:
-        """A value that is set, as it stands in a properties file."""
+        """Formats a value as in a properties file."""
         if self.type is ValueType.BOOLEAN:
             return "true" if value else "false"
         if self.type is ValueType.LIST:
@@ -154,7 +154,7 @@ class ConfigKey:
 
 
 def _java_double(value: float) -> str:
-    """As Java writes it, which has exponents earlier than Python: 1.0E7."""
+    """Formats a float as Java does, which uses exponents earlier than Python: 1.0E7."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or not math.isfinite(value):
         return str(value)
     mantissa, exponent = f"{Decimal(repr(value)).normalize():E}".split("E")
@@ -162,14 +162,14 @@ def _java_double(value: float) -> str:
 
 
 def _without_underscores(text: str) -> str:
-    """Python reads 1_000 as a number, which nobody else does."""
+    """Refuses underscores: Python parses 1_000 as a number, Kafka does not."""
     if "_" in text:
         raise ValueError(text)
     return text
 
 
 class ConfigSchema:
-    """The keys of one kind of thing. Immutable."""
+    """The keys of a broker, a topic, a client and so on. Immutable."""
 
     def __init__(self, kind: str, keys: Iterable[ConfigKey]) -> None:
         self.kind = kind
@@ -190,12 +190,12 @@ class ConfigSchema:
             raise ConfigError(name, f"there is no such {self.kind} config{hint}") from None
 
     def nearest(self, name: str, likeness: float = 0.6) -> str | None:
-        """The key that a wrong name may have meant: of those as much like it as that, the likest."""
+        """The most similar key to a wrong name, if one is similar enough."""
         close = difflib.get_close_matches(name, self._keys, n=1, cutoff=likeness)
         return close[0] if close else None
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
-        """Every key with its value: the given one, or its default."""
+        """Every key with its given value or its default."""
         values = {key.name: key.default for key in self}
         for name, text in given.items():
             values[name] = self[name].parse(text)

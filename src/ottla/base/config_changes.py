@@ -1,4 +1,4 @@
-"""Changes of configs in words, for the log: what is set now, and what it was before."""
+"""Describes changes of configs for the log: new values with the old ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HIDDEN: Final = "[hidden]"
 def changes_of(
     before: Mapping[str, str], after: Mapping[str, str], is_sensitive: Callable[[str], bool] = lambda _: False
 ) -> str:
-    """As `retention.ms=1000 (was 5000), segment.ms removed (was 60000)`; empty if nothing differs."""
+    """For example `retention.ms=1000 (was 5000), segment.ms removed (was 60000)`; empty if nothing changed."""
     told = []
     for key in sorted({*before, *after}):
         old, new = before.get(key), after.get(key)

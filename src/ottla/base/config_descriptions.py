@@ -1,4 +1,4 @@
-"""What configs are described by, in Kafka's numbers: whose config it is, where a value comes from, and its type."""
+"""Enums of DescribeConfigs with Kafka's numbers: resource types, sources of values, and types of values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """What has a configuration, by Kafka's numbers."""
+    """Resources that have configs, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -16,7 +16,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers."""
+    """Where a value comes from, with Kafka's numbers."""
 
     UNKNOWN = -1
     TOPIC = 1
@@ -30,7 +30,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What a value is, by Kafka's numbers."""
+    """The type of a value, with Kafka's numbers."""
 
     UNKNOWN = 0
     BOOLEAN = 1

@@ -1,11 +1,11 @@
-"""Files, as a seam: everything that is kept goes through a `Disk`, so that a simulated one can lose, tear and refuse.
+"""The disk interface. All stored data goes through a `Disk`, so that tests can simulate crashes and failures.
 
-The promises are those of a POSIX file system, no more: what was written is visible at once to every reader, but only
+It guarantees what a POSIX file system does, no more: written data is visible to every reader immediately, but only
 `sync` makes a file's bytes survive a power cut, and only `sync_directory` makes a creation, a rename or a removal
 survive. `replace` is atomic. Failures are `OSError` with an errno and the path.
 
-A full disk is the one failure that passes: what needs room is refused, everything else goes on (`is_full`). A sync that
-fails is never of that kind, whatever its errno (`SyncFailedError`).
+A full disk is the only temporary failure: operations that need space are refused, all others work (`is_full`). A failed
+sync is never temporary, whatever its errno (`SyncFailedError`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 class SyncFailedError(OSError):
     """`sync` or `sync_directory` failed. The system may drop what it could not write and report success the next time:
-    what was to be made safe counts as lost, also after a later sync that succeeds."""
+    the data counts as lost, even if a later sync succeeds."""
 
 
 def is_full(error: OSError) -> bool:
-    """Whether an operation was refused only because the disk is full: nothing was lost, and there may be room again."""
+    """Whether an operation was refused only because the disk is full: nothing was lost, and space may become free."""
     return error.errno in _FULL and not isinstance(error, SyncFailedError)
 
 
 @runtime_checkable
 class File(Protocol):
-    """An open file that grows at its end. Not thread-safe, but for `read_at` and `sync`, which any thread may call."""
+    """An open file that is appended to. Not thread-safe, except for `read_at` and `sync`."""
 
     @property
     def path(self) -> Path: ...
@@ -41,19 +41,19 @@ class File(Protocol):
         ...
 
     def size(self) -> int:
-        """Without asking the system: nobody else writes the file."""
+        """The size, without a system call: only this object writes the file."""
         ...
 
     def append(self, data: Buffer) -> None:
-        """All of it, at the end. After an error part of it may be there: the caller truncates."""
+        """Appends all the data. After an error, part of it may be written: the caller truncates."""
         ...
 
     def append_all(self, parts: Sequence[Buffer]) -> None:
-        """The parts one after the other, in one call to the system."""
+        """Appends the parts one after the other, in one system call."""
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """At most `size` bytes; fewer only at the end of the file."""
+        """Reads up to `size` bytes; fewer only at the end of the file."""
         ...
 
     def truncate(self, size: int) -> None: ...
@@ -65,29 +65,30 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """Held until it is released, or until the process ends however it ends."""
+    """Held until released, or until the process ends for any reason."""
 
     def release(self) -> None: ...
 
 
 class Disk(Protocol):
-    """A file system, as far as the log needs one."""
+    """The file system operations that logs need."""
 
     def open(self, path: Path, *, create: bool = False) -> File:
-        """For reading and appending; created empty if asked for and absent."""
+        """Opens a file for reading and appending; with `create`, an absent file is created empty."""
         ...
 
     def map(self, path: Path) -> memoryview:
-        """A file's bytes, read-only, without reading them all; an empty file is an empty view."""
+        """Maps a file's bytes, read-only; an empty file is an empty view."""
         ...
 
     def read(self, path: Path) -> bytes: ...
     def write(self, path: Path, data: Buffer) -> None:
-        """A whole file at once, not atomic and not synced."""
+        """Writes a whole file; neither atomic nor synced."""
         ...
 
     def write_atomically(self, path: Path, data: Buffer) -> None:
-        """Synced, and either all of the new content or all of the old survives: a temporary file, then a replace."""
+        """Writes and syncs a whole file so that either the new or the old content survives: a temporary file, then a
+        replace."""
         ...
 
     def exists(self, path: Path) -> bool: ...
@@ -95,24 +96,24 @@ class Disk(Protocol):
     def modified_ms(self, path: Path) -> int: ...
     def set_modified_ms(self, path: Path, modified_ms: int) -> None: ...
     def list(self, directory: Path) -> list[str]:
-        """Names of the entries, sorted."""
+        """The sorted names of the entries."""
         ...
 
     def is_directory(self, path: Path) -> bool: ...
     def make_directory(self, path: Path) -> None:
-        """With its parents; no error if it is there."""
+        """Creates a directory and its parents. Idempotent."""
         ...
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename, over an existing file if there is one."""
+        """Renames a file, replacing an existing one."""
         ...
 
     def remove(self, path: Path) -> None:
-        """A file; no error if it is gone."""
+        """Removes a file. Idempotent."""
         ...
 
     def remove_directory(self, path: Path) -> None:
-        """With all that is in it; no error if it is gone."""
+        """Removes a directory and its contents. Idempotent."""
         ...
 
     def sync_directory(self, path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The root of what a program that uses Ottla may want to catch."""
+"""The base class of all errors that Ottla's clients raise."""
 
 from __future__ import annotations
 
 
 class OttlaError(Exception):
-    """Anything that Ottla's clients raise on purpose."""
+    """Base class of all errors that Ottla's clients raise deliberately."""

@@ -1,4 +1,4 @@
-"""A piece of a file that is handed on instead of its bytes."""
+"""A range of a file, passed on instead of its bytes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ottla.base.disk import File
 
 @dataclass(slots=True)
 class FileSlice:
-    """Where bytes lie. `len()` is their number, so that it can stand for bytes in a response; a connection sends it by
-    `sendfile`, anyone else calls `read`."""
+    """A range of bytes in a file. `len()` is their number, so that it can stand for bytes in a response; a connection
+    sends it by `sendfile`, other code calls `read`."""
 
     file: File
     position: int
@@ -22,5 +22,5 @@ class FileSlice:
     def read(self) -> bytes:
         data = self.file.read_at(self.position, self.size)
         if len(data) != self.size:
-            raise EOFError(f"{self.file.path} ends before the slice of it that is being read")
+            raise EOFError(f"{self.file.path} ends before the end of the slice")
         return data

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, NewType
 _UUID_FORM = re.compile(r"[A-Za-z0-9_-]{22}")
 
 Uuid = NewType("Uuid", bytes)
-"""Sixteen raw bytes, as Kafka's topic ids travel: hashing and comparing them costs nothing, a `uuid.UUID` does."""
+"""Sixteen raw bytes, as on the wire: cheaper to hash and compare than `uuid.UUID`."""
 
 ZERO_UUID: Final = Uuid(bytes(16))
 """No id."""
@@ -27,7 +27,7 @@ class TopicPartition(NamedTuple):
 
 
 def random_uuid() -> Uuid:
-    """A new version-4 id whose text does not begin with a dash, so that it can stand on a command line."""
+    """A new version-4 id whose text does not start with a dash, so that it can be used on a command line."""
     while True:
         raw = bytearray(secrets.token_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
@@ -38,12 +38,12 @@ def random_uuid() -> Uuid:
 
 
 def format_uuid(value: Uuid) -> str:
-    """The 22 characters that Kafka's tools and znodes show."""
+    """The 22 characters that Kafka's tools and znodes use."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
 def parse_uuid(text: str) -> Uuid:
-    """The id behind the 22 characters that `format_uuid` gives."""
+    """Parses the 22 characters that `format_uuid` returns."""
     if not _UUID_FORM.fullmatch(text):
-        raise ValueError(f"{text!r} is no id: an id is 22 characters of letters, digits, '-' and '_'")
+        raise ValueError(f"{text!r} is not a valid id: an id has 22 characters: letters, digits, '-' and '_'")
     return Uuid(base64.urlsafe_b64decode(text + "=="))

@@ -1,4 +1,4 @@
-"""Operations on topics, groups and the cluster, as access control lists and responses number them (KIP-430)."""
+"""Operations on topics, groups and the cluster, with the numbers of access control lists and responses (KIP-430)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOT_ASKED: Final = -(2**31)
 
 
 class Operation(IntEnum):
-    """Operations by Kafka's numbers."""
+    """Operations with Kafka's numbers."""
 
     READ = 3
     WRITE = 4

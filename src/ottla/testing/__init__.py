@@ -1,1 +1,1 @@
-"""What tests of Ottla, and of programs that use it, are made of: fakes that keep the promises of the real thing."""
+"""Tools for tests of Ottla and of programs that use it: brokers, and fakes that behave like the real thing."""

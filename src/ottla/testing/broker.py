@@ -1,11 +1,11 @@
-"""A real broker for tests, in any framework: a process of its own, a free port, a temporary directory.
+"""A real broker for tests, in any framework: in its own process, on a free port, in a temporary directory.
 
     with Broker() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
 
-Groups of consumers form at once: `group.initial.rebalance.delay.ms` is 0. Several can run at once. `stop` and `restart`
-keep the data; leaving the block removes it. A broker that fails to start raises `BrokerFailedError` with what it wrote,
-and leaves neither a process nor a directory.
+Consumer groups form immediately: `group.initial.rebalance.delay.ms` is 0. Several brokers can run at once. `stop` and
+`restart` keep the data; leaving the block removes it. A broker that fails to start raises `BrokerFailedError` with its
+output, and leaves neither a process nor a directory.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ _PORT_TRIES: Final = 200
 
 
 class BrokerFailedError(RuntimeError):
-    """The broker did not start, or not in time; what it said is in the message."""
+    """The broker did not start, or not in time; the message has its output."""
 
 
 def _unused_port() -> int:
-    """One that no client's side of a connection is ever given by the system, so that nobody takes it while the broker
-    is stopped."""
+    """A free port outside the system's ephemeral range, so that no connection takes it while the broker is stopped."""
     for _ in range(_PORT_TRIES):
         port = random.randrange(*_PORTS)
         with socket.socket() as probe:
@@ -52,11 +51,11 @@ def _unused_port() -> int:
 
 
 Setting = str | int | float | bool
-"""What a config can be given as; written as in `server.properties`, so True becomes true."""
+"""Types of config values; written as in `server.properties`, so True becomes true."""
 
 
 def settings_text(settings: Mapping[str, Setting]) -> dict[str, str]:
-    """Settings as a properties file has them. Anything that is not a `Setting` raises `TypeError`."""
+    """Formats settings as in a properties file. Raises `TypeError` for a value that is not a `Setting`."""
     texts = {}
     for key, value in settings.items():
         if not isinstance(value, str | int | float):
@@ -72,7 +71,7 @@ class Broker:
         self, overrides: Mapping[str, Setting] | None = None, *, directory: Path | None = None, port: int = 0
     ) -> None:
         self.overrides: dict[str, Setting] = dict(overrides or {})
-        settings_text(self.overrides)  # raises here, where the mistake is
+        settings_text(self.overrides)  # raises early, where the mistake is
         self._given_directory = directory
         self._port = port
         self._directory: Path | None = None
@@ -91,9 +90,9 @@ class Broker:
         self.close()
 
     def start(self) -> None:
-        """Returns when the broker serves; after a stop, on the same port and data."""
+        """Starts the broker and returns when it serves; after a stop, with the same port and data."""
         if self._process is not None:
-            raise RuntimeError("the broker runs already")
+            raise RuntimeError("the broker is already running")
         if not self._port:
             self._port = _unused_port()
         overrides = settings_text(self.overrides)
@@ -109,14 +108,14 @@ class Broker:
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            "group.initial.rebalance.delay.ms": "0",  # a test's few members come when they come
+            "group.initial.rebalance.delay.ms": "0",  # tests have few members, and need not wait for more
             **overrides,
         }
         try:
             self._launch(self._directory, settings)
         except BaseException:
             self.kill()
-            if is_first:  # later ones may want to look at the data
+            if is_first:  # after a restart, the data may be worth a look
                 self._remove_own_directory()
             raise
 
@@ -160,7 +159,7 @@ class Broker:
         return host, port
 
     def stop(self) -> None:
-        """A clean stop; the data stays."""
+        """Stops the broker cleanly; keeps the data."""
         if self._process is not None:
             process, self._process = self._process, None
             process.send_signal(signal.SIGTERM)
@@ -174,7 +173,7 @@ class Broker:
                 raise BrokerFailedError(f"the broker ended with code {code}:\n{self.output}")
 
     def kill(self) -> None:
-        """As by `kill -9`: nothing is said or saved."""
+        """Kills the broker as `kill -9` does: nothing is flushed."""
         if self._process is not None:
             process, self._process = self._process, None
             process.kill()
@@ -185,7 +184,7 @@ class Broker:
         self.start()
 
     def close(self) -> None:
-        """Stops it, and removes its data if the directory was ours."""
+        """Stops the broker, and removes its data unless you chose the directory."""
         try:
             self.stop()
         finally:
@@ -210,7 +209,7 @@ class Broker:
     @property
     def process(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            raise RuntimeError("the broker does not run")
+            raise RuntimeError("the broker is not running")
         return self._process
 
     @property
@@ -221,6 +220,6 @@ class Broker:
 
     @property
     def output(self) -> str:
-        """What it wrote to its log so far."""
+        """The broker's log output so far."""
         path = self.directory / "output.log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

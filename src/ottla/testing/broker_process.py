@@ -1,4 +1,4 @@
-"""The process behind `ottla.testing.broker`: tells through a pipe when it serves, and where."""
+"""The process of `ottla.testing.broker`: reports through a pipe when and where it serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done to a simulated disk from outside: the operations that can be struck, and what strikes them."""
+"""Faults of a simulated disk: the operations that can fail or crash, and how."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 class DiskOperation(Enum):
-    """The grain at which a crash or a failure strikes; one call of `Disk` may be several. A *step* is an operation that
-    changes what is kept: a crash anywhere between two steps finds the same disk."""
+    """The units at which crashes and failures happen; one call of `Disk` may be several. A *step* is an operation that
+    changes stored data: a crash anywhere between two steps leaves the same disk."""
 
     OPEN = "open"
     READ = "read"
@@ -25,7 +25,7 @@ class DiskOperation(Enum):
     SYNC = "sync"
     MAKE_DIRECTORY = "make directory"
     REPLACE = "replace"
-    """Its path is the new name."""
+    """The path is the new name."""
     REMOVE = "remove"
     REMOVE_DIRECTORY = "remove directory"
     SYNC_DIRECTORY = "sync directory"
@@ -41,19 +41,19 @@ LOOKS = frozenset(
         DiskOperation.LOCK,
     )
 )
-"""Those that are no steps."""
+"""Operations that are not steps."""
 NEEDS_SPACE = frozenset((DiskOperation.CREATE, DiskOperation.APPEND, DiskOperation.MAKE_DIRECTORY))
-"""Those that a full disk refuses."""
+"""Operations that a full disk refuses."""
 
 Predicate = Callable[[DiskOperation, Path], bool]
 
 
 class CrashedError(BaseException):
-    """The machine is off. No `Exception`, so that nothing that runs on it takes it for a failure and goes on."""
+    """The machine is off. Not an `Exception`, so that no code handles it as a failure and goes on."""
 
 
 class Fault:
-    """A failure that waits for its operation."""
+    """A failure that is armed for an operation."""
 
     __slots__ = ("_code", "_remaining", "_skipped", "_when", "strikes")
 
@@ -63,10 +63,10 @@ class Fault:
         self._skipped = skipped
         self._remaining = times
         self.strikes = 0
-        """How often it has struck."""
+        """How often it has occurred."""
 
     def strike(self, operation: DiskOperation, path: Path) -> OSError | None:
-        """What the operation shall fail with, if this fault is for it."""
+        """The error for the operation, if this fault applies to it."""
         if self._remaining == 0 or not self._meets(operation, path):
             return None
         if self._skipped:
@@ -86,5 +86,5 @@ class Fault:
 
 
 def disk_error(code: int, path: Path) -> OSError:
-    """The error that the system would raise; Python picks the class by the number."""
+    """The error that the system would raise; Python chooses the class by the errno."""
     return OSError(code, os.strerror(code), str(path))

@@ -1,11 +1,11 @@
-"""A clock that stands still until it is turned."""
+"""A clock that tests advance by hand."""
 
 from __future__ import annotations
 
 
 class ManualClock:
-    """Both times move only by `advance_ms`; `set_now_ms` moves the wall clock alone, also back, as a correction of a
-    machine's time does."""
+    """Both times move only by `advance_ms`; `set_now_ms` changes only the wall clock, also backwards, like a time
+    correction."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -19,7 +19,7 @@ class ManualClock:
 
     def advance_ms(self, duration_ms: int) -> None:
         if duration_ms < 0:
-            raise ValueError(f"time does not run back by {-duration_ms} ms; set_now_ms corrects the wall clock")
+            raise ValueError(f"time cannot go back by {-duration_ms} ms; use set_now_ms to change the wall clock")
         self._now_ms += duration_ms
         self._monotonic_ms += duration_ms
 

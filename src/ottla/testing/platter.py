@@ -1,7 +1,7 @@
-"""What a simulated disk holds, and what of it a power cut leaves.
+"""The contents of a simulated disk, and what a power cut leaves of them.
 
-Each file and each folder keeps what is visible, what is safe, and the changes in between, in order. A power cut keeps
-the safe state and some first part of the changes; the fault model stands at the head of `simulated_disk`.
+Each file and each folder has a visible state, a durable state, and the changes in between, in order. A power cut keeps
+the durable state and a prefix of the changes; `simulated_disk` describes the fault model.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from random import Random
 
 
 class Survival(Enum):
-    """How much of what was not synced outlives a power cut."""
+    """How much unsynced data survives a power cut."""
 
     SEEDED = "seeded"
-    """Any part that the fault model allows, drawn from the seed."""
+    """Any part that the fault model allows, chosen by the seed."""
     NOTHING = "nothing"
-    """The cache was never written back."""
+    """None: the cache was never written back."""
     EVERYTHING = "everything"
-    """The cache was written back just in time; also what a killed process leaves on a machine that stays up."""
+    """All: the cache was written back in time; also what a killed process leaves on a running machine."""
 
 
 class FileNode:
@@ -31,7 +31,7 @@ class FileNode:
         self.modified_ms = modified_ms
         self._safe = bytearray(content)
         self._unsynced: list[bytearray | int] = []
-        """Bytes that were appended, or the size that was cut to."""
+        """Appended bytes, or the size after a truncation."""
 
     def append(self, data: bytes) -> None:
         self.content += data
@@ -47,8 +47,8 @@ class FileNode:
         self._unsynced.clear()
 
     def fail_to_sync(self, random: Random) -> None:
-        """The system reports the failure once, and forgets what it could not write: a later sync succeeds without it.
-        From some byte on the unsynced bytes will reach the platter as zeros."""
+        """The system reports the failure once and drops what it could not write: a later sync succeeds without it. From
+        some byte on, the unsynced bytes are stored as zeros."""
         sizes = [len(change) for change in self._unsynced if isinstance(change, bytearray)]
         written = random.randint(0, sum(sizes))
         for change in self._unsynced:
@@ -58,7 +58,7 @@ class FileNode:
                 written -= kept
 
     def flip_bit(self, position: int, bit: int) -> None:
-        """In the cache and on the platter, wherever the byte now is."""
+        """Flips it in the cache and on the platter, wherever the byte is now."""
         mask = 1 << bit
         self.content[position] ^= mask
         holder, start, size = self._safe, 0, len(self._safe)
@@ -102,7 +102,7 @@ class FolderNode:
         self._unsynced: list[dict[str, Node | None]] = []
 
     def change(self, entries: dict[str, Node | None]) -> None:
-        """All of these at once; None removes a name."""
+        """Changes all of these atomically; None removes a name."""
         _rename(self.entries, entries)
         self._unsynced.append(entries)
 
@@ -128,7 +128,7 @@ Node = FileNode | FolderNode
 
 
 def _part(random: Random, count: int) -> int:
-    """None, all, all but the last (which may then be torn), or any: code tends to forget the first three."""
+    """None, all, all but the last (which may then be torn), or any number: the first three find the most bugs."""
     return random.choice((0, count, max(0, count - 1), random.randint(0, count)))
 
 

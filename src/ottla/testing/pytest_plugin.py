@@ -27,7 +27,7 @@ def ottla_broker_settings() -> dict[str, Setting]:
 @pytest.fixture(scope="session")
 def ottla_broker(ottla_broker_settings: dict[str, Setting]) -> Iterator[Broker]:
     """A running broker for the whole session; with pytest-xdist, one for each worker."""
-    from ottla.testing.broker import Broker  # only where it is used: the plugin is loaded by every run of pytest
+    from ottla.testing.broker import Broker  # imported only if used: every run of pytest loads the plugin
 
     with Broker(ottla_broker_settings) as broker:
         yield broker

@@ -105,11 +105,11 @@ def test_settings_may_be_numbers_and_booleans() -> None:
 
 def test_misuse_is_told() -> None:
     broker = Broker()
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         _ = broker.process
     with pytest.raises(RuntimeError, match="not started"):
         _ = broker.directory
-    with broker, pytest.raises(RuntimeError, match="runs already"):
+    with broker, pytest.raises(RuntimeError, match="is already running"):
         broker.start()
 
 

@@ -53,13 +53,13 @@ def test_a_random_id_whose_text_would_begin_with_a_dash_is_thrown_away(monkeypat
 
 @pytest.mark.parametrize("text", ["", "A" * 21 + "!", "A" * 21 + "é", "A" * 21 + "\n", "A" * 21 + " ", "A" * 21 + "="])
 def test_text_that_is_not_of_these_characters_is_no_id(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no id: .*22 characters"):
+    with pytest.raises(ValueError, match=r"is not a valid id: .*22 characters"):
         parse_uuid(text)
 
 
 @pytest.mark.parametrize("text", ["AA", "A" * 20, "A" * 24, "+" * 22, "A" * 21 + "/"])
 def test_other_text_is_no_id(text: str) -> None:
-    with pytest.raises(ValueError, match="is no id: an id is 22 characters"):
+    with pytest.raises(ValueError, match="is not a valid id: an id has 22 characters"):
         parse_uuid(text)
 
 

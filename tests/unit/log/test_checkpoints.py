@@ -271,7 +271,7 @@ def test_meta_properties_written_by_hand_are_read(tmp_path: Path, text: str) -> 
         ("version=0\nbroker.id=three", "broker.id=three is not a number"),
         ("version=1\nnode.id=3", "cluster.id is missing"),
         ("version=1\ncluster.id=c\nbroker.id=3", "node.id is missing"),
-        ("version=0\ndirectory.id=abc", "directory.id=abc: 'abc' is no id"),
+        ("version=0\ndirectory.id=abc", "directory.id=abc: 'abc' is not a valid id"),
     ],
 )
 def test_bad_meta_properties_name_the_file_and_what_to_do(tmp_path: Path, text: str, reason: str) -> None:

@@ -69,7 +69,7 @@ def test_what_kafka_reads_is_read(tmp_path: Path, content: bytes) -> None:
         (b"version: x\ntopic_id: n7EWTiunQuiBqUJV2_i6Nw", "line 1 is 'version: x'"),
         (b"version: 0", "line 2, 'topic_id: <id>', is missing"),
         (b"version: 0\ntopic_id:n7EWTiunQuiBqUJV2_i6Nw", "line 2 is"),
-        (b"version: 0\ntopic_id: n7EWTiunQuiBqUJV", "line 2: 'n7EWTiunQuiBqUJV' is no id"),
+        (b"version: 0\ntopic_id: n7EWTiunQuiBqUJV", "line 2: 'n7EWTiunQuiBqUJV' is not a valid id"),
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "line 2: the id of all zeros"),
         (b"\xff\xfe\x00", "line 1 is"),
     ],

@@ -234,7 +234,7 @@ BAD: list[tuple[str, bytes, str]] = [
     ("topic", b'{"partitions":{"2147483648":[1]}}', "'2147483648' is not the number of a partition"),
     ("topic", b'{"partitions":{"0":["1"]}}', "field partitions.0 must hold a list of integers"),
     ("topic", b'{"partitions":{"0":[1]},"adding_replicas":{"0":1}}', "adding_replicas.0 must hold"),
-    ("topic", b'{"partitions":{},"topic_id":"x"}', "topic_id: 'x' is no id"),
+    ("topic", b'{"partitions":{},"topic_id":"x"}', "topic_id: 'x' is not a valid id"),
     ("topic", b'{"partitions":{},"topic_id":7}', "topic_id must hold a string, and it holds 7"),
     ("broker", b'{"version":0}', "version must hold 1 or more, and it holds 0"),
     ("broker", b'{"version":5,"endpoints":["h:9092"]}', "endpoint 'h:9092' is not of the form"),
