@@ -27,6 +27,7 @@ from ottla.client.config import CommonConfig, ProducerConfig
 from ottla.client.connections import Connections, ReconnectOptions
 from ottla.client.errors import ArgumentError, ClientError, NoBrokerError, OttlaError, RefusedError, UnknownTopicError
 from ottla.client.metadata import NO_LEADER, TopicInfo
+from ottla.client.teardown import to_the_end
 from ottla.net.client_connection import (
     Address,
     BrokerConnectionError,
@@ -180,6 +181,9 @@ class Cluster:
 
     async def close(self) -> None:
         """Closes all connections; pending requests fail."""
+        await to_the_end(self._close())
+
+    async def _close(self) -> None:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.wait([self._upkeep])

@@ -79,8 +79,10 @@ class LoopThread:
         self.on_exit: Callable[[], Coroutine[Any, Any, object]] | None = None
         """What to do if the interpreter exits without `close`."""
         self._is_forked = False
-        self._submitting = threading.Lock()
-        """Held while work is submitted to the loop, so that nothing is submitted after its end."""
+        self._is_stopping = False
+        self._submitting = threading.RLock()
+        """Held while work is submitted to the loop, so that nothing is submitted after its end. Reentrant, because a
+        signal handler may close the client meanwhile."""
         self._thread = threading.Thread(target=_serve, args=(self.loop,), name=name, daemon=True)
         self._thread.start()
         _living.add(self)
@@ -136,21 +138,32 @@ class LoopThread:
         self.check()  # before the lock, which another thread may have held at the fork
         with self._submitting:
             self.check()
-            self.loop.call_soon_threadsafe(function, *args)
+            try:
+                self.loop.call_soon_threadsafe(function, *args)
+            except RuntimeError:
+                self.check()  # a signal handler closed it
+                raise
 
     def close(self) -> None:
-        """Cancels running work and ends the thread; threads that wait in `run` get an error. Idempotent."""
+        """Cancels running work and ends the thread; threads that wait in `run` get an error. Idempotent: closing again
+        finishes a close that was interrupted."""
         if self._is_forked:
             return
         with self._submitting:
-            if self.is_open:
-                self.is_open = False
-                self.loop.call_soon_threadsafe(self.loop.stop)
+            self.is_open = False
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self.loop.call_soon_threadsafe(self._stop)
         _living.discard(self)
         if threading.current_thread() is not self._thread:
             self._thread.join(_PATIENCE_S)
 
     # In the loop.
+
+    def _stop(self) -> None:
+        """Once: what runs after the end must not be stopped."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self.loop.stop()
 
     def _begin(self, waiting: _WaitingCall) -> None:
         try:

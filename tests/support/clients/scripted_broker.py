@@ -108,6 +108,10 @@ class ScriptedBroker:
     def bootstrap(self) -> str:
         return str(self.address)
 
+    @property
+    def open_connections(self) -> int:
+        return len(self._writers)
+
     def of(self, request: type[Request]) -> list[Request]:
         """The requests of this kind that came."""
         return [one for one in self.requests if isinstance(one, request)]

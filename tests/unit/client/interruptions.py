@@ -1,6 +1,7 @@
 """Interrupts code as Ctrl-C and signal handlers do, at every place where that can happen.
 
-CPython looks for signals when a function begins, after a call, and when a loop jumps back. `Interruption(n)` raises
+CPython looks for signals when a function begins or a generator goes on, after a call, and when a loop jumps back
+(`looks_for_signals`, which a test compares with where real signals are seen). `Interruption(n)` raises
 KeyboardInterrupt, or calls a handler that does not raise, at the n-th of these places within the client's own code:
 
     for number in count():
@@ -75,10 +76,30 @@ class Interruption:
             self._handler()
 
 
+_CALLS: Final = ("CALL", "PRECALL")
+"""In 3.11 a PRECALL can be the whole call."""
+_JUMPS: Final = ("JUMP_BACKWARD", "POP_JUMP_BACKWARD")
+"""Loops of 3.11 can jump back on a condition, and then one instruction compares and jumps."""
+
+
+@cache
+def _instructions(code: CodeType) -> dict[int, dis.Instruction]:
+    return {one.offset: one for one in dis.get_instructions(code)}
+
+
+def looks_for_signals(code: CodeType, offset: int) -> bool:
+    """Whether CPython looks for signals when it has done the instruction there."""
+    name = _instructions(code)[offset].opname
+    if name == "COMPARE_OP":
+        following = [each.opname for at, each in _instructions(code).items() if at > offset]
+        return following[:1] != [] and following[0].startswith("POP_JUMP_BACKWARD")
+    return name == "RESUME" or (name.startswith((*_CALLS, *_JUMPS)) and not name.endswith("NO_INTERRUPT"))
+
+
 @cache
 def _places(code: CodeType) -> frozenset[int]:
-    """The instructions before which a signal may be seen. Where a handler begins or ends right after a call, that call
-    is left out: the exception would come from within the call."""
+    """The instructions before which an interruption is as good as a signal. Where a handler begins or ends right after
+    a call, that call is left out: the exception would come from within the call."""
     handlers = {
         offset: entry.target
         for entry in dis._parse_exception_table(code)  # type: ignore[attr-defined]
@@ -86,11 +107,11 @@ def _places(code: CodeType) -> frozenset[int]:
     }
     places: set[int] = set()
     last: dis.Instruction | None = None
-    for instruction in dis.get_instructions(code):
+    for instruction in _instructions(code).values():
         if last is not None and last.opname.startswith("CALL"):
             if handlers.get(last.offset) == handlers.get(instruction.offset):
                 places.add(instruction.offset)
-        elif instruction.opname.startswith("JUMP_BACKWARD"):
+        elif instruction.opname.startswith(_JUMPS) and looks_for_signals(code, instruction.offset):
             places.add(instruction.offset)
         last = instruction
     return frozenset(places)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from itertools import count
 from typing import Any
 
 import pytest
 
+from ottla.client.administer import Admin
 from ottla.client.consume import Consumer
 from ottla.client.errors import WrongLoopError
 from ottla.client.loop_thread import LoopThread
-from ottla.client.produce import Delivery, Producer
+from ottla.client.produce import AsyncProducer, Delivery, Producer
 from ottla.wire.messages.leave_group import LeaveGroupRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.produce import ProduceRequest
@@ -21,6 +23,7 @@ from support.clients.scripted_broker import Answer, ScriptedBroker
 from support.waiting import until
 from unit.client.consume.scripted_log import config_for
 from unit.client.consume.test_fetcher import EVENTS
+from unit.client.interruptions import Interruption
 from unit.client.membership.scripted_group import ScriptedGroup
 from unit.client.produce.scripted_log import Log, settings
 from unit.client.test_cluster import run
@@ -121,5 +124,57 @@ def test_a_producer_that_a_callback_cannot_close_goes_on() -> None:
             await until(lambda: refused)
             assert (await asyncio.to_thread(producer.send_and_wait, "events", b"two")).offset == 1
             await asyncio.to_thread(producer.close)
+
+    run(scenario)
+
+
+def _admin(broker: ScriptedBroker) -> Admin:
+    return Admin(bootstrap_servers=broker.bootstrap)
+
+
+def _producer(broker: ScriptedBroker) -> Producer[Any, Any]:
+    return Producer(settings(broker))
+
+
+@pytest.mark.parametrize("make", [_admin, _producer])
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_an_interrupted_close_is_finished_by_the_next(make: Callable[[ScriptedBroker], Admin | Producer]) -> None:
+    serving, broker = LoopThread("a scripted broker"), ScriptedBroker(Log())
+    serving.run(broker.__aenter__())
+    for number in count():
+        client, interruption = make(broker), Interruption(number)
+        try:
+            with interruption:
+                client.close()
+        except KeyboardInterrupt:
+            client.close()
+        assert not client._thread._thread.is_alive(), interruption.where
+        if not interruption.happened:
+            break
+    serving.run(broker.__aexit__(None, None, None))
+    serving.close()
+
+
+def test_a_cancelled_close_of_a_producer_has_closed() -> None:
+    """In whichever step of the loop it is cancelled: no connection and no task is left."""
+
+    async def scenario() -> None:
+        async with ScriptedBroker(Log()) as broker:
+            for steps in count():
+                before = asyncio.all_tasks()
+                producer: AsyncProducer[Any, Any] = AsyncProducer(settings(broker))
+                await producer.send_and_wait("events", b"one")
+                await producer.send("events", b"two")
+                closing = asyncio.create_task(producer.close())
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                closing.cancel()
+                await asyncio.wait([closing])
+                await producer.close()
+                async with asyncio.timeout(10):
+                    while broker.open_connections or asyncio.all_tasks() - before:
+                        await asyncio.sleep(0)
+                if not closing.cancelled():
+                    return
 
     run(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
 import signal
@@ -511,10 +512,39 @@ def test_work_is_run_or_dropped_however_its_caller_is_interrupted(thread: LoopTh
                 assert thread.run(coroutine) == 5
         except KeyboardInterrupt:
             coroutine.close()  # where not even `run` was entered
-        assert not thread._submitting.locked(), interruption.where
+        assert not thread._submitting._is_owned(), interruption.where  # type: ignore[attr-defined]
         assert thread.run(give(number)) == number, interruption.where
         while thread.run(others()):
             pass
         assert not running, interruption.where
+        if not interruption.happened:
+            return
+
+
+def test_a_signal_handler_can_close_it_in_the_middle_of_a_call() -> None:
+    """It must not wait for what the interrupted thread has locked."""
+    for number in count():
+        thread = LoopThread("a client")
+        closing = Interruption(number, thread.close)
+        coroutine = give(5)
+        with closing, contextlib.suppress(ClosedError):
+            assert thread.run(coroutine) == 5
+        coroutine.close()
+        thread.close()
+        assert not thread._thread.is_alive(), closing.where
+        if not closing.happened:
+            return
+
+
+def test_an_interrupted_close_is_finished_by_the_next() -> None:
+    for number in count():
+        thread, interruption = LoopThread("a client"), Interruption(number)
+        try:
+            with interruption:
+                thread.close()
+        except KeyboardInterrupt:
+            thread.close()
+        assert not thread._thread.is_alive(), interruption.where
+        assert thread not in loop_thread._living, interruption.where
         if not interruption.happened:
             return

@@ -45,9 +45,11 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        """Closes all connections and ends the thread. Again is no harm."""
+        """Closes all connections and ends the thread. Idempotent."""
         if self._thread.is_open:
             self._thread.finish(self._admin.close())
+        else:
+            self._thread.close()  # should that have been interrupted
 
     create_topics = _blocking(AsyncAdmin.create_topics)
     delete_topics = _blocking(AsyncAdmin.delete_topics)

@@ -26,7 +26,7 @@ from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
 from ottla.client.config_keywords import ConsumerKeywords
 from ottla.client.consume.arrow import COLUMNS, chosen_columns
-from ottla.client.consume.commits import BackgroundCommits, CommitCallback, Offsets
+from ottla.client.consume.commits import BackgroundCommits, CommitCallback, CommitTold, Offsets
 from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import FetchBuffer
 from ottla.client.consume.fetcher import Fetcher
@@ -52,6 +52,7 @@ from ottla.client.offsets import (
 from ottla.client.serializers.contract import AnyKey, AnyValue, Deserializer
 from ottla.client.subscriptions.listeners import RebalanceListener
 from ottla.client.subscriptions.subscription import NO_EPOCH, ConsumedPartition, Position, Subscription
+from ottla.client.teardown import to_the_end
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -196,7 +197,7 @@ class AsyncConsumer(Generic[K, V]):
         self._call_listener = call_listener
         self._is_telling = False
         """Whether a listener is at work."""
-        self.callbacks: deque[Callable[[], object]] | None = None
+        self.callbacks: deque[CommitTold] | None = None
         """Where callbacks of commits wait to be called in the thread that polls; None if they are called at once."""
         self._cluster = Cluster(config)
         self.membership = create_membership(config, self._cluster, self.subscriptions, self._tell_listener)
@@ -240,6 +241,11 @@ class AsyncConsumer(Generic[K, V]):
         finally:
             self._ended.set()
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether closing is over. In any thread."""
+        return self._ended.is_set()
+
     async def until_closed(self, timeout_s: float) -> None:
         """Waits for another who closes the consumer, unless that one waits for this: for a listener or a callback."""
         if not self._is_telling and not self._user.is_calling:
@@ -268,11 +274,15 @@ class AsyncConsumer(Generic[K, V]):
         finally:
             self._is_closed = True
             self._committing.cancel()
-            await self.membership.end()
-            await self._cluster.close()
-            self._interceptors.close()
+            await to_the_end(self._tear_down())
         if failure is not None:
             raise failure
+
+    async def _tear_down(self) -> None:
+        await self._fetcher.close()
+        await self.membership.end()
+        await self._cluster.close()
+        self._interceptors.close()
 
     def check_open(self) -> None:
         if self._is_closed:
@@ -625,7 +635,7 @@ class AsyncConsumer(Generic[K, V]):
         await self.membership.commit_asked(commits)
         self._interceptors.on_commit({one: asked.offsets[one] for one, asked in commits.items()})
 
-    def _tell(self, callback: Callable[[], object]) -> None:
+    def _tell(self, callback: CommitTold) -> None:
         if self.callbacks is not None:
             self.callbacks.append(callback)
         else:

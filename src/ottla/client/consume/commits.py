@@ -31,6 +31,23 @@ class _WaitingCommit(NamedTuple):
     offsets: Offsets
 
 
+class CommitTold:
+    """Calls a callback with what became of its commit."""
+
+    __slots__ = ("_failure", "_waiting", "has_begun")
+
+    def __init__(self, waiting: _WaitingCommit, failure: Exception | None) -> None:
+        self._waiting = waiting
+        self._failure = failure
+        self.has_begun = False
+        """Whether the user's function was called: one that Ctrl-C kept from it is called later."""
+
+    def __call__(self) -> object:
+        waiting = self._waiting
+        self.has_begun = True
+        return waiting.callback(waiting.offsets, self._failure)
+
+
 class BackgroundCommits:
     """`ask` may be called in any thread; all else belongs to the loop."""
 
@@ -38,7 +55,7 @@ class BackgroundCommits:
         self,
         ledger: CommitLedger,
         commit: Callable[[Mapping[TopicPartition, AskedCommit]], Awaitable[None]],
-        tell: Callable[[Callable[[], object]], None],
+        tell: Callable[[CommitTold], None],
     ) -> None:
         self._ledger = ledger
         self._commit = commit
@@ -56,14 +73,14 @@ class BackgroundCommits:
         """Whether `begin` has to be called."""
         crowded_out: _WaitingCommit | None = None
         with self._lock:
-            self._asked.update(dict.fromkeys(offsets, self._ledger.ask(offsets)))
+            self._ledger.ask(offsets, self._asked)
             if callback is not None:
                 if len(self._callbacks) >= CALLBACKS_MAX:
                     crowded_out = self._callbacks.popleft()
                 self._callbacks.append(_WaitingCommit(callback, offsets))
         if crowded_out is not None:
             words = f"more than {CALLBACKS_MAX} commits wait for the coordinator: this one was given up for newer ones"
-            self._tell(_bound(crowded_out, CommitFailedError(words)))
+            self._tell(CommitTold(crowded_out, CommitFailedError(words)))
         return self.is_idle
 
     def begin(self) -> None:
@@ -93,7 +110,7 @@ class BackgroundCommits:
             if not waiting:
                 _logger.warning("offsets are not committed: %s", error)
         for one in waiting:
-            self._tell(_bound(one, failure))
+            self._tell(CommitTold(one, failure))
 
     async def finish(self) -> None:
         """What was asked for is committed; tried once more if it failed, for partitions that are still ours and were
@@ -109,7 +126,3 @@ class BackgroundCommits:
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-
-
-def _bound(waiting: _WaitingCommit, failure: Exception | None) -> Callable[[], object]:
-    return lambda: waiting.callback(waiting.offsets, failure)

@@ -32,7 +32,7 @@ from ottla.client.consume.async_consumer import (
     Topics,
     most_records,
 )
-from ottla.client.consume.commits import CommitCallback
+from ottla.client.consume.commits import CommitCallback, CommitTold
 from ottla.client.consume.kernels import KERNELS
 from ottla.client.consume.record import ConsumerRecord, K, V
 from ottla.client.errors import ClientError, ClosedError
@@ -126,7 +126,7 @@ class Consumer(Generic[K, V]):
             self._thread.close()
             raise
         self._user = Callbacks(takes_coroutines=False)
-        self._callbacks: deque[Callable[[], object]] = deque()
+        self._callbacks: deque[CommitTold] = deque()
         self._core.callbacks = self._callbacks
         self._reader = self._core.reader
         self._thread.on_exit = partial(self._core.shut_down, EXIT_TIMEOUT_S, is_work_done=False)
@@ -156,10 +156,13 @@ class Consumer(Generic[K, V]):
 
     def _close(self, timeout_s: float, *, is_work_done: bool) -> None:
         if not self._thread.is_open:
+            self._thread.close()  # should that have been interrupted
             return
         if self._core.is_closing:
             with suppress(ClosedError):  # whoever closes it has ended the loop
                 self._thread.run(self._core.until_closed(timeout_s))
+            if self._core.is_ended:
+                self._thread.close()
             return
         try:
             self._thread.run(self._core.shut_down(timeout_s, is_work_done=is_work_done))
@@ -337,4 +340,11 @@ class Consumer(Generic[K, V]):
 
     def _call_back(self) -> None:
         while self._callbacks:
-            self._user.call(self._callbacks.popleft())
+            callback = self._callbacks[0]
+            try:
+                self._callbacks.popleft()
+                self._user.call(callback)
+            except BaseException:
+                if not callback.has_begun:  # interrupted too early
+                    self._callbacks.appendleft(callback)
+                raise

@@ -63,10 +63,34 @@ class CommitLedger:
 
     # Asking.
 
-    def ask(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> AskedCommit:
-        """Takes note of what the user wants committed, in any thread."""
+    def ask(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        waiting: dict[TopicPartition, AskedCommit] | None = None,
+    ) -> AskedCommit:
+        """Takes note of what the user wants committed, in any thread, also in `waiting`. If Ctrl-C interrupts it, it is
+        in both or in neither: what is never sent must not keep others from it."""
         with self._lock:
-            return self._ask(offsets)
+            before = {one: self._newest.get(one) for one in offsets}
+            try:
+                asked = self._ask(offsets)
+                if waiting is not None:
+                    waiting.update(dict.fromkeys(offsets, asked))
+            except BaseException:
+                self._take_back(before, waiting or {})
+                raise
+        return asked
+
+    def _take_back(
+        self, before: Mapping[TopicPartition, AskedCommit | None], waiting: Mapping[TopicPartition, AskedCommit]
+    ) -> None:
+        for partition, previous in before.items():
+            if self._newest.get(partition) is waiting.get(partition):
+                continue
+            if previous is None:
+                self._newest.pop(partition, None)
+            else:
+                self._newest[partition] = previous
 
     def ask_consumed(self) -> AskedCommit | None:
         """What can be committed without the user: all that it is done with, unless it committed more itself."""

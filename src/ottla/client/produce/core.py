@@ -50,6 +50,7 @@ from ottla.client.produce.record import (
 )
 from ottla.client.produce.sender import Sender
 from ottla.client.serializers import bound_serializer, serializer_of
+from ottla.client.teardown import to_the_end
 
 if TYPE_CHECKING:
     from ottla.client.produce.columns import Columns, EncodedBatch
@@ -315,9 +316,12 @@ class ProducerCore:
         except TimeoutError:
             pass
         finally:
-            await self.sender.close()
-            await self.cluster.close()
-            self.interceptors.close()
+            await to_the_end(self._tear_down(self.sender))
+
+    async def _tear_down(self, sender: Sender) -> None:
+        await sender.close()
+        await self.cluster.close()
+        self.interceptors.close()
 
     async def close_quietly(self) -> None:
         """As `close`; for when there is something worse to tell than what could not be sent."""

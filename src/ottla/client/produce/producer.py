@@ -181,9 +181,11 @@ class Producer(SendPath[K, V, Delivery]):
 
     def close(self, timeout: float | None = None) -> None:
         """Sends what is left, for at most so many seconds; what is not acknowledged then has failed. Raises like
-        `flush`. Again is no harm."""
+        `flush`. Idempotent."""
         if self._thread.is_open:
             self._thread.finish(self._core.close(timeout))
+        else:
+            self._thread.close()  # should that have been interrupted
 
     # The loop.
 
