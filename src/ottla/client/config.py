@@ -207,6 +207,7 @@ class ConsumerConfig(CommonConfig):
     """read_committed or read_uncommitted."""
     key_deserializer: str | Coder | None
     value_deserializer: str | Coder | None
+    max_decompressed_batch_bytes: int
     max_partition_fetch_bytes: int
     max_poll_interval_ms: int
     max_poll_records: int

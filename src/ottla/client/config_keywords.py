@@ -97,6 +97,7 @@ class ConsumerKeywords(CommonKeywords, total=False):
     interceptors: Objects
     internal_throw_on_fetch_stable_offset_unsupported: object
     isolation_level: Text
+    max_decompressed_batch_bytes: Number
     max_partition_fetch_bytes: Number
     max_poll_interval_ms: Number
     max_poll_records: Number

@@ -90,6 +90,13 @@ CONSUMING: Final = [
         "value.deserializer", _CLASS, None, "Deserializer of values; if unset, values are bytes.", function_or_name
     ),
     ConfigKey(
+        "max.decompressed.batch.bytes",
+        _INT,
+        134_217_728,
+        "Maximum size of a batch after decompression; a larger batch raises an error. Ottla's own.",
+        at_least(1),
+    ),
+    ConfigKey(
         "max.partition.fetch.bytes", _INT, 1_048_576, "Maximum bytes per partition in a fetch response.", at_least(0)
     ),
     ConfigKey(

@@ -24,6 +24,7 @@ from ottla.client.serializers.basic import BytesDeserializer
 from ottla.client.serializers.contract import Part, bound_deserializer
 from ottla.client.serializers.names import deserializer_of
 from ottla.records import ByteBuffer, RecordError, RecordLists, iter_records
+from ottla.records.errors import DecompressionLimitError
 from ottla.records.layout import MAX_INT64
 
 SMALL_BYTES: Final = 2048
@@ -57,6 +58,7 @@ class Decoder:
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._verify_crc = config.check_crcs
+        self._max_decompressed_bytes = config.max_decompressed_batch_bytes
         self._kept: RecordLists | None = None
         """The records of the last chunk, kept while the next are made. Python gives memory that is wholly free back to
         the system at once, and gets it again page by page: a fourth of the time that decoding would take."""
@@ -89,10 +91,9 @@ class Decoder:
             raise rest.failure
 
         def decode(data: ByteBuffer) -> Any:
-            reading = columns.Reading(first_offset=begin, until_offset=until, verify_crc=self._verify_crc)
             return columns.decode_columns(
                 data,
-                reading,
+                self._reading(columns, begin, until),
                 keys=chosen.keys,
                 values=chosen.values,
                 headers=chosen.headers,
@@ -130,22 +131,32 @@ class Decoder:
         if size >= SMALL_BYTES:
             kernels = KERNELS.module
             if kernels is not None:
-                lists: RecordLists = kernels.decode_lists(
-                    data, kernels.Reading(first_offset=begin, until_offset=until, verify_crc=self._verify_crc)
-                )
+                lists: RecordLists = kernels.decode_lists(data, self._reading(kernels, begin, until))
                 return lists
             if size >= LARGE_BYTES:
                 KERNELS.loading.begin()
         end = MAX_INT64 if until is None else until
-        records = [one for one in iter_records(data, verify_crc=self._verify_crc) if begin <= one.offset < end]
+        decoded = iter_records(data, verify_crc=self._verify_crc, max_decompressed_bytes=self._max_decompressed_bytes)
+        records = [one for one in decoded if begin <= one.offset < end]
         return RecordLists(*map(list, zip(*records, strict=True))) if records else RecordLists([], [], [], [], [])
+
+    def _reading(self, kernels: Any, begin: int, until: int | None) -> Any:
+        return kernels.Reading(
+            first_offset=begin,
+            until_offset=until,
+            verify_crc=self._verify_crc,
+            max_decompressed_bytes=self._max_decompressed_bytes,
+        )
 
     def _sound_part(
         self, chunk: FetchedChunk, error: RecordError, decode: Callable[[ByteBuffer], Any]
     ) -> tuple[Any, CorruptRecordError]:
         """What stands before the batch that cannot be read."""
         where = f"partition {chunk.state.partition}, the batch with base offset {error.base_offset}"
-        failure = CorruptRecordError(f"{where}: {error.reason}; seek past it to go on")
+        remedy = "seek past it to go on"
+        if isinstance(error, DecompressionLimitError):
+            remedy = f"raise max.decompressed.batch.bytes, or {remedy}"
+        failure = CorruptRecordError(f"{where}: {error.reason}; {remedy}")
         failure.__cause__ = error
         if not error.position:
             raise failure
