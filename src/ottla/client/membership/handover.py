@@ -1,7 +1,8 @@
 """Partitions that come and go: told to the user's listener, and put into the subscription.
 
 A listener hears of partitions that go while they are still assigned, and of those that come when they are. What it
-raises does not hold the change up: it is kept, and raised when the change is done.
+raises does not hold the change up: it is kept, and raised when the change is done. If the poll is interrupted or
+cancelled while the listener is told, the next one tells it again: it may hear of a change twice, but never not at all.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ class Handover:
         self._subscription = subscription
         self._invoke = invoke
         self._failure: Exception | None = None
+        self._untold: list[TopicPartition] | None = None
+        """Assigned partitions of which the listener may not have heard."""
 
     async def revoke(self, partitions: Collection[TopicPartition]) -> None:
         """They are given up: the listener's last chance to commit."""
@@ -38,8 +41,21 @@ class Handover:
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """All that is owned from now on; the listener hears of what is new, also if that is nothing."""
         new = [one for one in partitions if one not in self._subscription.partitions]
+        self._untold = [*(self._untold or ()), *new]
         self._subscription.assigned_by_group(partitions)
-        await self._tell(lambda listener: listener.on_partitions_assigned, new)
+        await self.tell_assigned()
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether `tell_assigned` was interrupted. In any thread."""
+        return self._untold is not None
+
+    async def tell_assigned(self) -> None:
+        """Tells the listener of new partitions, unless it has heard of them."""
+        if self._untold is not None:
+            still = [one for one in self._untold if one in self._subscription.partitions]
+            await self._tell(lambda listener: listener.on_partitions_assigned, still)
+            self._untold = None
 
     def raise_failure(self) -> None:
         """What a listener raised since the last call."""

@@ -82,7 +82,9 @@ class Participation(ABC):
     def needs_poll(self) -> bool:
         if not self._background or self._unforeseen is not None:
             return True
-        return self._subscription.is_by_group and (self._failure is not None or self._is_lost or self._has_steps())
+        return self._subscription.is_by_group and (
+            self._failure is not None or self._is_lost or self._handover.is_untold or self._has_steps()
+        )
 
     async def poll(self, deadline: Deadline) -> None:
         if not self._background:
@@ -100,6 +102,7 @@ class Participation(ABC):
         while self._subscription.is_by_group and self.needs_poll():
             if self._failure is not None:
                 self._raise_failure(self._failure)
+            await self._handover.tell_assigned()
             if self._is_lost:
                 await self._handover.lose_all()
                 self._is_lost = False

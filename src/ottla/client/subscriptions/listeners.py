@@ -11,6 +11,7 @@ class RebalanceListener:
     """Told of each change of a group's assignment, from within `poll`. Override what is of interest.
 
     With `AsyncConsumer` the methods may be coroutines. What they raise comes out of `poll`, after the change is done.
+    If Ctrl-C or a cancellation ends the poll while they are called, the next poll calls them again.
     """
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
