@@ -130,7 +130,7 @@ def confluent_partition(place: Place, offset: int = confluent_kafka.OFFSET_INVAL
 @row("confluent-kafka", "`Producer.produce(topic, value, key, partition, on_delivery, timestamp, headers)`")
 def _(place: Place) -> None:
     theirs = confluent_kafka.Producer({"bootstrap.servers": place.bootstrap})
-    theirs.produce(place.topic, b"v", b"k", 0, None, 5, [("h", b"1")])
+    theirs.produce(place.topic, b"v", b"k", partition=0, on_delivery=None, timestamp=5, headers=[("h", b"1")])
     theirs.flush(WAIT_S)
     with place.producer() as producer:
         producer.send(place.topic, b"v", b"k", [("h", b"1")], 5, 0).result(WAIT_S)
@@ -938,6 +938,7 @@ def test_every_row_is_tried() -> None:
     }
 
 
+@pytest.mark.filterwarnings("ignore:.*does not implement kafka.serializer:DeprecationWarning")
 @pytest.mark.parametrize(("client", "left"), [(client, left) for client, rows in ROWS.items() for left in rows])
 def test_a_row(client: str, left: str, place: Place) -> None:
     ROWS[client][left](place)
