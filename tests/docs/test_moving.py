@@ -143,7 +143,7 @@ def _(place: Place) -> None:
 
 @row("confluent-kafka", "`on_delivery=callback`")
 def _(place: Place) -> None:
-    told: list[int] = []
+    told: list[int | None] = []
     theirs = confluent_kafka.Producer({"bootstrap.servers": place.bootstrap})
     theirs.produce(place.topic, b"v", on_delivery=lambda _, message: told.append(message.offset()))
     theirs.flush(WAIT_S)
@@ -488,7 +488,7 @@ def _(place: Place) -> None:
 
 @row("kafka-python", "`future.add_callback(f)`, `future.add_errback(f)`")
 def _(place: Place) -> None:
-    told: list[int] = []
+    told: list[int | None] = []
     theirs = python_producer(place)
     future = theirs.send(place.topic, b"v")
     future.add_callback(lambda metadata: told.append(metadata.offset))

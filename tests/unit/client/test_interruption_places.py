@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 import pytest
 
 import ottla
-from ottla.client.consume.decoding import KERNELS
+from ottla.client.consume.kernels import KERNELS
 from unit.client.consume.test_interruptions import LoopLess, poll, poll_arrow
 from unit.client.interruptions import looks_for_signals
 
