@@ -15,7 +15,7 @@ _LENGTH_MAX: Final = 1_000
 _REMEMBERED_MAX: Final = 10_000
 
 
-class SubscriptionPattern:
+class PatternAutomaton:
     """A compiled pattern; raises `PatternError` if it is invalid."""
 
     def __init__(self, text: str) -> None:
@@ -73,4 +73,4 @@ def _holds(check: PatternCheck, before: str, following: str) -> bool:
 
 def topic_matcher(text: str) -> Callable[[str], bool]:
     """Whether a topic's whole name matches the pattern. Raises `PatternError`."""
-    return SubscriptionPattern(text).matches
+    return PatternAutomaton(text).matches

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from ottla.coordinator.groups.consumer.pattern import SubscriptionPattern, topic_matcher
+from ottla.coordinator.groups.consumer.pattern import PatternAutomaton, topic_matcher
 from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
 
 _ATOMS = [
@@ -39,9 +39,9 @@ def test_it_matches_what_re_matches(seed: int) -> None:
             oracle = re.compile(text)
         except re.error:  # a group's name twice: refused by both
             with pytest.raises(PatternError):
-                SubscriptionPattern(text)
+                PatternAutomaton(text)
             continue
-        pattern = SubscriptionPattern(text)
+        pattern = PatternAutomaton(text)
         for _ in range(10):
             name = "".join(choose.choice("abcA1._-") for _ in range(choose.randint(1, 7)))
             assert pattern.matches(name) == bool(oracle.fullmatch(name)), (text, name)
@@ -111,16 +111,16 @@ def test_it_reads_the_syntax_of_re2(text: str, matching: list[str], other: list[
 )
 def test_what_is_no_pattern_is_refused_with_a_reason(text: str, said: str) -> None:
     with pytest.raises(PatternError, match=re.escape(said)):
-        SubscriptionPattern(text)
+        PatternAutomaton(text)
 
 
 @pytest.mark.parametrize("text", ["(a+)+$", "(a*)*b", "(a|a)*c", "(.*a){20}b"])
 def test_a_pattern_that_makes_others_go_back_for_ever_takes_no_longer(text: str) -> None:
-    assert not SubscriptionPattern(text).matches("a" * 240 + "-")
+    assert not PatternAutomaton(text).matches("a" * 240 + "-")
 
 
 def test_what_it_remembers_is_bounded() -> None:
-    pattern = SubscriptionPattern("(a|b|ab|ba)*x?(.{0,40}y)?")
+    pattern = PatternAutomaton("(a|b|ab|ba)*x?(.{0,40}y)?")
     choose = random.Random(1)
     for _ in range(300):
         pattern.matches("".join(choose.choice("abcxyz") for _ in range(200)))
