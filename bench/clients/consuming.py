@@ -15,6 +15,7 @@ from typing import Final
 import uvloop
 from bench.clients import conditions
 from bench.clients.conditions import POLL_RECORDS
+from bench.clients.forms import HEADERS
 from bench.clients.measuring import WARM_S, cost
 
 _POLL_S: Final = 5.0
@@ -30,6 +31,20 @@ def ottla(address: str, pid: int, topic: str, value_bytes: int, count: int, seco
 
         def take() -> Taken:
             records = consumer.poll(_POLL_S)
+            return len(records), sum([len(record.value or b"") for record in records])
+
+        return _measured(take, consumer.seek_to_beginning, pid, value_bytes, count, seconds)
+
+
+def ottla_headers(address: str, pid: int, topic: str, value_bytes: int, count: int, seconds: float) -> dict[str, float]:
+    from ottla import Consumer, TopicPartition
+
+    with Consumer(conditions.ottla_consumer(address)) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+
+        def take() -> Taken:
+            records = consumer.poll(_POLL_S)
+            _check_headers(len(records), sum([len(record.headers) for record in records]))
             return len(records), sum([len(record.value or b"") for record in records])
 
         return _measured(take, consumer.seek_to_beginning, pid, value_bytes, count, seconds)
@@ -75,6 +90,26 @@ def confluent(address: str, pid: int, topic: str, value_bytes: int, count: int, 
 
     def take() -> Taken:
         messages = consumer.consume(POLL_RECORDS, _POLL_S)
+        return len(messages), sum([len(message.value() or b"") for message in messages])
+
+    try:
+        return _measured(take, lambda: consumer.seek(beginning), pid, value_bytes, count, seconds)
+    finally:
+        consumer.close()
+
+
+def confluent_headers(
+    address: str, pid: int, topic: str, value_bytes: int, count: int, seconds: float
+) -> dict[str, float]:
+    import confluent_kafka
+
+    consumer = confluent_kafka.Consumer(conditions.confluent_consumer(address))
+    beginning = confluent_kafka.TopicPartition(topic, 0, 0)
+    consumer.assign([beginning])
+
+    def take() -> Taken:
+        messages = consumer.consume(POLL_RECORDS, _POLL_S)
+        _check_headers(len(messages), sum([len(message.headers() or ()) for message in messages]))
         return len(messages), sum([len(message.value() or b"") for message in messages])
 
     try:
@@ -168,6 +203,11 @@ async def _measured_async(
             read += records
             read_bytes += size
     return _checked(read, read_bytes, value_bytes, spent.of_records(read, value_bytes))
+
+
+def _check_headers(records: int, headers: int) -> None:
+    if headers != records * HEADERS:
+        raise RuntimeError(f"{records} records came with {headers} headers, and not {HEADERS} each")
 
 
 def _whole_polls(count: int) -> int:

@@ -13,12 +13,15 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import uvloop
+from bench.broker.raw import MB
 from bench.clients import conditions
 from bench.clients.conditions import WAIT_S
 from bench.clients.measuring import BURST, values_of
 from bench.clients.producing import measured, measured_async
 
 FORMS: Final = ("key", "partition", "headers", "timestamp", "key-headers", "serializers", "callbacks")
+HEADERS: Final = 2
+"""Of each record that has any."""
 _KEYS: Final = 10_000
 
 
@@ -190,3 +193,15 @@ def confluent(address: str, pid: int, topic: str, value_bytes: int, seconds: flo
         poll(0)
 
     return measured(burst, lambda: producer.flush(WAIT_S), address, pid, topic, value_bytes, seconds)
+
+
+def store_headers(address: str, topic: str, value_bytes: int, total_mb: int) -> dict[str, float]:
+    """Sends so much, for consumers to read."""
+    from ottla import Producer
+
+    columns = _columns("headers", value_bytes)
+    with Producer(conditions.ottla_producer(address)) as producer:
+        burst = _burst("headers", producer.send, topic, columns)
+        for _ in range(total_mb * MB // value_bytes // BURST):
+            burst()
+    return {}

@@ -77,11 +77,17 @@ def into_new_topics(
 
 
 @contextmanager
-def from_one_topic(value_bytes: int, session: Session, running: Running, effort: Effort) -> Iterator[Turn]:
+def from_one_topic(
+    value_bytes: int, session: Session, running: Running, effort: Effort, *, has_headers: bool = False
+) -> Iterator[Turn]:
     """Which is in the page cache when they read it."""
     with session.topic(running) as topic:
         which = {"address": running.address, "pid": running.pid, "topic": topic, "value_bytes": value_bytes}
-        broker_driver.run("big_batches", **which, connections=1, total_mb=effort.stored_mb)
+        if has_headers:
+            stored = {"address": running.address, "topic": topic, "value_bytes": value_bytes}
+            driver.run("forms.store_headers", **stored, total_mb=effort.stored_mb // 4)
+        else:
+            broker_driver.run("big_batches", **which, connections=1, total_mb=effort.stored_mb)
         with Control(running.address) as control:
             count = control.end_offset(topic, 0)
 
@@ -161,6 +167,13 @@ LINES: Final = (
     *(_form(form) for form in FORMS),
     _consuming(100, "100 B"),
     _consuming(KIB, "1 KiB"),
+    Line(
+        "consume-headers",
+        "consume 100 B with headers",
+        {BLOCKING: "consuming.ottla_headers", "confluent-kafka": "consuming.confluent_headers"},
+        partial(from_one_topic, 100, has_headers=True),
+        targets={BLOCKING: 1.2},
+    ),
     Line(
         "whole-produce",
         "send 1,000,000 x 100 B and end",

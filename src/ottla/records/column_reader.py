@@ -108,8 +108,13 @@ def _header_tuples(headers: _Headers, rows: int) -> list[tuple[Header, ...]]:
     if not headers.total:
         return [()] * rows
     pairs = headers.gather_pairs(rows)
-    found = list(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True))
-    return [tuple(found[begin:end]) for begin, end in pairwise(headers.ends[: rows + 1].tolist())]
+    found = zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True)
+    ends = headers.ends[: rows + 1]
+    each = headers.total // rows
+    if np.array_equal(ends, np.arange(rows + 1) * each):
+        return list(zip(*[found] * each, strict=True))
+    listed = list(found)
+    return [tuple(listed[begin:end]) for begin, end in pairwise(ends.tolist())]
 
 
 def _numbers(kind: Any, numbers: Int64s | Int32s, rows: int) -> Any:
