@@ -20,6 +20,8 @@ Cells = Sequence[bytes | None]
 
 _ONE_BYTE_UNTIL: Final = 64
 _TWO_BYTES_UNTIL: Final = 8192
+_WORTH_COMPARING: Final = 4
+"""From so many records on it pays to look what they have in common."""
 _MIXED: Final = -2
 _NONE: Final = -1
 _NO_HEADERS: Final = b"\0"
@@ -37,7 +39,9 @@ def encode_plain_columns(
     if oldest_ms < NO_TIMESTAMP:
         raise ValueError(f"a record has timestamp {oldest_ms}: it must be -1 (none) or later")
     count = len(values)
-    sizes = _size_of_all(values), _size_of_all(keys), _size_of_all(header_sections)
+    sizes = (_MIXED,) * 3
+    if count >= _WORTH_COMPARING:
+        sizes = _size_of_all(values), _size_of_all(keys), _size_of_all(header_sections)
     if _MIXED in sizes:
         payload = b"".join(_records(values, keys, header_sections, timestamps_ms))
     else:
@@ -122,7 +126,7 @@ def _records(
     values: Cells, keys: Cells | None, header_sections: Cells | None, timestamps_ms: Sequence[int]
 ) -> Iterator[bytes]:
     count = len(values)
-    base_ms = timestamps_ms[0]
+    base_ms = timestamps_ms[0] if count else NO_TIMESTAMP
     delta_ms, delta = 0, _varlong(0)
     nothing = [None] * count
     for offset, value, key, section, stamp_ms in zip(

@@ -42,7 +42,7 @@ def batch_of(rows: list[tuple[bytes | None, bytes | None, tuple[Header, ...], in
     return batch
 
 
-@pytest.mark.parametrize("count", [1, 11, 12, 200])
+@pytest.mark.parametrize("count", [1, 3, 4, 63, 64, 200])
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_both_codecs_write_the_same_records(monkeypatch: pytest.MonkeyPatch, codec: str, count: int) -> None:
     encoder = Encoder(config(compression_type=codec))
