@@ -37,10 +37,13 @@ _RETRY_PAUSE_S: Final = 0.005
 
 
 class Control:
-    """One connection, one request at a time. An answer that carries an error raises."""
+    """One connection, one request at a time. An answer that carries an error raises, and so does one that does not
+    come in time."""
 
-    def __init__(self, address: str) -> None:
-        self._socket = connect(address)
+    def __init__(self, address: str, *, answer_timeout_s: int = _ANSWER_TIMEOUT_S) -> None:
+        self._address = address
+        self._answer_timeout_s = answer_timeout_s
+        self._socket = connect(address, answer_timeout_s=answer_timeout_s)
 
     def __enter__(self) -> Control:
         return self
@@ -54,14 +57,16 @@ class Control:
         self._socket.close()
 
     def ask(self, request: Request, version: int, answer: type[R]) -> R:
-        return self.read(
-            request, version, answer, self.exchange(b"".join(request_frame(request, version, 1, CLIENT_ID)))
-        )
+        frame = b"".join(request_frame(request, version, 1, CLIENT_ID))
+        return self.read(request, version, answer, self.exchange(frame, type(request).__name__))
 
-    def exchange(self, frame: bytes) -> bytearray:
+    def exchange(self, frame: bytes, what: str = "a request") -> bytearray:
         """The answer to a frame, as it came."""
         self._socket.sendall(frame)
-        return receive_frame(self._socket)
+        try:
+            return receive_frame(self._socket)
+        except BlockingIOError:  # what a socket says when the kernel's time limit is over
+            raise TimeoutError(f"{self._address} has not answered {what} within {self._answer_timeout_s} s") from None
 
     def read(self, request: Request, version: int, answer: type[R], frame: bytearray) -> R:
         _, response = read_response(api_of(request.api_key), version, frame)
@@ -125,12 +130,12 @@ class Control:
         return ErrorCode(response.responses[0].partition_responses[0].error_code)
 
 
-def connect(address: str) -> socket.socket:
+def connect(address: str, *, answer_timeout_s: int = _ANSWER_TIMEOUT_S) -> socket.socket:
     host, _, port = address.rpartition(":")
     connection = socket.create_connection((host, int(port)))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # The kernel's time limit: Python's own would cost a system call more for each send and receive.
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _ANSWER_TIMEOUT_S, 0))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", answer_timeout_s, 0))
     return connection
 
 
