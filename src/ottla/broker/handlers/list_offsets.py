@@ -15,6 +15,7 @@ from ottla.broker.requests.api import BrokerError, RequestContext
 from ottla.broker.requests.partition_access import hosted_partition
 from ottla.log.errors import LogError
 from ottla.log.partition_log import PartitionLog
+from ottla.records.layout import NO_LEADER_EPOCH
 from ottla.replication.partition import Partition
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -52,44 +53,67 @@ _READ_COMMITTED: Final = 1
 @handles(ListOffsetsRequest)
 def list_offsets(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Each partition for itself. One that is named twice is refused, but not in v0."""
-    named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    version = context.version
+    twice = _named_twice(request) if version > 0 else frozenset[tuple[str, int]]()
+    has_epochs = version >= _FIRST_VERSION_WITH_EPOCHS
+    hosted = broker.replicas.partitions
     answers = []
     for topic in request.topics:
+        name = topic.name
         partitions = []
         for asked in topic.partitions:
-            index = asked.partition_index
+            index, timestamp = asked.partition_index, asked.timestamp
             try:
-                if context.version > 0 and named[topic.name, index] > 1:
+                if twice and (name, index) in twice:
                     raise BrokerError(ErrorCode.INVALID_REQUEST)
-                if asked.timestamp < 0 and context.version < _FIRST_VERSION_OF.get(
-                    asked.timestamp, context.version + 1
-                ):
+                if timestamp == _LATEST and version > 0:
+                    # Asked for many at once by consumers and monitors; no file needs to be looked at.
+                    partition = hosted.get((name, index))  # type: ignore[call-overload]  # equal to its tuple
+                    log = partition.log if partition is not None and partition.is_leader else None
+                    if log is None or asked.current_leader_epoch != NO_LEADER_EPOCH:
+                        partition, log = _readable(broker, request, name, asked)
+                    offset, epoch = _bound(log, request), partition.leader_epoch if has_epochs else -1
+                    answer = ListOffsetsPartitionResponse(partition_index=index, offset=offset, leader_epoch=epoch)
+                elif timestamp < 0 and version < _FIRST_VERSION_OF.get(timestamp, version + 1):
                     raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-                partitions.append(_answer(broker, request, topic.name, asked, context.version))
+                else:
+                    answer = _answer(broker, request, name, asked, version)
             except (BrokerError, LogError) as error:
-                partitions.append(ListOffsetsPartitionResponse(partition_index=index, error_code=error.code))
-        answers.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+                answer = ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+            partitions.append(answer)
+        answers.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
     return ListOffsetsResponse(topics=answers)
+
+
+def _named_twice(request: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
+    """The partitions that a request names more than once."""
+    named = [(topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions]
+    if len(set(named)) == len(named):
+        return frozenset()
+    return frozenset(name for name, count in Counter(named).items() if count > 1)
+
+
+def _bound(log: PartitionLog, request: ListOffsetsRequest) -> int:
+    """As far as the asking side may know of the log."""
+    if request.replica_id != _CONSUMER:
+        return log.next_offset
+    return log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
 
 
 def _answer(
     broker: Broker, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, version: int
 ) -> ListOffsetsPartitionResponse:
     partition, log = _readable(broker, request, topic, asked)
-    is_consumer = request.replica_id == _CONSUMER
     directory = broker.directories.directory_of(partition.name)
     if directory is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted at this moment
     with broker.directories.guard(directory):
         if version == 0:
             offsets = _offsets_before(log, asked.timestamp, asked.max_num_offsets)
-            if is_consumer and any(offset > log.high_watermark for offset in offsets):
+            if request.replica_id == _CONSUMER and any(offset > log.high_watermark for offset in offsets):
                 offsets = [log.high_watermark, *(offset for offset in offsets if offset <= log.high_watermark)]
             return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=offsets)
-        end = log.next_offset
-        if is_consumer:
-            end = log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
-        timestamp, offset, epoch = _place(partition, log, asked.timestamp, end)
+        timestamp, offset, epoch = _place(partition, log, asked.timestamp, _bound(log, request))
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=timestamp, offset=offset)
     if version >= _FIRST_VERSION_WITH_EPOCHS:
         answer.leader_epoch = epoch
@@ -113,10 +137,7 @@ _UNKNOWN: Final = (-1, -1, -1)
 
 
 def _place(partition: Partition, log: PartitionLog, timestamp: int, end: int) -> tuple[int, int, int]:
-    """Timestamp, offset and leader epoch of what is asked for, each -1 if unknown; nothing at or behind `end`, unless
-    it is the end itself that is asked for."""
-    if timestamp == _LATEST:
-        return -1, end, partition.leader_epoch
+    """Timestamp, offset and leader epoch of what is asked for, each -1 if unknown; nothing at or behind `end`."""
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, log.log_start_offset, _earliest_epoch(partition, log)
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
