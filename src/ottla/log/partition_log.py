@@ -195,15 +195,7 @@ class PartitionLog:
                 data = prepare(data.data, now_ms=now_ms, config=self.config, origin=origin)
             data, info = assign(data, next_offset=self.next_offset, now_ms=now_ms, leader_epoch=leader_epoch)
         else:
-            data, info = validate_and_assign(
-                data,
-                next_offset=self.next_offset,
-                now_ms=now_ms,
-                config=self.config,
-                leader_epoch=leader_epoch,
-                origin=origin,
-                bounded=bounded,
-            )
+            data, info = validate_and_assign(data, self.next_offset, now_ms, self.config, leader_epoch, origin, bounded)
         duplicate = self.producers.check(info.headers, data, origin)
         if duplicate is not None:
             return info.of_duplicate(duplicate, self.log_start_offset)

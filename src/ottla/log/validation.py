@@ -5,6 +5,7 @@ are trusted with theirs. A batch is patched where it lies; it is copied only whe
 
 `validate_and_assign` does it all at once. Where the caller asks for it (`bounded`), a batch that takes long raises
 `LargeBatchError` instead, untouched: `prepare`, which any thread may call, then does all but giving it its offsets.
+Changing the codec of a batch that is not small takes long: compressing costs more than all the rest of an append.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ottla.log.errors import (
     CorruptRecordsError,
     InvalidRecordsError,
     InvalidTimestampError,
+    LargeBatchError,
     LogRecordTooLargeError,
     NotOneBatchError,
 )
@@ -54,7 +56,7 @@ from ottla.records.layout import (
     MINIMUM_RECORD_SIZE,
     TIMESTAMP_TYPE_BIT,
 )
-from ottla.records.record_walk import walk
+from ottla.records.record_walk import walk, walk_one
 
 NO_TIMESTAMP: Final = -1
 _LAST_CODEC: Final = max(Compression)
@@ -64,6 +66,9 @@ _UNUSUAL_FOR_CLIENTS: Final = _NOT_FOR_CLIENTS | TIMESTAMP_TYPE_BIT
 _CLIENT: Final = AppendOrigin.CLIENT
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
+_LOOP_RECOMPRESSED_BYTES: Final = 16 * 1024
+"""Of a batch as it was sent: a larger one is given another codec in a thread, a smaller one costs less than the way to
+a thread and back."""
 _PLACE = struct.Struct(">qii")
 """Base offset, length and leader epoch: what a batch begins with, none of it within the CRC."""
 
@@ -189,7 +194,6 @@ def has_old_magic(data: Buffer) -> bool:
 
 def validate_and_assign(
     data: Buffer,
-    *,
     next_offset: int,
     now_ms: int,
     config: LogConfig,
@@ -199,12 +203,19 @@ def validate_and_assign(
 ) -> ValidatedBatches:
     """Checks what a leader is asked to append and gives it offsets from `next_offset` on, the epoch, and, where the
     topic says so, the time and the codec. Patches the given buffer when it can be written to."""
-    if config.takes_as_sent:
+    if config.compression is None:
         info = _assign_one(data, next_offset, now_ms, config, leader_epoch, origin, bounded)
         if info is not None:
-            return ValidatedBatches(data, info)
+            return tuple.__new__(ValidatedBatches, (data, info))
+    elif bounded and len(data) > _LOOP_RECOMPRESSED_BYTES and _codec(data) != config.compression:
+        raise LargeBatchError(f"{len(data)} bytes to compress as {config.compression.name.lower()}")
     prepared = prepare(data, now_ms=now_ms, config=config, origin=origin, bounded=bounded)
     return assign(prepared, next_offset=next_offset, now_ms=now_ms, leader_epoch=leader_epoch)
+
+
+def _codec(data: Buffer) -> int:
+    """The codec of the first batch, by its header, if it is one."""
+    return data[ATTRIBUTES_AT + 1] & COMPRESSION_MASK
 
 
 def prepare(
@@ -227,12 +238,12 @@ def prepare(
         for position, header in zip(_positions(headers), headers, strict=True)
     ]
     if any(type(batch) is bytearray for batch in batches):
-        data = bytearray(b"".join(batches))
-        headers, _ = _sound_headers(data, origin)
+        data = batches[0] if len(batches) == 1 else bytearray(b"".join(batches))
+        headers = tuple(read_header(batch, 0) for batch in batches)
         for header in headers:
             _check_size(header, config)  # another codec may have made it larger
     elif origin is _CLIENT:  # timestamps may have been put right
-        headers = tuple(read_header(data, position) for position in _positions(headers))
+        headers = tuple(read_header(batch, 0) for batch in batches)
     return PreparedBatches(data, headers, config)
 
 
@@ -269,11 +280,12 @@ def _assign_one(
     origin: AppendOrigin,
     bounded: bool,
 ) -> AppendInfo | None:
-    """What every well-behaved producer sends, in one go: a single batch with nothing wrong and nothing to change. None
-    for anything else, untouched: the long way has the words for it."""
+    """What every well-behaved producer sends, in one go: a single batch with nothing wrong and nothing to change but
+    its time. None for anything else, untouched: the long way has the words for it."""
     size = len(data)
     if type(data) is not memoryview or data.readonly or size < HEADER_SIZE:
         return None
+    is_stamped = config.timestamp_type
     header = HEADER.unpack_from(data)
     base_offset, length, _, magic, crc, attributes, last_delta, base_ms, newest, producer_id, epoch, sequence, count = (
         header
@@ -288,7 +300,7 @@ def _assign_one(
         or count < 1
         or count != last_delta + 1
         or (producer_id >= 0 and (sequence < 0 or epoch < 0))
-        or newest - now_ms > config.timestamp_after_max_ms
+        or (newest - now_ms > config.timestamp_after_max_ms and not is_stamped)
         or crc32c(data[ATTRIBUTES_AT:]) != crc
     ):
         return None
@@ -297,14 +309,16 @@ def _assign_one(
             return None
         try:
             codec = attributes & COMPRESSION_MASK
-            if codec:
+            if count == 1 and not codec:
+                facts = walk_one(data, HEADER_SIZE, base_ms)
+            elif codec:
                 records = decompressed(codec, data[HEADER_SIZE:], bounded=bounded)
                 facts = walk(records, 0, count, base_ms)
             else:
                 facts = walk(data, HEADER_SIZE, count, base_ms)
         except RecordError:
             return None
-        if facts is None or facts[0] != newest:
+        if facts is None or (facts[0] != newest and not is_stamped):
             return None
         if config.limits_records and not keeps_rules(facts, config, now_ms):
             return None
@@ -312,6 +326,10 @@ def _assign_one(
         return None
     _PLACE.pack_into(data, 0, next_offset, length, leader_epoch)
     last_offset = next_offset + last_delta
+    if is_stamped:
+        batch = BatchView(data)
+        batch.assign_max_timestamp(_LOG_APPEND_TIME, now_ms)
+        return AppendInfo((batch.header,), size, next_offset, last_offset, now_ms, last_offset, now_ms)
     assigned = tuple.__new__(BatchHeader, (next_offset, length, leader_epoch, *header[3:]))
     return AppendInfo((assigned,), size, next_offset, last_offset, newest, last_offset)
 

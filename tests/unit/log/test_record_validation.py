@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 
 import pytest
@@ -218,6 +219,26 @@ def test_what_is_left_to_a_thread_is_untouched() -> None:
             origin=AppendOrigin.CLIENT, bounded=True,
         )  # fmt: skip
     assert bytes(data) == before
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_a_batch_that_is_not_small_is_given_another_codec_in_a_thread(codec: Compression) -> None:
+    values = [random.Random(index).randbytes(100) for index in range(200)]
+    others = [each for each in Compression if each != codec]
+    data = bytes(batch(values, compression=codec))
+    for other in others:
+        config = LogConfig(compression=other)
+        with pytest.raises(LargeBatchError, match=f"compress as {other.name.lower()}"):
+            validate(data, config, bounded=True)
+        prepared = prepare(data, now_ms=NOW_MS, config=config, bounded=True)
+        assert bytes(assign(prepared, next_offset=100, now_ms=NOW_MS, leader_epoch=7).data) == validate(data, config)
+    validate(data, LogConfig(compression=codec), bounded=True)
+
+
+def test_a_small_batch_is_given_another_codec_at_once() -> None:
+    for codec in Compression:
+        for other in Compression:
+            validate(bytes(batch(10, compression=codec)), LogConfig(compression=other), bounded=True)
 
 
 def test_prepared_batches_are_in_the_topics_codec_and_time() -> None:

@@ -129,6 +129,24 @@ def test_log_append_time_is_written_over_what_the_producer_said() -> None:
     assert BatchView(result.data).timestamp_type is TimestampType.LOG_APPEND_TIME
 
 
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("origin", [CLIENT, COORDINATOR])
+def test_log_append_time_is_part_of_what_the_crc_covers(codec: Compression, origin: AppendOrigin) -> None:
+    config = LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME)
+    result = validate(batch(3, timestamps_ms=[5, NOW_MS * 2, 7], compression=codec), config, origin=origin)
+    header = BatchView(result.data).validate()
+    assert result.info.headers == (header,)
+    assert (header.base_offset, header.leader_epoch, header.max_timestamp_ms) == (100, 7, NOW_MS)
+
+
+def test_log_append_time_does_not_excuse_broken_records() -> None:
+    data = bytearray(batch(3))
+    data[-1] = 1  # says that the last record has headers
+    BatchView(data).refresh_crc()
+    with pytest.raises(InvalidRecordsError):
+        validate(data, LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME))
+
+
 def test_a_timestamp_may_be_as_far_in_the_future_as_the_topic_says() -> None:
     config = LogConfig(timestamp_after_max_ms=1000)
     validate(batch(1, timestamp_ms=NOW_MS + 1000), config)

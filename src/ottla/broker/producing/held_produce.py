@@ -1,20 +1,24 @@
 """Batches that are appended later: large ones, which a thread validates first, and whatever comes behind them.
 
 A batch of a few kilobytes can hold millions of records. To validate it may take seconds, for which nobody else should
-wait. Batches for its partition that come meanwhile are held as well, so that they keep their order: what a producer
-sends for one partition is appended in the order in which it came. Other partitions are not held up.
+wait; nor should they for a batch that is compressed again in the topic's codec. Batches for its partition that come
+meanwhile are held as well, so that they keep their order: what a producer sends for one partition is appended in the
+order in which it came. Other partitions are not held up.
 
-Each batch is copied, because its frame's buffer is used again. One thread validates for the whole broker, and what is
-held is limited: large batches cost those who send them, and no more than so much memory. Owned by the loop.
+Each batch is copied, because its frame's buffer is used again. A few threads serve the whole broker, one batch of a
+partition at a time. What takes long even for them goes on to a single thread, and what is held is limited: large
+batches cost those who send them, and no more than so much memory. Before that limit the loop waits for the threads, so
+that producers which send faster than their batches can be compressed are slowed down, not refused. Owned by the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Final
 
@@ -30,7 +34,12 @@ _logger = logging.getLogger(__name__)
 
 HELD_BYTES_MAX: Final = 256 * 2**20
 """Of batches that are held, before more are refused: producers send those again."""
+_SLOW_AT_BYTES: Final = 64 * 2**20
+"""As much is held before the loop waits for a thread with every batch that comes."""
+_PATIENCE_S: Final = 1.0
 _APPENDS_A_TURN: Final = 64
+_THREADS_MAX: Final = 4
+"""As many batches are compressed at once, where there are as many cores: the libraries that do it need no GIL."""
 
 AppendOutcome = AppendInfo | LogError | ReplicationError
 """What became of a batch."""
@@ -54,7 +63,10 @@ class HeldProduces:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
-        self._thread = ThreadPoolExecutor(1, "ottla-validation")
+        self._threads = ThreadPoolExecutor(min(os.cpu_count() or 1, _THREADS_MAX), "ottla-validation")
+        self._thread_for_large = ThreadPoolExecutor(1, "ottla-large-validation")
+        self._validating: set[Future[PreparedBatches]] = set()
+        """By one of the few threads, or just done."""
         self._is_closed = False
         self.queues: dict[Partition, deque[_Held]] = {}
         """The batches that are held for a partition, in order; the first is being validated. No queue is empty."""
@@ -68,6 +80,8 @@ class HeldProduces:
             finish(ReplicationError(ErrorCode.REQUEST_TIMED_OUT, reason))
             return
         self.held_bytes += len(records)
+        if self.held_bytes > _SLOW_AT_BYTES and self._validating:
+            wait(self._validating, _PATIENCE_S, FIRST_COMPLETED)
         held = _Held(bytearray(records), all_replicas, finish)
         queue = self.queues.get(partition)
         if queue is None:
@@ -79,21 +93,27 @@ class HeldProduces:
     def close(self) -> None:
         """What is still held is dropped: its connections are closed."""
         self._is_closed = True
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._thread_for_large.shutdown(wait=False, cancel_futures=True)
         self.queues.clear()
+        self._validating.clear()
 
-    def _validate(self, partition: Partition, held: _Held) -> None:
+    def _validate(self, partition: Partition, held: _Held, *, is_large: bool = False) -> None:
+        """`is_large`: it takes long even for a thread, as far as is known."""
         log = partition.log
         if log is None:
             self._end(partition, held, self._attempt(partition, held, held.data))
             return
-        work = partial(prepare, held.data, now_ms=self._clock.now_ms(), config=log.config)
+        threads = self._thread_for_large if is_large else self._threads
+        work = partial(prepare, held.data, now_ms=self._clock.now_ms(), config=log.config, bounded=not is_large)
         try:
-            validated = self._thread.submit(work)
+            validated = threads.submit(work)
         except Exception as error:  # the system may have no more threads
-            _logger.exception("a batch for %s could not be handed to the thread that validates", partition.name)
+            _logger.exception("a batch for %s could not be handed to a thread that validates", partition.name)
             self._loop.call_soon(self._refused, partition, held, LogError(repr(error)))
         else:
+            if not is_large:
+                self._validating.add(validated)
             validated.add_done_callback(partial(self._from_thread, partition, held))
 
     def _refused(self, partition: Partition, held: _Held, error: LogError) -> None:
@@ -106,6 +126,7 @@ class HeldProduces:
             self._loop.call_soon_threadsafe(self._validated, partition, held, validated)
 
     def _validated(self, partition: Partition, held: _Held, validated: Future[PreparedBatches]) -> None:
+        self._validating.discard(validated)
         if self._is_closed:
             return
         error = validated.exception()
@@ -115,6 +136,9 @@ class HeldProduces:
                 self._validate(partition, held)
                 return
             outcome = self._attempt(partition, held, prepared)
+        elif isinstance(error, LargeBatchError):
+            self._validate(partition, held, is_large=True)
+            return
         elif isinstance(error, LogError):
             outcome = error
         else:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ottla.controller.wanted_topics import WantedTopic
 from ottla.log import partition_log, record_validation
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches, prepare
-from ottla.records import Compression, compress
+from ottla.records import Compression, compress, iter_batches
 from ottla.records.record_walk import walker
 from ottla.wire.messages.produce import (
     ProducePartition,
@@ -29,7 +30,7 @@ from ottla.wire.messages.produce import (
     ProduceTopic,
 )
 from support.brokers import Client, batch_of, with_client
-from support.logs.batches import old_message
+from support.logs.batches import old_message, records_of, values_of
 from support.logs.record_bytes import record_bytes, sealed
 
 VERSION = 12
@@ -518,6 +519,61 @@ def test_a_large_batch_keeps_its_place_among_those_of_its_partition(
         assert await offsets_answered(client, 5, version) == [0, 1, 4, 5, 8]
         assert not client.broker.held_produces.queues
         assert client.broker.held_produces.held_bytes == 0
+
+    with_client(tmp_path, work)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_batches_that_are_compressed_again_keep_their_order(tmp_path: Path, acks: int) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", compression_type="zstd")
+        values = [random.Random(number).randbytes(size) for number, size in enumerate([10, 40_000, 20, 30_000, 50_000])]
+        for value in values:
+            client.send(request(client, batch_of(value), acks=acks), VERSION)
+        assert await offsets_answered(client, 5) == [0, 1, 2, 3, 4]
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        assert partition.log is not None
+        found = partition.log.read(0, 2**20).slice
+        assert found is not None
+        data = found.read()
+        assert [each.validate().compression for each in iter_batches(data)] == [Compression.ZSTD] * 5
+        assert values_of(records_of(data)) == values
+        assert not client.broker.held_produces.queues
+
+    with_client(tmp_path, work)
+
+
+def test_the_loop_waits_for_the_threads_where_much_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited_for: list[int] = []
+
+    def wait_once(futures: set[Any], *arguments: Any) -> Any:
+        waited_for.append(len(futures))
+        return wait(futures, *arguments)
+
+    monkeypatch.setattr(held_produce, "wait", wait_once)
+    monkeypatch.setattr(held_produce, "_SLOW_AT_BYTES", 50_000)
+
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", compression_type="zstd")
+        for number in range(5):
+            client.send(request(client, batch_of(random.Random(number).randbytes(20_000))), VERSION)
+        assert waited_for == [1] * 3  # with the third batch and those that follow, for the first
+        assert await offsets_answered(client, 5) == [0, 1, 2, 3, 4]
+
+    with_client(tmp_path, work)
+
+
+def test_a_batch_that_grows_much_when_it_is_compressed_again_goes_to_the_thread_for_large_ones(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", compression_type="gzip")
+        noise = random.Random(1).randbytes(30_000)
+        grown = batch_of(noise + bytes(9 * 2**20), compression=Compression.ZSTD)
+        client.send(request(client, grown), VERSION)
+        client.send(request(client, batch_of(b"behind it")), VERSION)
+        assert await offsets_answered(client, 2) == [0, 1]
+        names = {thread.name for thread in threading.enumerate()}
+        assert any(name.startswith("ottla-large-validation") for name in names)
 
     with_client(tmp_path, work)
 
