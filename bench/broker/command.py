@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -54,6 +55,7 @@ def run(
     parser = argparse.ArgumentParser(prog=program, description=summary)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[], metavar="LINE", help=f"such as {lines_of(True)[-1].key}")
+    parser.add_argument("--seconds", type=float, help="Measure each rate for this long.")
     parser.add_argument("--quick", action="store_true", help="a short look: small amounts, and figures that are noisy")
     parser.add_argument("--save", action="store_true", help=f"write bench/results/{subject.name}.md, .json and .png")
     parser.add_argument("--directory", type=Path, default=ROOT / ".build", help="on a real disk, not in memory")
@@ -61,6 +63,8 @@ def run(
     wanted = chosen(lines_of(options.quick), options.only)
     console = Console(width=max(Console().width, 150))
     effort = QUICK if options.quick else Effort()
+    if options.seconds is not None:
+        effort = replace(effort, seconds=options.seconds)
     facts, date, begun_s = machine(), f"{datetime.now(UTC):%Y-%m-%d}", time.monotonic()
     results = []
     options.directory.mkdir(parents=True, exist_ok=True)
