@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest
 STAMP := $(VENV)/.ready
 OLD_KIO := .build/kio-0.6.2/.ready
-WORKERS ?= 2
+CORES := $(shell nproc 2>/dev/null || echo 2)
+# Two for each core: tests that need processes wait for most of their time.
+WORKERS ?= $(shell expr 2 \* $(CORES))
 SLOWEST := --durations=25 --durations-min=0.5
 
 .PHONY: help setup bytecode wheel demo test test-pythons check format compat coverage differential bench fuzz crash soak golden clean
@@ -48,7 +50,7 @@ demo: bytecode  ## it all at work: events of a shop through a broker and a pipel
 test: bytecode  ## the whole suite, Spark included, but for what needs artifacts of Kafka
 	@command -v java >/dev/null || { echo "Java is not installed, and Spark needs it: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends openjdk-17-jre-headless; }
-	$(PYTEST) -n $(WORKERS) --dist loadgroup $(SLOWEST) -m "not compat and not soak"
+	WORKERS=$(WORKERS) $(BIN)/python tools/run_tests.py -m "not compat and not soak"
 
 test-pythons:  ## a quick part of the suite on each supported Python that the machine has (TESTS=…)
 	$(PYTHON) tools/pythons.py $(TESTS)
@@ -111,6 +113,8 @@ KILLS ?= 600
 crash: bytecode  ## kill a process that appends or compacts hundreds of times (KILLS=…, OTTLA_SEED=…)
 	OTTLA_KILLS=$(KILLS) $(PYTEST) -n $(WORKERS) -rP tests/crash
 
+# For each example that a property test draws in `make test`, this many.
+EXAMPLES ?= 25
 # One seed for the whole run, printed first, so that any failure can be run again. No single test may take an hour.
 soak: bytecode  ## long fault, damage and chaos runs, thousands of random cases (OTTLA_SEED=…)
 	$(BIN)/python tools/kafka_artifacts.py
@@ -118,6 +122,7 @@ soak: bytecode  ## long fault, damage and chaos runs, thousands of random cases 
 	  echo "OTTLA_SEED=$$seed"; \
 	  OTTLA_SEED=$$seed $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -rP -m soak \
 	    || { echo "make soak failed. Run it again with OTTLA_SEED=$$seed."; exit 1; }
+	OTTLA_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -m "hypothesis and not soak and not compat"
 
 golden: bytecode  ## capture the golden bytes anew from real clients and brokers
 	$(BIN)/python tools/kafka_artifacts.py

@@ -29,6 +29,7 @@ from ottla.base.ids import format_uuid
 from ottla.zookeeper import paths, znodes
 from ottla.zookeeper.paths import ConfigKind
 from ottla.zookeeper.znodes import BrokerRegistration, PartitionLeader, ProducerIdBlock, TopicAssignment
+from support.examples import examples
 from support.strategies.znodes import KINDS, TEXT
 
 pytestmark = pytest.mark.compat
@@ -63,7 +64,7 @@ def kafka() -> Iterator[KafkaNodes]:
         process.stdin.close()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.data())
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - NOT_READ_BY_ITS_OWN_CODE))
 def test_kafka_reads_ours_and_writes_the_same(kafka: KafkaNodes, kind: str, data: st.DataObject) -> None:

@@ -8,9 +8,10 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from models.client_connections import ClientConnectionModel
 from models.connections import ServerConnectionModel
+from support.examples import examples
 
 BRIEF = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     print_blob=True,

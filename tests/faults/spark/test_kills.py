@@ -33,7 +33,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-kills")]
 
 _logger = logging.getLogger(__name__)
 
-KILLS = int(os.environ.get("OTTLA_KILLS", "20"))
+KILLS = int(os.environ.get("OTTLA_KILLS", "8"))
+KILLS_LONG = 40
 SOURCE, TARGET, GROUP = "sent", "written", "job"
 PARTITIONS = 3
 LATEST_S = 5.0
@@ -179,8 +180,9 @@ def killing(tmp_path: Path) -> Iterator[Killing]:
             running.close()
 
 
-def test_every_record_arrives_and_again_only_what_was_interrupted(killing: Killing) -> None:
-    plan = plan_kills(killing.chance, KILLS)
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(KILLS_LONG, marks=pytest.mark.soak)])
+def test_every_record_arrives_and_again_only_what_was_interrupted(killing: Killing, kills: int) -> None:
+    plan = plan_kills(killing.chance, kills)
     killing.driver.start()
     killing.wait_for_batch()
     for number, what in enumerate(plan, 1):

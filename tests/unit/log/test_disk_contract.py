@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from ottla.base.disk import Disk, File
 from ottla.log.local_disk import LocalDisk
 from ottla.testing.simulated_disk import SimulatedDisk
+from support.examples import examples
 
 DISKS: list[Callable[[], Disk]] = [LocalDisk, SimulatedDisk]
 
@@ -383,7 +384,7 @@ def test_a_lock_is_held_once_until_released(disk: Disk, folder: Path) -> None:
     other.release()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(
         st.one_of(

@@ -28,6 +28,7 @@ from ottla.records import BatchView
 from ottla.records.layout import CRC_AT
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
+from support.examples import examples
 from support.logs.batches import NOW_MS, batch, marker, values_of
 from support.logs.checker import check, records_in, scan
 from support.logs.home import ROOT, Home
@@ -466,7 +467,7 @@ def test_a_compaction_that_was_not_finished_leaves_the_log_as_it_was(home: Home)
 # Rot
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.data())
 def test_a_flipped_bit_is_cut_off_or_named_but_never_served_as_a_record(data: st.DataObject) -> None:
     home = simulated()

@@ -16,6 +16,7 @@ from ottla.log.retention import apply_retention
 from ottla.records import Compression, Record, TimestampType, decode_batch, iter_batches
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk
+from support.examples import examples
 from support.logs.batches import NOW_MS, batch, marker
 from support.logs.checker import check
 from support.logs.home import ROOT, Home
@@ -379,5 +380,5 @@ class LogModel(RuleBasedStateMachine):
 
 TestLogModel = LogModel.TestCase
 TestLogModel.settings = settings(
-    deadline=None, max_examples=150, stateful_step_count=50, suppress_health_check=list(HealthCheck)
+    deadline=None, max_examples=examples(60), stateful_step_count=50, suppress_health_check=list(HealthCheck)
 )

@@ -12,6 +12,7 @@ from ottla.log.errors import CorruptIndexError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.offset_index import OffsetIndex
 from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk, Survival
+from support.examples import examples
 
 BASE = 5_000_000_000
 MAX_BYTES = 1024
@@ -69,7 +70,7 @@ def test_a_guess_never_misleads_a_lookup(tmp_path: Path, offsets: list[int]) -> 
         assert (found - BASE, position) == expected
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     entries=st.lists(st.integers(1, 500), unique=True, max_size=40).map(sorted),
     targets=st.lists(st.integers(-2, 510), min_size=1, max_size=20),
@@ -95,7 +96,7 @@ def test_lookups_against_a_list(
     assert index.entry_count == len(model)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     entries=st.lists(st.integers(1, 60), unique=True, max_size=20).map(sorted),
     cut=st.integers(-2, 62),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ottla.log.errors import CorruptSnapshotError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.producer_snapshot import ProducerRow, SnapshotFiles, decode_snapshot, encode_snapshot
+from support.examples import examples
 
 PATH = Path("folder/00000000000000001045.snapshot")
 
@@ -54,7 +55,7 @@ def test_rows_come_back(rows: list[ProducerRow]) -> None:
     assert decode_snapshot(PATH, encode_snapshot(rows)) == rows
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.integers(0, len(OF_KAFKA) * 8 - 1))
 def test_every_flipped_bit_is_found(bit: int) -> None:
     damaged = bytearray(OF_KAFKA)

@@ -28,6 +28,7 @@ from ottla.records.batch import BatchHeader, BatchView, read_header
 from ottla.records.control import encode_transaction_marker
 from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
+from support.examples import examples
 
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
 LAST_SEQUENCE = 2**31 - 1
@@ -627,7 +628,7 @@ sends = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(80))
 @given(st.lists(sends, max_size=40))
 def test_a_naive_model_gives_the_same_answers(sends: list[tuple[int, int, int, int, bool]]) -> None:
     log, model = Log(ProducerStates(ForgetfulDisk(), Path("folder"))), SequenceModel()
@@ -673,7 +674,7 @@ transaction_steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(80))
 @given(transaction_steps)
 def test_transactions_are_those_of_a_plain_list(steps: list[tuple[str, int]]) -> None:
     log, model, high_watermark = Log(ProducerStates(ForgetfulDisk(), Path("folder"))), TransactionModel(), 0
@@ -695,7 +696,7 @@ def test_transactions_are_those_of_a_plain_list(steps: list[tuple[str, int]]) ->
         assert log.states.first_unstable_offset == model.first_unstable(high_watermark)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.data())
 def test_a_snapshot_and_the_batches_behind_it_tell_the_same(draw: st.DataObject) -> None:
     """Cut anywhere, reloaded from any snapshot: the state is that of a log that was never longer."""

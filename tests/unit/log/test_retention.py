@@ -13,6 +13,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.retention import apply_retention
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk
+from support.examples import examples
 from support.logs.batches import NOW_MS, batch, values_of
 from support.logs.checker import check, records_in
 from support.logs.home import ROOT, Home
@@ -207,7 +208,7 @@ def test_snapshots_of_producers_go_with_their_segments(home: Home) -> None:
     ]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     ages_s=st.lists(st.integers(0, 20), min_size=1, max_size=8),
     retention_s=st.integers(-1, 20),

@@ -21,6 +21,7 @@ from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import CrashedError, DiskOperation, SimulatedDisk, Survival
+from support.examples import examples
 
 BASE = 1000
 INTERVAL = 200
@@ -213,7 +214,7 @@ def test_renamed_relocated_deleted(tmp_path: Path) -> None:
 # Appending
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     shapes=st.lists(
         st.tuples(
@@ -398,7 +399,7 @@ def test_rolling_by_the_clock_where_batches_have_no_time(tmp_path: Path) -> None
     segment.close()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     steps=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), min_size=1, max_size=60),
     index_entries=st.integers(3, 12),
@@ -493,7 +494,7 @@ def test_reading_with_bounds(tmp_path: Path) -> None:
     segment.close()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     gaps=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4), st.sampled_from([5, 60, 700])), max_size=25),
     targets=st.lists(st.integers(-1, 250), min_size=1, max_size=10),
@@ -536,7 +537,7 @@ def test_positions_against_a_list(
     segment.close()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     times=st.lists(st.lists(st.integers(-1, 60), min_size=1, max_size=4).map(tuple), min_size=1, max_size=20),
     compression=st.sampled_from([Compression.NONE, Compression.GZIP]),
@@ -619,7 +620,7 @@ def test_a_damaged_log_is_named(tmp_path: Path) -> None:
 # Repairing and shortening
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(count=st.integers(0, 20), cut=st.integers(-2, 45), closed=st.booleans(), sizes=st.sampled_from([10, 150]))
 def test_truncation_against_a_list(
     count: int, cut: int, closed: bool, sizes: int, tmp_path_factory: pytest.TempPathFactory

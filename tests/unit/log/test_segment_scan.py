@@ -24,6 +24,7 @@ from ottla.records.layout import HEADER_SIZE, Compression, TimestampType
 from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
 from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
+from support.examples import examples
 
 PATH = Path("/00000000000000000000.log")
 
@@ -77,7 +78,7 @@ def positions(parts: list[Part]) -> Iterator[tuple[int, Part]]:
         position += len(part[2])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(parts=logs(), chunk_bytes=st.sampled_from([61, 64, 100, 333, 1000, CHUNK_BYTES]), begin=st.integers(0, 12))
 def test_every_batch_is_met(parts: list[Part], chunk_bytes: int, begin: int) -> None:
     file = file_of(*(data for *_, data in parts))
@@ -93,7 +94,7 @@ def test_every_batch_is_met(parts: list[Part], chunk_bytes: int, begin: int) -> 
     assert [bytes(data) for *_, data in batches] == [data for _, (*_, data) in model]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60))
 @given(parts=logs(), window_bytes=st.sampled_from([61, 100, 1000, 8192]), offset=st.integers(0, 70))
 def test_finding_an_offset(parts: list[Part], window_bytes: int, offset: int) -> None:
     file = file_of(*(data for *_, data in parts))

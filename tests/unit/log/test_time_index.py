@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ottla.log.errors import CorruptIndexError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.time_index import TimeIndex
+from support.examples import examples
 
 BASE = 5_000_000_000
 NOTHING = (-1, BASE)
@@ -41,7 +42,7 @@ def test_bytes_of_the_file(tmp_path: Path) -> None:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     steps=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=30),
     targets=st.lists(st.integers(-3, 280), min_size=1, max_size=20),

@@ -11,6 +11,7 @@ from ottla.log.errors import CorruptIndexError
 from ottla.log.local_disk import LocalDisk
 from ottla.log.transaction_index import AbortedTransaction, TransactionIndex
 from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
+from support.examples import examples
 
 BASE = 100
 FOLDER = Path("/log/t-0")
@@ -92,7 +93,7 @@ def histories(draw: st.DrawFn) -> list[AbortedTransaction]:
     return transactions
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(40))
 @given(transactions=histories(), fetch=st.integers(90, 220), size=st.integers(0, 60), cut=st.integers(90, 220))
 def test_against_a_walk_through_all(
     transactions: list[AbortedTransaction],

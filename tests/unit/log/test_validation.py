@@ -22,6 +22,7 @@ from ottla.log.errors import (
 from ottla.log.validation import ValidatedBatches, analyse, prepare, validate_and_assign
 from ottla.records import BatchView, Compression, RecordError, TimestampType, iter_batches
 from ottla.records.layout import ATTRIBUTES_AT, HEADER_SIZE, LAST_OFFSET_DELTA_AT, RECORD_COUNT_AT
+from support.examples import examples
 from support.logs.batches import NOW_MS, batch, marker, old_message, records_of, values_of
 
 CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
@@ -374,7 +375,7 @@ def test_a_follower_checks_the_crc_of_every_batch() -> None:
 # Whatever comes
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(120))
 @given(st.data())
 def test_any_bytes_are_appended_whole_or_refused_by_name(data: st.DataObject) -> None:
     original = batch(

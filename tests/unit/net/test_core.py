@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.net.core import SMALL_FRAME, Answers, InBuffer, RefusedFrameError, Slot
 from ottla.net.limits import MemoryBudget
+from support.examples import examples
 
 MAX_BYTES = 4 * SMALL_FRAME
 
@@ -36,7 +37,7 @@ def new_buffer(scratch_bytes: int = 1024, budget: MemoryBudget | None = None) ->
     return InBuffer(memoryview(bytearray(scratch_bytes)), MAX_BYTES, budget or MemoryBudget(1 << 30))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     sizes=st.lists(st.integers(0, 3000) | st.sampled_from([0, 1, SMALL_FRAME - 4, SMALL_FRAME, MAX_BYTES]), max_size=8),
     pieces=st.lists(st.integers(1, 2000) | st.sampled_from([1, 4, 5, 65536, 200_000]), min_size=1, max_size=5),
@@ -67,7 +68,7 @@ def test_a_frame_that_comes_alone_is_not_taken_if_it_is_too_large() -> None:
         feed(buffer, framed(b"x" * 11), [100])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     sizes=st.lists(st.integers(0, 3000) | st.sampled_from([SMALL_FRAME, MAX_BYTES]), max_size=12),
     stops=st.lists(st.integers(0, 3), min_size=1),

@@ -34,6 +34,7 @@ from ottla.records import (
 from ottla.records.batch import HEADER
 from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE, LENGTH_AT, MAGIC_AT
 from ottla.records.varint import write_varint
+from support.examples import examples
 
 RECORDS = [
     Record(0, 1_700_000_000_000, b"key", b"value" * 20, (("trace", b"\x01\x02"), ("ünï", None))),
@@ -193,7 +194,7 @@ def mutated(seed: bytes, edits: list[tuple[int, int, int]], front: int) -> bytea
     return data
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=examples(240))
 @given(st.sampled_from(Compression), EDITS, st.booleans())
 def test_mutated_batches(codec: Compression, edits: list[tuple[int, int, int]], seal: bool) -> None:
     batch = mutated(SEEDS[codec], edits, HEADER_SIZE)
@@ -215,7 +216,7 @@ def encode_records_again(view: BatchView, records: list[Record]) -> list[Record]
     return decode_batch(encode_batch(records, options, keep_offsets=True))
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=examples(240))
 @given(EDITS)
 def test_mutated_payloads(edits: list[tuple[int, int, int]]) -> None:
     seed = SEEDS[Compression.NONE]
@@ -245,7 +246,7 @@ def old_seed(magic: int, codec: Compression) -> bytes:
     return inner if codec is Compression.NONE else old_message(9, magic, codec, compress(codec, inner))
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=examples(240))
 @given(st.sampled_from([0, 1]), st.sampled_from(list(Compression)[:4]), EDITS, st.booleans())
 def test_mutated_message_sets(magic: int, codec: Compression, edits: list[tuple[int, int, int]], seal: bool) -> None:
     data = mutated(old_seed(magic, codec), edits, 30)

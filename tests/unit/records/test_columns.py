@@ -55,8 +55,9 @@ from ottla.records.plain import BatchOptions, decode_batch, encode_batch
 from ottla.records.record import Record
 from ottla.records.sections import Sections
 from ottla.records.varint import write_varint
+from support.examples import examples
 
-EXAMPLES = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 
 CELLS = st.none() | st.binary(max_size=40) | st.binary(min_size=130, max_size=140)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=9)), max_size=3).map(tuple)
@@ -365,7 +366,7 @@ def outcome(read: Callable[[bytes, Reading], Any], data: bytes, reading: Reading
         return type(error), str(error)
 
 
-@settings(EXAMPLES, max_examples=600)
+@settings(EXAMPLES, max_examples=examples(240))
 @given(broken_batches())
 def test_what_is_broken_is_refused_in_the_words_of_the_plain_codec(batch: bytes) -> None:
     intact = bytes(encode_batch([Record(0, 0, b"k", b"v")]))

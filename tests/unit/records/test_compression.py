@@ -21,6 +21,7 @@ from ottla.records import (
     decompress,
     expanded_bytes,
 )
+from support.examples import examples
 
 CODECS = [codec for codec in Compression if codec]
 XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
@@ -350,7 +351,7 @@ def test_bombs_are_refused_before_they_take_the_memory() -> None:
             tracemalloc.stop()
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(160))
 @given(
     st.sampled_from(CODECS),
     st.sampled_from([b"", b"short", TEXT[:3000], TEXT[:140_000], NOISE[:1000]]),

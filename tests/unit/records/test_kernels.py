@@ -24,6 +24,7 @@ from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, HEADER_SIZE
 from ottla.records.plain import BatchOptions, encode_batch
 from ottla.records.record import Record
 from ottla.records.varint import read_varint, read_varlong, write_varlong
+from support.examples import examples
 
 PAGE = 1 << 32
 
@@ -154,7 +155,9 @@ def broken_payloads(draw: st.DrawFn) -> bytes:
 
 
 EXAMPLES = settings(
-    deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None,
+    max_examples=examples(120),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -14,6 +14,7 @@ from ottla.records import Record, RecordError, encode_batch, record_walk, walk_k
 from ottla.records.layout import HEADER_SIZE, MAX_INT64, ByteBuffer
 from ottla.records.record_facts import RecordFacts
 from ottla.records.record_walk import fast_walk, iter_marks, walk, walk_one, walker
+from support.examples import examples
 from support.logs.record_bytes import header_bytes, record_bytes
 
 MIN_INT64 = -MAX_INT64 - 1
@@ -64,7 +65,7 @@ def payloads(draw: st.DrawFn) -> tuple[bytearray, int]:
     return records, count
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(payloads(), bases, st.integers(0, 3))
 @example((bytearray(record_bytes(0, timestamp_delta=-1)), 1), 0, 0)
 def test_sound_records_are_told_alike(given_: tuple[bytearray, int], base_ms: int, start: int) -> None:
@@ -76,7 +77,7 @@ def test_sound_records_are_told_alike(given_: tuple[bytearray, int], base_ms: in
             assert each(memoryview(data), start, count, base_ms) == expected
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(100))
 @given(payloads(), st.data())
 def test_broken_records_are_refused_alike(given_: tuple[bytearray, int], data: st.DataObject) -> None:
     payload, count = given_

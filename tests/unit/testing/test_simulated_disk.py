@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ottla.base.disk import Disk
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import CrashedError, DiskOperation, SimulatedDisk, Survival, crash_at_every_step
+from support.examples import examples
 
 FOLDER = Path("/data")
 PATH = FOLDER / "file"
@@ -67,7 +68,7 @@ def apply(disk: Disk, steps: list[Change]) -> list[bytes]:
     return history
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(80))
 @given(changes(), SEEDS)
 def test_every_state_of_a_file_after_a_crash_is_explainable(steps: list[Change], seed: int) -> None:
     disk = made(seed)
@@ -81,7 +82,7 @@ def test_every_state_of_a_file_after_a_crash_is_explainable(steps: list[Change],
     assert disk.read(PATH) == found, "what a crash has left is safe"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(80))
 @given(changes(), SEEDS)
 def test_zeros_are_found_only_among_bytes_that_were_not_synced(steps: list[Change], seed: int) -> None:
     disk = made(seed, zeroed=True)
@@ -149,7 +150,7 @@ def test_every_explainable_state_is_found_by_some_seed() -> None:
 NAMES = st.sampled_from(["a", "b", "c"])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     st.lists(
         st.one_of(
@@ -561,7 +562,7 @@ def test_a_flipped_bit_is_drawn_where_not_given() -> None:
     assert len(found) == 16
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(changes(), SEEDS)
 def test_the_seed_decides(steps: list[Change], seed: int) -> None:
     def story(seed: int) -> list[dict[Path, bytes]]:

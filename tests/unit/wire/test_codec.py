@@ -27,6 +27,7 @@ from ottla.wire.messages.group_records import ClassicMemberMetadata, ConsumerGro
 from ottla.wire.messages.headers import RequestHeader
 from ottla.wire.registry import all_messages
 from ottla.wire.schema import Message
+from support.examples import examples
 from support.strategies.messages import messages
 
 EVERY_VERSION = [
@@ -37,7 +38,7 @@ EVERY_VERSION = [
 
 
 @pytest.mark.parametrize(("message", "version"), EVERY_VERSION)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(data=st.data())
 def test_both_codecs_agree_and_return_what_was_written(
     message: type[Message], version: int, data: st.DataObject

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ottla.wire import codec
 from ottla.wire.registry import all_messages
 from ottla.wire.schema import Message
+from support.examples import examples
 from support.oracles.kio_process import OLD_HOME, OLD_VERSION, KioProcess, newest_messages, old_messages
 from support.oracles.kio_trees import FullChooser, Pair, bare, confine, differences, pairs, trees
 from support.strategies.messages import build, messages
@@ -53,7 +54,7 @@ EXERCISED = [
 EVERY_SHARED_VERSION = [pytest.param(*shared, id=f"{shared[0].__name__}-v{shared[1]}") for shared in EXERCISED]
 # A mistake in the codec fails hundreds of these tests: each shows one small example, and is not explained at length.
 EXAMPLES = settings(
-    max_examples=10,
+    max_examples=examples(4),
     deadline=None,
     report_multiple_bugs=False,
     phases=[Phase.reuse, Phase.generate, Phase.shrink],

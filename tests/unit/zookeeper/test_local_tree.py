@@ -31,6 +31,7 @@ from ottla.zookeeper.server import tree_thread
 from ottla.zookeeper.server.core import ServerCore
 from ottla.zookeeper.tree_file import APPLICATION_ID, TreeFile, TreeFileError
 from ottla.zookeeper.tree_reserve import RESERVE_BYTES
+from support.examples import examples
 from support.trees.contract import PROMISES, existing
 
 
@@ -520,7 +521,7 @@ class Model:
                 del self.nodes[each]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.one_of(st.lists(OPERATIONS, min_size=1, max_size=5), PATHS), max_size=12))
 def test_any_writes_do_as_a_model_does(
     tmp_path_factory: pytest.TempPathFactory, steps: list[list[Operation] | str]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.log.compaction import CleanerOptions, find_cleanable
 from ottla.records import Compression, TimestampType
+from support.examples import examples
 from support.logs.written_log import (
     ENGINES,
     RETENTION_MS,
@@ -106,7 +107,7 @@ def take(step: tuple[Any, ...], written: WrittenLog, open_transactions: set[int]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(48), suppress_health_check=[HealthCheck.too_slow])
 @given(
     steps,
     st.sampled_from([2, 4, 8, 1000]),
@@ -140,7 +141,7 @@ def test_a_pass_does_what_plain_words_say(
 SAME_TIMES = [("append", [(b"%d" % key, b"value")], Compression.NONE, -1) for key in range(4)]
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 @example(SAME_TIMES, 1000, 100_000, TimestampType.CREATE_TIME, 2000)
 @given(
     steps,

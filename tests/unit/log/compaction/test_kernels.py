@@ -28,6 +28,7 @@ from ottla.records.batch import BatchView, iter_batches
 from ottla.records.layout import ATTRIBUTES_AT, HEADER_SIZE
 from ottla.records.plain import BatchOptions, decode_batch, encode_batch
 from ottla.records.record import Record
+from support.examples import examples
 from unit.records.test_kernels import Memory, interpreted, zeros
 
 NOW_MS = 1_700_000_000_000
@@ -130,7 +131,9 @@ def compiled_run() -> tuple[Run, list[Any]]:
 
 
 some_verdicts = st.lists(st.integers(0, 15).filter(lambda verdict: verdict & 3 != 3), max_size=5)
-quickly = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quickly = settings(
+    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @quickly

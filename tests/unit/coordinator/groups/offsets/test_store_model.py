@@ -17,6 +17,7 @@ from ottla.coordinator.key_values import iter_key_values
 from ottla.records import BatchOptions, Record, encode_batch
 from support.coordinators.committers import Committers
 from support.coordinators.fake_log import FakeLog
+from support.examples import examples
 
 T = TypeVar("T")
 HOUR_MS = 3_600_000
@@ -158,4 +159,4 @@ def compacted(batches: list[bytes]) -> bytes:
 
 
 TestOffsets = OffsetsMachine.TestCase
-TestOffsets.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestOffsets.settings = settings(max_examples=examples(40), stateful_step_count=50, deadline=None)
