@@ -90,8 +90,8 @@ def test_json_that_fits_and_json_that_does_not(spark: SparkSession) -> None:
         3: "not JSON: Unterminated string starting at: line 1 column 11 (char 10)",
         4: "empty",
         5: 'id: "four" is not bigint',
-        6: "id: is missing, and the schema does not allow that",
-        7: "place.city: is missing, and the schema does not allow that",
+        6: "id: is missing, but the schema requires it",
+        7: "place.city: is missing, but the schema requires it",
         8: "not UTF-8: invalid start byte at byte 19",
         9: "[9] is not an object",
         10: 'at: "soon" is not timestamp',
@@ -158,7 +158,7 @@ def test_avro_that_fits_and_avro_that_does_not(spark: SparkSession) -> None:
     errors = by_offset(bad, "error")
     assert errors.keys() == {2, 3, 4}
     assert errors[2] == "ends too early"
-    assert errors[3] == f"ends after {len(written)} bytes; it was written with another schema than shop.Order"
+    assert errors[3] == f"ends after {len(written)} bytes; it was written with a different schema than shop.Order"
     assert bytes(by_offset(bad, "value")[3]) == written + b"x"
 
 
@@ -184,8 +184,8 @@ def test_avro_is_read_with_a_newer_schema(spark: SparkSession) -> None:
     )
     good, bad = decode_avro(framed, new, framing=framing)
     assert sorted(row.value.nick for row in good.collect()) == ["ada", "bo"]
-    assert by_offset(bad, "error") == {2: "does not begin with the mark of a single object, c301"}
-    with pytest.raises(ValueError, match="give only `schema`"):
+    assert by_offset(bad, "error") == {2: "does not start with the marker of a single object, c301"}
+    with pytest.raises(ValueError, match="pass only `schema`"):
         decode_avro(framed, old, reader_schema=new, framing=framing)
 
 
@@ -210,21 +210,21 @@ def test_avro_there_and_back(spark: SparkSession) -> None:
 
 def test_a_row_that_the_avro_schema_does_not_describe(spark: SparkSession) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
-    with pytest.raises(PythonException, match=r"encode_avro: a row does not fit R: .*too_much"):
+    with pytest.raises(PythonException, match=r"encode_avro: a row does not match R: .*too_much"):
         encode_avro(spark.createDataFrame([(1, 2)], "n INT, too_much INT"), schema).collect()
 
 
 def test_what_cannot_be_decoded_is_said_before_anything_runs(spark: SparkSession) -> None:
     frame = records(spark, b"{}")
-    with pytest.raises(ValueError, match="there is no column 'valeu': did you mean 'value'"):
+    with pytest.raises(ValueError, match="unknown column 'valeu': did you mean 'value'"):
         decode_json(frame, "a INT", column="valeu")
     with pytest.raises(ValueError, match="column 'offset' is bigint; only binary and string"):
         decode_json(frame, "a INT", column="offset")
-    with pytest.raises(ValueError, match="there is a column 'error' already"):
+    with pytest.raises(ValueError, match="the column 'error' already exists"):
         decode_json(frame.withColumnRenamed("topic", "error"), "a INT")
-    with pytest.raises(ValueError, match="names fields, as in"):
+    with pytest.raises(ValueError, match="name fields, for example"):
         decode_json(frame, "array<int>")
     with pytest.raises(ValueError, match=r"no type in Spark at u: a union of string, int can be any"):
         decode_avro(frame, {"type": "record", "name": "U", "fields": [{"name": "u", "type": ["string", "int"]}]})
-    with pytest.raises(ValueError, match="there is no column 'coutn': did you mean 'count'"):
+    with pytest.raises(ValueError, match="unknown column 'coutn': did you mean 'count'"):
         encode_json(spark.createDataFrame([(1,)], "count INT"), "coutn")

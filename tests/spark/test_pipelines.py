@@ -167,13 +167,13 @@ def test_yaml_from_topic_to_topic_and_on_from_the_checkpoint(
         ),
         ("GROUP BY name", "GROUPP BY name", "13: transforms.sums: Syntax error at or near 'BY'"),
         ("path: names.csv", "path: nowhere.csv", "7: sources.names: Path does not exist"),
-        ("key: name", "key: nam", "15: sinks.sums: key: there is no column 'nam'; there are name, city, total"),
-        ("mode: update", "mode: overwrite", "15: sinks.sums: mode: overwrite is for what is no stream"),
+        ("key: name", "key: nam", "15: sinks.sums: key: unknown column 'nam'; use one of name, city, total"),
+        ("mode: update", "mode: overwrite", "15: sinks.sums: mode: overwrite is for batch sinks"),
         ("id BIGINT NOT NULL", "id BIGGINT", "2: sources.events: Unsupported data type"),
         (
             "startingOffsets: earliest",
             "startingOffset: earliest",
-            "2: sources.events: option startingoffset: there is no such option; did you mean",
+            "2: sources.events: option startingoffset: unknown option; did you mean",
         ),
     ],
 )

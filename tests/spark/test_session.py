@@ -99,7 +99,7 @@ def test_what_can_change_is_changed(spark: SparkSession) -> None:
 
 @pytest.mark.usefixtures("spark")
 def test_what_cannot_change_is_refused() -> None:
-    with pytest.raises(SessionConflictError, match=r"spark\.driver\.memory cannot become 77g .* stop that one first"):
+    with pytest.raises(SessionConflictError, match=r"spark\.driver\.memory cannot be changed to 77g: .* Stop it first"):
         session(MASTER, driver_memory="77g")
     with pytest.raises(
         SessionConflictError, match=r"spark\.master cannot become local\[7\] .* running with local\[2\]"

@@ -230,7 +230,7 @@ def test_a_topic_that_was_made_anew(data: TopicData, stream_of: StreamMaker) -> 
     data.send(["new"])
     data.send(["other"], partition=1)
     told = failure(stream.run)
-    assert f"topic {data.name} was deleted and created again; what was not read of the old topic is gone" in told
+    assert f"topic {data.name} was deleted and created again; unread records of the old topic are lost" in told
     stream.run(failOnDataLoss="false")
     data.send(["newer"])
     stream.run(failOnDataLoss="false")
@@ -243,8 +243,8 @@ def test_a_topic_that_was_made_anew(data: TopicData, stream_of: StreamMaker) -> 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"subscribe": "nowhere-to-be-seen", "fetchOffset.numRetries": 1}, "there is no topic 'nowhere-to-be-seen'"),
-        ({"subscribe": "t", "endingOffsets": "latest"}, "a stream has no end"),
+        ({"subscribe": "nowhere-to-be-seen", "fetchOffset.numRetries": 1}, "topic 'nowhere-to-be-seen' does not exist"),
+        ({"subscribe": "t", "endingOffsets": "latest"}, "a streaming query has no end"),
         ({"subscribe": "t", "maxOffsetPerTrigger": 5}, "did you mean maxOffsetsPerTrigger?"),
     ],
 )

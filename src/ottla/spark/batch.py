@@ -52,8 +52,8 @@ def plan_batch(view: ClusterView, options: ReadOptions) -> list[OffsetRange]:
     for partition in sorted(starts):
         if starts[partition] > ends[partition]:
             raise SourceError(
-                f"the batch is to begin at offset {starts[partition]} of {partition} and to end before that, at "
-                f"{ends[partition]}: startingOffsets may lie beyond the end, or the topic was made anew"
+                f"the batch starts at offset {starts[partition]} of {partition}, after its end at "
+                f"{ends[partition]}: startingOffsets may be beyond the end, or the topic was created again"
             )
     _keep_within(view, starts, ends, told_starts, told_ends, fail_on_data_loss=options.fail_on_data_loss)
     pieces = split(ranges_between(starts, ends), options.min_partitions, options.max_records_per_partition)
@@ -74,11 +74,11 @@ def _keep_within(
     lasts = view.resolved({partition: LATEST_OFFSET for partition, offset in told_ends.items() if offset >= 0})
     for partition, first in sorted(firsts.items()):
         if starts[partition] < first:
-            what = f"offsets {starts[partition]} to {first - 1} of partition {partition} are not there any more"
+            what = f"offsets {starts[partition]} to {first - 1} of partition {partition} no longer exist"
             lose(what, fail=fail_on_data_loss)
             starts[partition] = first
     for partition, last in sorted(lasts.items()):
         if ends[partition] > last:
-            what = f"partition {partition} ends at offset {last}, and the batch is to end at {ends[partition]}"
+            what = f"partition {partition} ends at offset {last}, but the batch should end at {ends[partition]}"
             lose(what, fail=fail_on_data_loss)
             ends[partition] = last

@@ -60,7 +60,7 @@ class ReadColumns:
     def of(cls, schema: StructType) -> ReadColumns:
         """Some or all of the columns there are, each of its own type."""
         if not schema.fields:
-            raise ColumnError(f"the schema names no column; there are {', '.join(READ_TYPES)}")
+            raise ColumnError(f"the schema names no column; use {', '.join(READ_TYPES)}")
         names = [field.name for field in schema.fields]
         for field in schema.fields:
             expected = READ_TYPES.get(field.name)
@@ -68,9 +68,9 @@ class ReadColumns:
                 raise ColumnError(f"records have no column {field.name!r}{_hint(field.name)}")
             if not _is_same(field.dataType, expected):
                 words = f"column {field.name} is of type {expected.simpleString()}, not {field.dataType.simpleString()}"
-                raise ColumnError(f"{words}: make what you need of it in the DataFrame")
+                raise ColumnError(f"{words}: convert it in the DataFrame")
             if names.count(field.name) > 1:
-                raise ColumnError(f"column {field.name} stands in the schema {names.count(field.name)} times")
+                raise ColumnError(f"column {field.name} is {names.count(field.name)} times in the schema")
         return cls(schema)
 
     @property
@@ -102,4 +102,4 @@ def _hint(name: str) -> str:
     likely = difflib.get_close_matches(name.lower(), [one.lower() for one in READ_TYPES], n=1)
     if likely:
         return "; did you mean " + next(one for one in READ_TYPES if one.lower() == likely[0]) + "?"
-    return f"; there are {', '.join(READ_TYPES)}"
+    return f"; use {', '.join(READ_TYPES)}"

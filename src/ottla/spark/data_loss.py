@@ -13,13 +13,11 @@ class DataLossError(OttlaError):
     """Told to who has not said that it may happen."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what}. If that may be, set the option failOnDataLoss to false, and what is gone is passed over"
-        )
+        super().__init__(f"{what}. To skip lost records instead of failing, set failOnDataLoss to false")
 
 
 def lose(what: str, *, fail: bool) -> None:
     """Tells of it: by an error, or in the log where the query goes on without."""
     if fail:
         raise DataLossError(what)
-    _logger.warning("%s; passed over, since failOnDataLoss is false", what)
+    _logger.warning("%s; skipped, because failOnDataLoss is false", what)

@@ -30,10 +30,12 @@ def check_pyspark() -> None:
     except ImportError as error:
         if error.name not in ("pyspark", "py4j"):
             raise
-        raise SparkUnavailableError("PySpark is not installed: pip install 'ottla[spark]'") from None
+        raise SparkUnavailableError("PySpark is not installed. Install it with `pip install 'ottla[spark]'`") from None
     if tuple(int(digits) for digits in re.findall(r"\d+", found)[:2]) < PYSPARK_NEEDED:
         needed = ".".join(map(str, PYSPARK_NEEDED))
-        raise SparkUnavailableError(f"PySpark {found} is too old, {needed} is needed: pip install 'ottla[spark]'")
+        raise SparkUnavailableError(
+            f"PySpark {found} is too old; {needed} is required. Install it with `pip install 'ottla[spark]'`"
+        )
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> Path:
@@ -45,10 +47,10 @@ def check_java(environ: Mapping[str, str] | None = None) -> Path:
     java = _find_java(environ)
     version = _version_of(java)
     if version is None:
-        raise SparkUnavailableError(f"{java} does not say which version of Java it is: is it one? {_advice(environ)}")
+        raise SparkUnavailableError(f"{java} does not report a Java version. {_advice(environ)}")
     if _feature(version) < JAVA_NEEDED:
         raise SparkUnavailableError(
-            f"Spark needs Java {JAVA_NEEDED} or newer, and {java} is Java {version}. {_advice(environ)}"
+            f"Spark needs Java {JAVA_NEEDED} or newer, but {java} is Java {version}. {_advice(environ)}"
         )
     return java
 
@@ -59,14 +61,14 @@ def _find_java(environ: Mapping[str, str]) -> Path:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
             raise SparkUnavailableError(
-                f"Spark needs Java {JAVA_NEEDED} or newer, and JAVA_HOME is {home}, where there is no bin/java. "
+                f"Spark needs Java {JAVA_NEEDED} or newer, but JAVA_HOME is {home}, which has no bin/java. "
                 f"{_advice(environ)}"
             )
         return java
     found = shutil.which("java", path=environ.get("PATH", ""))
     if found is None:
         raise SparkUnavailableError(
-            f"Spark needs Java {JAVA_NEEDED} or newer, and there is no `java` on the PATH. {_advice(environ)}"
+            f"Spark needs Java {JAVA_NEEDED} or newer, but there is no `java` on the PATH. {_advice(environ)}"
         )
     return Path(found)
 
@@ -91,6 +93,6 @@ def _feature(version: str) -> int:
 def _advice(environ: Mapping[str, str]) -> str:
     where = "JAVA_HOME" if environ.get("JAVA_HOME") else "JAVA_HOME or the PATH"
     return (
-        f"Install one (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) "
-        f"and let {where} name it."
+        f"Install it (Debian, Ubuntu: apt install openjdk-17-jre-headless; macOS: brew install openjdk@17) "
+        f"and set {where}."
     )

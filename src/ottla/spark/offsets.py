@@ -74,7 +74,7 @@ def parse_offsets(text: str) -> PartitionOffsets:
     offsets = _numbers(text, _OFFSETS_EXAMPLE)
     for partition, offset in offsets.items():
         if offset < EARLIEST_OFFSET:
-            raise ValueError(f"{offset} of {partition} is not an offset: -2 is the earliest, -1 the latest")
+            raise ValueError(f"{offset} of {partition} is not an offset; use -2 for the earliest and -1 for the latest")
     return offsets
 
 
@@ -83,7 +83,7 @@ def parse_times(text: str) -> PartitionOffsets:
     times_ms = _numbers(text, _TIMES_EXAMPLE)
     for partition, time_ms in times_ms.items():
         if time_ms < 0:
-            raise ValueError(f"{time_ms} of {partition} is not a time: give milliseconds since 1970")
+            raise ValueError(f"{time_ms} of {partition} is not a timestamp in milliseconds since the epoch")
     return times_ms
 
 
@@ -92,10 +92,10 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     found: set[TopicPartition] = set()
     for topic, indexes in _topics(text, _PARTITIONS_EXAMPLE).items():
         if not isinstance(indexes, list) or not all(type(index) is int and index >= 0 for index in indexes):
-            raise ValueError(f"topic {topic!r} needs a list of partitions, as in {_PARTITIONS_EXAMPLE}")
+            raise ValueError(f"topic {topic!r} needs a list of partitions, for example {_PARTITIONS_EXAMPLE}")
         found.update(TopicPartition(topic, index) for index in indexes)
     if not found:
-        raise ValueError(f"names no partition: write, for instance, {_PARTITIONS_EXAMPLE}")
+        raise ValueError(f"names no partition; use, for example, {_PARTITIONS_EXAMPLE}")
     return tuple(sorted(found))
 
 
@@ -103,11 +103,11 @@ def _numbers(text: str, example: str) -> PartitionOffsets:
     found: PartitionOffsets = {}
     for topic, by_index in _topics(text, example).items():
         if not isinstance(by_index, dict):
-            raise ValueError(f"topic {topic!r} needs a number for each of its partitions, as in {example}")
+            raise ValueError(f"topic {topic!r} needs a number for each of its partitions, for example {example}")
         for index, number in by_index.items():
             if not index.isascii() or not index.isdecimal() or type(number) is not int:
                 wrong = f"{json.dumps(index)}: {json.dumps(number)} of topic {topic!r}"
-                raise ValueError(f"{wrong} is no partition with its number, as in {example}")
+                raise ValueError(f"{wrong} is not a partition and a number, for example {example}")
             found[TopicPartition(topic, int(index))] = number
     return found
 
@@ -118,7 +118,7 @@ def _topics(text: str, example: str) -> dict[str, object]:
     except ValueError:
         topics = None
     if not isinstance(topics, dict):
-        raise ValueError(f"{text!r} is not a JSON object: write, for instance, {example}")
+        raise ValueError(f"{text!r} is not a JSON object such as {example}")
     return topics
 
 

@@ -26,7 +26,7 @@ def duration_ms(text: str) -> int:
     """Spark's way to write a time: 500ms, 30s, 15m, 2h; a number alone is milliseconds."""
     match = re.fullmatch(r"(-?\d+)([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _UNITS_MS:
-        raise ValueError(f"{text!r} is not a time: write, for instance, 500ms, 30s or 15m")
+        raise ValueError(f"{text!r} is not a duration such as 500ms, 30s or 15m")
     return int(int(match[1]) * _UNITS_MS[match[2]])
 
 
@@ -41,7 +41,7 @@ def _duration(text: str) -> str | None:
 
 def _positive_or_off(value: int) -> str | None:
     """1 or more, or -1"""
-    return None if value == -1 or value > 0 else f"{value} is neither more than 0 nor -1"
+    return None if value == -1 or value > 0 else f"{value} is neither positive nor -1"
 
 
 READ_OPTIONS: Final = ConfigSchema(
@@ -87,7 +87,7 @@ READ_OPTIONS: Final = ConfigSchema(
             one_of_any_case("error", "latest"),
         ),
         ConfigKey("failOnDataLoss", _BOOLEAN, True, "Whether to fail the query if records were lost."),
-        ConfigKey("includeHeaders", _BOOLEAN, False, "Whether there is a column with the records' headers."),
+        ConfigKey("includeHeaders", _BOOLEAN, False, "Whether to include a column with the headers."),
         ConfigKey("minPartitions", _INT, None, "Minimum number of tasks; large partitions are split.", at_least(1)),
         ConfigKey("maxRecordsPerPartition", _LONG, None, "Maximum number of offsets that a task reads.", at_least(1)),
         ConfigKey("maxOffsetsPerTrigger", _LONG, None, "Maximum number of offsets in a micro-batch.", at_least(1)),
@@ -133,7 +133,7 @@ WRITE_OPTIONS: Final = ConfigSchema(
     "write",
     [
         ConfigKey("topic", _STRING, None, "Topic for all rows; without it, the column topic sets it per row."),
-        ConfigKey("includeHeaders", _BOOLEAN, False, "Without effect: headers are written where there is a column."),
+        ConfigKey("includeHeaders", _BOOLEAN, False, "Without effect: headers are written if there is a column."),
         ConfigKey(
             "resultsPath",
             _STRING,

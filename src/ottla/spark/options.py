@@ -42,15 +42,15 @@ _NAMES: Final = {key.name.lower(): key.name for schema in (READ_OPTIONS, WRITE_O
 _WAYS_TO_CHOOSE: Final = ("subscribe", "subscribePattern", "assign")
 
 _NOT_FOR_READING: Final = {
-    "auto.offset.reset": "the query keeps its own offsets: say where to begin by startingOffsets",
-    "enable.auto.commit": "the query keeps its own offsets: commitGroup names the group that shows them",
-    "interceptor.classes": "interceptors could change records on their way",
-    "key.deserializer": "keys come as binary: make something of them in the DataFrame",
-    "value.deserializer": "values come as binary: make something of them in the DataFrame",
+    "auto.offset.reset": "the query manages its own offsets: use startingOffsets",
+    "enable.auto.commit": "the query manages its own offsets: use commitGroup to show them in a group",
+    "interceptor.classes": "interceptors could change records",
+    "key.deserializer": "keys are binary: decode them in the DataFrame",
+    "value.deserializer": "values are binary: decode them in the DataFrame",
 }
 _NOT_FOR_WRITING: Final = {
-    "key.serializer": "keys are written as they stand in the column, binary or text",
-    "value.serializer": "values are written as they stand in the column, binary or text",
+    "key.serializer": "keys are written as they are in the column, binary or string",
+    "value.serializer": "values are written as they are in the column, binary or string",
 }
 
 
@@ -116,7 +116,7 @@ class ReadOptions:
         selection = _selection(values)
         low, high = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
         if low is not None and high is not None and low > high:
-            raise OptionError("minOffsetsPerTrigger", f"{low} is more than maxOffsetsPerTrigger, which is {high}")
+            raise OptionError("minOffsetsPerTrigger", f"{low} is greater than maxOffsetsPerTrigger, which is {high}")
         group_id = settings.pop("group.id", None)
         _check_client(ConsumerConfig.parse, settings)
         if "kafkaConsumer.pollTimeoutMs" in given:
@@ -155,16 +155,22 @@ class ReadOptions:
         """Where a batch begins and ends."""
         starting, ending = self.starting or Earliest(), self.ending or Latest()
         if isinstance(starting, Latest) or _stands_at(starting, LATEST_OFFSET):
-            raise OptionError("startingOffsets", "a batch cannot begin at latest (-1): there would be nothing to read")
+            raise OptionError(
+                "startingOffsets", "a batch query cannot start at latest (-1): there would be nothing to read"
+            )
         if isinstance(ending, Earliest) or _stands_at(ending, EARLIEST_OFFSET):
-            raise OptionError("endingOffsets", "a batch cannot end at earliest (-2): there would be nothing to read")
+            raise OptionError(
+                "endingOffsets", "a batch query cannot end at earliest (-2): there would be nothing to read"
+            )
         _check_order(starting, ending)
         return starting, ending
 
     def stream_start(self) -> Position:
         """Where a stream begins that has no checkpoint yet."""
         if self.ending is not None:
-            reason = "a stream has no end: leave out endingOffsets, endingTimestamp and endingOffsetsByTimestamp"
+            reason = (
+                "a streaming query has no end: do not set endingOffsets, endingTimestamp or endingOffsetsByTimestamp"
+            )
             raise OptionError("endingOffsets", reason)
         return self.starting or Latest()
 
@@ -183,7 +189,7 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         values, _, settings = _split(options, WRITE_OPTIONS, PRODUCER_CONFIG, _NOT_FOR_WRITING)
         if values["topic"] == "":
-            raise OptionError("topic", "is empty: name a topic, or leave it out and have a column topic")
+            raise OptionError("topic", "is empty: set a topic, or omit it and add a column topic")
         _check_client(ProducerConfig.parse, settings)
         return cls(topic=values["topic"], results_path=values["resultsPath"] or None, client_settings=settings)
 
@@ -210,7 +216,9 @@ def _split(
         if key in settings:
             raise OptionError(f"{_PREFIX}{key}", f"cannot be set: {reason}")
     if not settings.get("bootstrap.servers"):
-        raise OptionError("kafka.bootstrap.servers", "is not set: say where a broker listens, as in localhost:9092")
+        raise OptionError(
+            "kafka.bootstrap.servers", "is required: set the address of a broker, for example localhost:9092"
+        )
     others = [one for one in (CONSUMER_CONFIG, PRODUCER_CONFIG, ADMIN_CONFIG) if one is not client]
     for key in settings:
         if key not in client and key not in OWNERS and not any(key in one for one in others):
@@ -224,8 +232,8 @@ def _split(
 def _unknown(lower: str, client: ConfigSchema) -> str:
     candidates = {**_NAMES, **{f"{_PREFIX}{key.name}": f"{_PREFIX}{key.name}" for key in client}}
     likely = [f"{_PREFIX}{lower}"] if lower in client else difflib.get_close_matches(lower, candidates, n=1)
-    hint = f"; did you mean {candidates[likely[0]]}?" if likely else "; settings of the client begin with kafka."
-    return f"there is no such option{hint}"
+    hint = f"; did you mean {candidates[likely[0]]}?" if likely else "; client configs start with kafka."
+    return f"unknown option{hint}"
 
 
 def _check_client(parse: Callable[[Mapping[str, object]], object], settings: Mapping[str, str]) -> None:
@@ -250,9 +258,9 @@ def _of(option: str, parse: Callable[[str], T], text: str) -> T:
 def _selection(values: Mapping[str, Any]) -> Selection:
     chosen = [name for name in _WAYS_TO_CHOOSE if values[name] is not None]
     if not chosen:
-        raise OptionError("subscribe", "is not set: one of subscribe, subscribePattern and assign says what to read")
+        raise OptionError("subscribe", "is not set: set one of subscribe, subscribePattern and assign")
     if len(chosen) > 1:
-        raise OptionError(chosen[1], f"does not go with {chosen[0]}: one of them says what to read")
+        raise OptionError(chosen[1], f"cannot be combined with {chosen[0]}")
     option = chosen[0]
     text: str = values[option]
     if option == "assign":
@@ -286,7 +294,7 @@ def _position(values: Mapping[str, Any], which: str) -> Position | None:
     if text.lower() == "latest":
         return Latest()
     if not text.startswith("{"):
-        raise OptionError(offsets, f"{text!r} is not one of earliest, latest, and offsets as JSON")
+        raise OptionError(offsets, f"{text!r} must be earliest, latest, or offsets as JSON")
     return AtOffsets(_of(offsets, parse_offsets, text))
 
 
@@ -303,10 +311,10 @@ def _check_order(starting: Position, ending: Position) -> None:
     else:
         return
     if first.keys() != last.keys():
-        raise OptionError(option, "has to name the same partitions as where the batch begins")
+        raise OptionError(option, "must name the same partitions as the start of the batch")
     for partition, begin in first.items():
         if begin > last[partition] >= 0:
-            raise OptionError(option, f"{what} {last[partition]} of {partition} is before its beginning, {begin}")
+            raise OptionError(option, f"{what} {last[partition]} of {partition} is before its start, {begin}")
 
 
 def _digest(selection: Selection) -> str:

@@ -124,10 +124,10 @@ class _Task:
         """The next offset of the range that is still there, or its end."""
         span = self._span
         if isinstance(error, UnknownTopicError | UnknownPartitionError):
-            self._lost(f"{self._name} is gone, and with it offsets {position} to {span.until - 1}: {error}")
+            self._lost(f"{self._name} no longer exists; offsets {position} to {span.until - 1} are lost: {error}")
             return span.until
         if isinstance(error, TopicRecreatedError):
-            self._lost(f"offsets {position} to {span.until - 1} of {self._name} went with their topic: {error}")
+            self._lost(f"offsets {position} to {span.until - 1} of {self._name} were deleted with their topic: {error}")
             return span.until
         first = self._consumer.beginning_offsets([self._partition])[self._partition]
         if first > position:
@@ -156,14 +156,14 @@ class _Task:
             return span.until
         if is_over:
             raise ClientError(
-                f"nothing of {self._name} came from offset {position} on within {self._patience_s:g} s, though it ends"
-                f" at {end}: if brokers are slow, raise the option kafkaConsumer.pollTimeoutMs"
+                f"no records of {self._name} arrived from offset {position} within {self._patience_s:g} s, although it "
+                f"ends at {end}: if the brokers are slow, increase kafkaConsumer.pollTimeoutMs"
             )
         return position
 
     def _cut_off(self, position: int, end: int) -> str:
-        words = f"{self._name} ends at offset {end}, and offsets {position} to {self._span.until - 1} were to be read"
-        return f"{words}: it was cut off, or its topic made anew"
+        words = f"{self._name} ends at offset {end}, but offsets {position} to {self._span.until - 1} should be read"
+        return f"{words}: it was truncated, or its topic was created again"
 
     @property
     def _name(self) -> str:

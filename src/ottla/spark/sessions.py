@@ -194,7 +194,7 @@ def _adapted(running: SparkSession, master: str, asked: Mapping[str, str]) -> Sp
             _set_log_level(running, value)
         elif settings.get(key) != value:
             raise SessionConflictError(
-                f"{key} cannot become {value} in a session that is running with {settings.get(key, 'its default')}: "
-                "stop that one first, by spark.stop()"
+                f"{key} cannot be changed to {value}: a session is running with {settings.get(key, 'its default')}. "
+                "Stop it first with spark.stop()"
             )
     return running

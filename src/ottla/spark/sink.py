@@ -57,7 +57,7 @@ class _SinkWriter:
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
-            raise OptionError("mode", "a topic is appended to, it cannot be overwritten: write with mode append")
+            raise OptionError("mode", "a topic cannot be overwritten: use mode append")
         self._options = options
         self._columns = WriteColumns.of(schema, options.topic)
         self._folder = None if options.results_path is None else _folder_of(options.results_path)
@@ -112,7 +112,7 @@ def _folder_of(path: str) -> Path:
     """Spark writes paths as URLs, too; the driver's own files are meant."""
     parts = urlsplit(path)
     if parts.scheme not in ("", "file"):
-        raise OptionError("resultsPath", f"{path!r} is no folder of the driver's machine")
+        raise OptionError("resultsPath", f"{path!r} is not a local directory of the driver")
     return Path(unquote(parts.path) if parts.scheme else path)
 
 

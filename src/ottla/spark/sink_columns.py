@@ -56,18 +56,16 @@ class WriteColumns:
         types = {field.name: field.dataType for field in schema.fields}
         here = f"the columns are {schema.simpleString().removeprefix('struct')}"
         if "value" not in types:
-            raise ColumnError(f"there is no column value, which is what is written; {here}: rename, or make, one")
+            raise ColumnError(f"the column value is missing; {here}: rename or add one")
         if topic is None and "topic" not in types:
-            raise ColumnError(
-                f"nothing says which topic to write to: set the option topic, or have a column of that name; {here}"
-            )
+            raise ColumnError(f"no topic to write to: set the option topic, or add a column topic; {here}")
         for name, allowed in WRITE_TYPES.items():
             given = types.get(name)
             if given is None or (name == "topic" and topic is not None):
                 continue
             if not any(_is_same(given, one) for one in allowed):
                 words = " or ".join(one.simpleString() for one in allowed)
-                raise ColumnError(f"column {name} is of type {given.simpleString()}; it has to be {words}: cast it")
+                raise ColumnError(f"column {name} must be {words}, not {given.simpleString()}: cast it")
         names = [field.name for field in schema.fields if field.name in WRITE_TYPES and field.name != "topic"]
         for name in (*names, "topic"):
             if [field.name for field in schema.fields].count(name) > 1:
@@ -83,7 +81,7 @@ class WriteColumns:
         topics = batch.column("topic")
         if topics.null_count:
             words = f"{topics.null_count} of {len(topics)} rows in a batch have null as their topic"
-            raise ColumnError(f"{words}: fill the column topic, or set the option topic, which holds for all rows")
+            raise ColumnError(f"{words}: fill the column topic, or set the option topic for all rows")
         encoded = topics.dictionary_encode()
         names = encoded.dictionary.to_pylist()
         if len(names) == 1:

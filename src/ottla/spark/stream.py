@@ -203,22 +203,26 @@ class StreamDriver:
         firsts = self._view.earliest(added)
         gone = starts.keys() - ends.keys() | added - firsts.keys()
         if gone:
-            words = f"partitions {named(gone)} are gone, with what was not read of them"
-            self._lost(f"{words}: their topics were deleted, or the query names them no more")
+            words = f"partitions {named(gone)} no longer exist, and their unread records are lost"
+            self._lost(f"{words}: their topics were deleted, or the query no longer reads them")
         for partition, first in firsts.items():
             if first > 0:
-                self._lost(f"offsets 0 to {first - 1} of partition {partition}, which is new, were deleted already")
+                self._lost(
+                    f"offsets 0 to {first - 1} of the new partition {partition} were deleted before they were read"
+                )
         begun = self._begun or {}
         for partition in sorted(starts.keys() & ends.keys()):
             start, end = starts[partition], ends[partition]
             if start > end and start == begun.get(partition):
                 # The first batch of a query that was ended in it: only its end is in the checkpoint.
-                words = "ended in its first batch, begins anew where it is told to, at offset"
-                _logger.warning("the query %s %d of partition %s, which the batch ends before", words, start, partition)
+                words = "was stopped in its first micro-batch and starts again at offset"
+                _logger.warning(
+                    "the query %s %d of partition %s, after the end of that micro-batch", words, start, partition
+                )
                 starts = {**starts, partition: end}
             elif start > end:
-                words = f"partition {partition} ends at offset {end}, and {start} was to be read next"
-                self._lost(f"{words}: the topic was made anew, or the query was to begin beyond its end")
+                words = f"partition {partition} ends at offset {end}, but the next offset to read is {start}"
+                self._lost(f"{words}: the topic was created again, or the starting offset is beyond its end")
         return {**firsts, **starts}
 
     def _of_these_topics(
@@ -235,7 +239,7 @@ class StreamDriver:
         before, since = recreated(start_ids, end_ids), recreated(end_ids, self.topic_ids)
         for topic in sorted(before | since):
             there = [f"{start} of {one}" for one, start in sorted(starts.items()) if one.topic == topic]
-            words = f"topic {topic} was deleted and created again; what was not read of the old topic is gone"
+            words = f"topic {topic} was deleted and created again; unread records of the old topic are lost"
             self._lost(f"{words} (next offsets: {', '.join(there) or 'none'})")
         kept = {partition: start for partition, start in starts.items() if partition.topic not in before}
         return kept | {partition: end for partition, end in ends.items() if partition.topic in since}
@@ -274,7 +278,7 @@ class _ProgressGroup:
         except OttlaError as error:
             # Once, and not with every batch.
             level = logging.DEBUG if self._is_refused else logging.WARNING
-            _logger.log(level, "progress is not shown in group %s: %s", self._name, error)
+            _logger.log(level, "offsets could not be committed to group %s: %s", self._name, error)
             self._is_refused = True
 
     def close(self) -> None:

@@ -90,7 +90,7 @@ class ClusterView:
                 there = self._all_of(_described(admin, topics, but_missing=but_missing))
                 missing = set(partitions) - there
                 if missing and not but_missing:
-                    raise MissingTopicError(f"there is no partition {named(missing)}, which option assign names")
+                    raise MissingTopicError(f"partition {named(missing)} in option assign does not exist")
                 return there & set(partitions)
 
     def _all_of(self, topics: Iterable[TopicDescription]) -> set[TopicPartition]:
@@ -148,8 +148,8 @@ class ClusterView:
         if none_newer and is_start and not self._options.latest_if_none_is_newer:
             first = min(none_newer)
             raise SourceError(
-                f"no record of {named(none_newer)} is as new as {times_ms[first]}, where the query is to begin; set "
-                "startingOffsetsByTimestampStrategy to latest to begin at the end there"
+                f"no record of {named(none_newer)} has the timestamp {times_ms[first]} or a later one, where the query "
+                "should start; set startingOffsetsByTimestampStrategy to latest to start at the end"
             )
         return {**found, **dict.fromkeys(none_newer, LATEST_OFFSET)}
 
@@ -179,9 +179,9 @@ class ClusterView:
             except OttlaError as error:
                 if not left:
                     raise
-                _logger.warning("asking the cluster again, %d times at most: %s", left, error)
+                _logger.warning("retrying, at most %d times: %s", left, error)
                 time.sleep(self._options.ask_interval_ms / 1000)
-        raise AssertionError("there is at least one attempt")
+        raise AssertionError("unreachable: there is at least one attempt")
 
 
 def _described(admin: Admin, names: Iterable[str], *, but_missing: bool) -> Iterable[TopicDescription]:
@@ -194,16 +194,14 @@ def _described(admin: Admin, names: Iterable[str], *, but_missing: bool) -> Iter
         if but_missing:
             return error.results.values()
         missing = ", ".join(map(repr, sorted(error.errors)))
-        raise MissingTopicError(
-            f"there is no topic {missing}: make it first, or see whether the name is right"
-        ) from None
+        raise MissingTopicError(f"topic {missing} does not exist: create it first, or check the name") from None
 
 
 def _check_same(given: Collection[TopicPartition], there: frozenset[TopicPartition], option: str) -> None:
     """A place has to be given for every partition, and for none that is not read."""
     missing, foreign = there - set(given), set(given) - there
     if missing:
-        reason = f"says nothing of {named(missing)}: give all partitions, -2 for the earliest offset, -1 for the latest"
+        reason = f"lacks {named(missing)}: list all partitions, with -2 for the earliest offset and -1 for the latest"
         raise SourceError(f"option {option}: {reason}")
     if foreign:
-        raise SourceError(f"option {option}: {named(foreign)} is not among the partitions that are read")
+        raise SourceError(f"option {option}: {named(foreign)} is not one of the partitions to read")

@@ -98,7 +98,7 @@ def test_what_cannot_be_is_refused_and_named(admin: Admin, resource: ConfigResou
     assert entry(admin, resource, "retention.ms").source is not ConfigSource.TOPIC
     with pytest.raises(ClientError, match="there is no broker 77 in the cluster; its brokers are"):
         admin.describe_configs([ConfigResource.broker(77)])
-    with pytest.raises(ClientError, match="a broker is named by its id"):
+    with pytest.raises(ClientError, match="the name of a broker resource must be its id"):
         admin.describe_configs([ConfigResource(ResourceType.BROKER, "mine")])
     with pytest.raises(TypeError, match=r"mapping of str to str.*contains \{'retention.ms': 5\}"):
         admin.incremental_alter_configs({resource: {"retention.ms": 5}})  # type: ignore[dict-item]

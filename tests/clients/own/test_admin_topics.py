@@ -76,7 +76,7 @@ def test_what_is_refused_is_told_beside_what_is_done(admin: Admin, topic: str) -
         topic: ErrorCode.INVALID_PARTITIONS,
         f"{topic}-missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    with pytest.raises(ClientError, match="is to be made twice"):
+    with pytest.raises(ClientError, match="is listed twice"):
         admin.create_topics([NewTopic(f"{topic}-4"), NewTopic(f"{topic}-4", 2)])
     with pytest.raises(SomeRefusedError) as refused:
         admin.describe_topics([topic, f"{topic}-missing"])

@@ -299,7 +299,7 @@ def test_created_again_in_the_middle(broker: Broker, topic: str, fail: bool) -> 
     make(broker, topic)
     fill(broker, topic, 4000, batch_rows=200)
     if fail:
-        with pytest.raises(DataLossError, match=r"offsets \d+ to 3999 of partition .* went with their topic"):
+        with pytest.raises(DataLossError, match=r"offsets \d+ to 3999 of partition .* were deleted with their topic"):
             list(reading)
         return
     found = offsets_of(iter([first, *reading]))
@@ -314,7 +314,9 @@ def test_a_log_that_is_shorter_than_it_was(broker: Broker, topic: str, start: in
     settings = settings_of(broker, default_api_timeout_ms=1200)
     span = OffsetRange(topic, 1, start, 12)
     first = max(start, 5)
-    with pytest.raises(DataLossError, match=f"ends at offset 5, and offsets {first} to 11 were to be read: it was cut"):
+    with pytest.raises(
+        DataLossError, match=f"ends at offset 5, but offsets {first} to 11 should be read: it was truncated"
+    ):
         list(read_range(settings, span, OFFSETS, True))
     assert offsets_of(read_range(settings, span, OFFSETS, False)) == list(range(start, 5))
 
@@ -325,7 +327,7 @@ def test_a_topic_or_partition_that_is_gone(broker: Broker, topic: str, partition
         make(broker, topic)
     settings = settings_of(broker, default_api_timeout_ms=500)
     span = OffsetRange(topic, partition, 3, 12)
-    words = f"partition {topic}-{partition} is gone, and with it offsets 3 to 11: .*{why}"
+    words = f"partition {topic}-{partition} no longer exists; offsets 3 to 11 are lost: .*{why}"
     with pytest.raises(DataLossError, match=words):
         list(read_range(settings, span, OFFSETS, True))
     assert offsets_of(read_range(settings, span, OFFSETS, False)) == []
@@ -334,6 +336,6 @@ def test_a_topic_or_partition_that_is_gone(broker: Broker, topic: str, partition
 def test_a_broker_that_answers_and_gives_nothing_is_told_of() -> None:
     log = ScriptedLog(Partition([batch(0, 5)], end=10, errors=[ErrorCode.NONE]))
     with pytest.raises(
-        ClientError, match=r"nothing of partition events-0 came from offset 5 on within 2 s.*pollTimeout"
+        ClientError, match=r"no records of partition events-0 arrived from offset 5 within 2 s.*pollTimeout"
     ):
         scripted_offsets(log, 10)

@@ -146,11 +146,11 @@ def test_a_topic_that_is_not_there_fails_the_task(topic: str) -> None:
 
 
 def test_what_cannot_be_is_refused_before_anything_runs(broker: Broker) -> None:
-    with pytest.raises(ConfigError, match="appended to, it cannot be overwritten: write with mode append"):
+    with pytest.raises(ConfigError, match="a topic cannot be overwritten: use mode append"):
         OttlaArrowWriter(options_of(broker, topic="t"), TEXT, True)
-    with pytest.raises(ColumnError, match="column value is of type bigint"):
+    with pytest.raises(ColumnError, match="column value must be binary or string, not bigint"):
         OttlaStreamArrowWriter(options_of(broker, topic="t"), schema_of(value=LongType()), False)
-    with pytest.raises(ConfigError, match="'hdfs://there' is no folder of the driver's machine"):
+    with pytest.raises(ConfigError, match="'hdfs://there' is not a local directory of the driver"):
         OttlaArrowWriter(options_of(broker, topic="t", resultsPath="hdfs://there"), TEXT, False)
 
 

@@ -88,10 +88,10 @@ def test_a_batch_between_times(data: TopicData) -> None:
 
 
 def test_offsets_beyond_the_end(data: TopicData) -> None:
-    with pytest.raises(SourceError, match=f"begin at offset 99 of {data.name}-0 and to end before that, at 10"):
+    with pytest.raises(SourceError, match=f"starts at offset 99 of {data.name}-0, after its end at 10"):
         planned(data, startingOffsets=offsets(data, 99, 0))
     given = {"startingOffsets": offsets(data, 5, 0), "endingOffsets": offsets(data, 99, 0)}
-    with pytest.raises(DataLossError, match=f"{data.name}-0 ends at offset 10, and the batch is to end at 99"):
+    with pytest.raises(DataLossError, match=f"{data.name}-0 ends at offset 10, but the batch should end at 99"):
         planned(data, **given)
     assert planned(data, **given, failOnDataLoss="false") == [(0, 5, 10)]
 
@@ -99,7 +99,7 @@ def test_offsets_beyond_the_end(data: TopicData) -> None:
 def test_offsets_that_were_deleted(data: TopicData) -> None:
     data.delete_before(6)
     given = {"startingOffsets": offsets(data, 2, 0), "endingOffsets": offsets(data, 8, 0)}
-    with pytest.raises(DataLossError, match=f"offsets 2 to 5 of partition {data.name}-0 are not there any more"):
+    with pytest.raises(DataLossError, match=f"offsets 2 to 5 of partition {data.name}-0 no longer exist"):
         planned(data, **given)
     assert planned(data, **given, failOnDataLoss="false") == [(0, 6, 8)]
     assert planned(data, endingOffsets=offsets(data, 8, 0)) == [(0, -2, 8)]
@@ -125,9 +125,9 @@ def test_columns_are_those_of_sparks_connector(data: TopicData) -> None:
 def test_what_is_wrong_is_told_before_anything_runs(data: TopicData) -> None:
     with pytest.raises(OptionError, match="did you mean startingOffsets"):
         OttlaSource(options_of(data, startingOffset="earliest")).schema()
-    with pytest.raises(OptionError, match="cannot begin at latest"):
+    with pytest.raises(OptionError, match="cannot start at latest"):
         OttlaSource(options_of(data, startingOffsets="latest")).reader(SCHEMA)
-    with pytest.raises(OptionError, match="a stream has no end"):
+    with pytest.raises(OptionError, match="a streaming query has no end"):
         OttlaSource(options_of(data, endingOffsets="latest")).streamReader(SCHEMA)
     with pytest.raises(ColumnError, match="did you mean value"):
         OttlaSource(options_of(data)).reader(StructType().add("valu", "binary"))

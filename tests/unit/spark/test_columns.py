@@ -50,13 +50,13 @@ def test_nullability_within_headers_is_the_users() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ([], "names no column; there are key, value, topic"),
+        ([], "names no column; use key, value, topic"),
         ([("valeu", BinaryType())], "no column 'valeu'; did you mean value"),
         ([("TimestampType", LongType())], "no column 'TimestampType'; did you mean timestampType"),
-        ([("xyz", BinaryType())], "no column 'xyz'; there are key, value"),
+        ([("xyz", BinaryType())], "no column 'xyz'; use key, value"),
         ([("value", StringType())], "column value is of type binary, not string"),
         ([("headers", ArrayType(StringType()))], "headers is of type array<struct<.*not array<string>"),
-        ([("key", BinaryType()), ("key", BinaryType())], "column key stands in the schema 2 times"),
+        ([("key", BinaryType()), ("key", BinaryType())], "column key is 2 times in the schema"),
     ],
 )
 def test_what_cannot_be_asked_for(fields: list[tuple[str, BinaryType]], words: str) -> None:

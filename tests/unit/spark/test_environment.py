@@ -46,23 +46,23 @@ def test_a_java_that_is_too_old(tmp_path: Path, says: str, version: str) -> None
     with pytest.raises(SparkUnavailableError) as told:
         check_java({"JAVA_HOME": str(tmp_path)})
     sentence = str(told.value)
-    assert f"Spark needs Java 17 or newer, and {java} is Java {version}." in sentence
+    assert f"Spark needs Java 17 or newer, but {java} is Java {version}." in sentence
     assert "apt install openjdk-17-jre-headless" in sentence
 
 
 def test_no_java_at_all(tmp_path: Path) -> None:
-    with pytest.raises(SparkUnavailableError, match=r"no `java` on the PATH.*let JAVA_HOME or the PATH name it"):
+    with pytest.raises(SparkUnavailableError, match=r"no `java` on the PATH.*set JAVA_HOME or the PATH"):
         check_java({"PATH": str(tmp_path)})
 
 
 def test_a_java_home_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(SparkUnavailableError, match=f"JAVA_HOME is {tmp_path}, where there is no bin/java"):
+    with pytest.raises(SparkUnavailableError, match=f"JAVA_HOME is {tmp_path}, which has no bin/java"):
         check_java({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
 
 
 def test_something_that_is_not_java(tmp_path: Path) -> None:
     fake_java(tmp_path, "what?")
-    with pytest.raises(SparkUnavailableError, match="does not say which version"):
+    with pytest.raises(SparkUnavailableError, match="does not report a Java version"):
         check_java({"JAVA_HOME": str(tmp_path)})
 
 
@@ -80,5 +80,5 @@ def test_pyspark_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pyspark_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark.__version__", "3.5.1")
-    with pytest.raises(SparkUnavailableError, match=r"PySpark 3\.5\.1 is too old, 4\.2 is needed"):
+    with pytest.raises(SparkUnavailableError, match=r"PySpark 3\.5\.1 is too old; 4\.2 is required"):
         check_pyspark()

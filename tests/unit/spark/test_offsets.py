@@ -59,9 +59,9 @@ def test_assigned_partitions_stand_in_order_and_once() -> None:
         ("[1]", "not a JSON object"),
         ('{"a":7}', "a number for each of its partitions"),
         ('{"a":{"x":7}}', '"x": 7 of topic'),
-        ('{"a":{"-1":7}}', "no partition with its number"),
+        ('{"a":{"-1":7}}', "not a partition and a number"),
         ('{"a":{"0":"7"}}', '"0": "7" of topic'),
-        ('{"a":{"0":true}}', "no partition with its number"),
+        ('{"a":{"0":true}}', "not a partition and a number"),
         ('{"a":{"0":-3}}', "-3 of a-0 is not an offset"),
     ],
 )

@@ -47,22 +47,26 @@ def test_the_option_wins_over_the_column() -> None:
 @pytest.mark.parametrize(
     ("schema", "topic", "words"),
     [
-        (schema_of(Value=StringType()), "t", r"there is no column value.*columns are <Value:string>"),
-        (schema_of(value=StringType()), None, "which topic to write to: set the option topic, or have a column"),
-        (schema_of(value=LongType()), "t", "column value is of type bigint; it has to be binary or string: cast it"),
-        (schema_of(value=StringType(), key=IntegerType()), "t", "column key is of type int; .*binary or string"),
-        (schema_of(value=StringType(), topic=BinaryType()), None, "column topic is of type binary; .*string"),
-        (schema_of(value=StringType(), partition=LongType()), "t", "column partition is of type bigint; .*int"),
+        (schema_of(Value=StringType()), "t", r"the column value is missing.*columns are <Value:string>"),
+        (schema_of(value=StringType()), None, "no topic to write to: set the option topic, or add a column"),
+        (schema_of(value=LongType()), "t", "column value must be binary or string, not bigint: cast it"),
+        (schema_of(value=StringType(), key=IntegerType()), "t", "column key must be binary or string, not int"),
+        (schema_of(value=StringType(), topic=BinaryType()), None, "column topic must be string, not binary"),
+        (schema_of(value=StringType(), partition=LongType()), "t", "column partition must be int, not bigint"),
         (
             schema_of(value=StringType(), timestamp=LongType()),
             "t",
-            "timestamp is of type bigint; .*timestamp or double",
+            "timestamp must be timestamp or double, not bigint",
         ),
-        (schema_of(value=StringType(), timestamp=TimestampNTZType()), "t", "timestamp is of type timestamp_ntz"),
+        (
+            schema_of(value=StringType(), timestamp=TimestampNTZType()),
+            "t",
+            "timestamp must be timestamp or double, not timestamp_ntz",
+        ),
         (
             schema_of(value=StringType(), headers=ArrayType(StringType())),
             "t",
-            "headers is of type array<string>; it has to be array<struct<key:string,value:binary>>",
+            "headers must be array<struct<key:string,value:binary>>, not array<string>",
         ),
         (
             StructType([StructField("value", StringType()), StructField("value", StringType())]),

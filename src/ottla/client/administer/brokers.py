@@ -73,7 +73,7 @@ class BrokersArea(Area):
                 include_fenced_brokers=include_fenced_brokers,
             )
             since = _FENCED_SINCE if include_fenced_brokers else 0
-            why = "tell of fenced brokers"
+            why = "list fenced brokers"
             version = version_of(connection, DescribeClusterRequest, since=since, why=why)
             answer = await connection.send(request, DescribeClusterResponse, version=version)
             raise_if_refused(answer.error_code, "the description of the cluster", answer.error_message)
@@ -118,7 +118,7 @@ class BrokersArea(Area):
         async def attempt() -> ApiVersionsResponse:
             request = ApiVersionsRequest(client_software_name="ottla", client_software_version="0")
             answer = await self._ask(broker_id, request, ApiVersionsResponse)
-            raise_if_refused(answer.error_code, "the versions of a broker")
+            raise_if_refused(answer.error_code, "the API versions of a broker")
             return answer
 
         return await self._cluster.retry(attempt)

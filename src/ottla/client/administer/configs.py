@@ -233,11 +233,11 @@ class ConfigsArea(Area):
             connection = await self._cluster.any_connection()
             # The first version knows only one kind, and needs not be told.
             since = 0 if wanted == [ResourceType.CLIENT_METRICS] else _TYPES_SINCE
-            why = "list what has configs"
+            why = "list config resources"
             version = version_of(connection, ListConfigResourcesRequest, since=since, why=why)
             request = ListConfigResourcesRequest(resource_types=list(wanted) if version >= _TYPES_SINCE else [])
             answer = await connection.send(request, ListConfigResourcesResponse, version=version)
-            raise_if_refused(answer.error_code, "the list of what has configs")
+            raise_if_refused(answer.error_code, "the list of config resources")
             kinds = {kind.value: kind for kind in ResourceType}
             return sorted(
                 ConfigResource(kinds[one.resource_type], one.resource_name)
@@ -272,7 +272,7 @@ def _broker_of(resource: ConfigResource) -> int | None:
     try:
         return int(name)
     except ValueError:
-        raise ClientError(f"{resource}: a broker is named by its id, a number") from None
+        raise ClientError(f"{resource}: the name of a broker resource must be its id") from None
 
 
 def _entry(name: str, change: Change) -> IncrementalAlterConfigsEntry:
@@ -285,7 +285,7 @@ def _entry(name: str, change: Change) -> IncrementalAlterConfigsEntry:
             return IncrementalAlterConfigsEntry(name=name, config_operation=_SUBTRACT, value=values)
         case str():
             return IncrementalAlterConfigsEntry(name=name, config_operation=_SET, value=change)
-    raise ArgumentTypeError(f"{name} cannot be changed to {change!r}: values are strings, as the broker writes them")
+    raise ArgumentTypeError(f"{name} cannot be set to {change!r}: config values must be strings")
 
 
 def _resource(

@@ -51,7 +51,7 @@ class GroupOffsetsArea(CoordinatedArea):
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | RefusedError]:
             connection = await self._cluster.connection(await self._coordinator(group_id))
             since = _STABLE_SINCE if require_stable else 0
-            why = "wait for offsets that transactions have still to decide on"
+            why = "wait for offsets of pending transactions"
             version = version_of(connection, OffsetFetchRequest, since=since, why=why, at_most=_LAST_BY_NAME)
             request = _fetch_request(group_id, wanted, version, require_stable=require_stable)
             answer = await connection.send(request, OffsetFetchResponse, version=version)
@@ -126,7 +126,7 @@ class GroupOffsetsArea(CoordinatedArea):
         await self._settle(partitions, attempt)
 
 
-_HAS_MEMBERS: Final = "the group has members, which commit for it: its offsets can be altered while it is empty"
+_HAS_MEMBERS: Final = "the group has members; stop them before you alter its offsets"
 
 
 def _fetch_request(

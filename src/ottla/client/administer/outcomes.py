@@ -92,7 +92,7 @@ class Area:
             asked = [name for name in wanted if is_open(name)]
             answered = await attempt(asked)
             for name in asked:
-                silence = RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, str(name), "the broker did not answer for it")
+                silence = RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, str(name), "the response does not mention it")
                 outcomes[name] = answered.get(name, silence)
             for name in asked:
                 outcome = outcomes[name]
@@ -180,7 +180,7 @@ def version_of(
     if version < since:
         name = request.__name__.removesuffix("Request")
         raise UnsupportedApiError(
-            f"{connection.address} is too old to {why}: that takes {name} v{since}, and it serves up to v{version}"
+            f"{connection.address} is too old to {why}: this needs {name} v{since}, but it supports v{version}"
         )
     return version
 

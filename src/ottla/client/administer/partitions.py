@@ -120,7 +120,7 @@ class PartitionsArea(Area):
     ) -> dict[TopicPartition, ListedOffset]:
         """The offset at each place: EARLIEST, LATEST, MAX_TIMESTAMP, `Place.at_time(…)`."""
         if isolation_level not in _ISOLATION_LEVELS:
-            raise ArgumentError(f"{isolation_level!r} is not an isolation level: {' or '.join(_ISOLATION_LEVELS)} is")
+            raise ArgumentError(f"{isolation_level!r} is not an isolation level; use {' or '.join(_ISOLATION_LEVELS)}")
         newest = max(places.values(), key=lambda place: _PLACES_SINCE.get(place, 0), default=None)
         since = 0 if newest is None else _PLACES_SINCE.get(newest, 0)
 
@@ -145,7 +145,7 @@ class PartitionsArea(Area):
                 topics=topics,
                 timeout_ms=self._timeout_ms,
             )
-            why = "look for that place in a partition"
+            why = "look up this kind of offset"
             answer = await self._ask(leader_id, request, ListOffsetsResponse, since=since, why=why)
             return {
                 (partition := TopicPartition(topic.name, one.partition_index)): refusal(
@@ -244,7 +244,7 @@ class PartitionsArea(Area):
                 election_type=election_type, topic_partitions=topics, timeout_ms=self._timeout_ms
             )
             since = _UNCLEAN_SINCE if election_type is ElectionType.UNCLEAN else 0
-            why = "elect leaders that were not in sync"
+            why = "elect out-of-sync leaders"
             answer = await self._ask_controller(request, ElectLeadersResponse, since=since, why=why)
             raise_if_refused(answer.error_code, f"{election_type.name.lower()} election")
             found: dict[TopicPartition, bool | RefusedError] = {}
@@ -288,7 +288,7 @@ class PartitionsArea(Area):
                 request,
                 AlterPartitionReassignmentsResponse,
                 since=0 if allow_replication_factor_change else _FACTOR_SINCE,
-                why="refuse a change of the replication factor",
+                why="reject a change of the replication factor",
             )
             raise_if_refused(answer.error_code, "reassignments", answer.error_message)
             return {

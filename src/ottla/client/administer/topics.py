@@ -151,14 +151,14 @@ class TopicsArea(Area):
         wanted: dict[str, NewTopic] = {}
         for topic in topics:
             if topic.name in wanted:
-                raise ClientError(f"topic {topic.name} is to be made twice")
+                raise ClientError(f"topic {topic.name} is listed twice")
             wanted[topic.name] = topic
 
         async def attempt(names: list[str]) -> dict[str, CreatedTopic | RefusedError]:
             connection = await self._cluster.controller_connection()
             asked = [_creatable(wanted[name]) for name in names]
             since = _DEFAULTS_SINCE if any(map(_has_defaults, asked)) else 0
-            why = "choose numbers of partitions and replicas itself"
+            why = "use its default number of partitions and replication factor"
             version = version_of(connection, CreateTopicsRequest, since=since, why=why)
             request = CreateTopicsRequest(topics=asked, timeout_ms=self._timeout_ms, validate_only=validate_only)
             answer = await connection.send(request, CreateTopicsResponse, version=version)
@@ -210,7 +210,7 @@ class TopicsArea(Area):
 
         async def attempt(topic_ids: list[str]) -> dict[str, RefusedError | None]:
             connection = await self._cluster.controller_connection()
-            why = "delete topics by their ids"
+            why = "delete topics by id"
             version = version_of(connection, DeleteTopicsRequest, since=_DELETE_BY_ID_SINCE, why=why)
             asked = [DeletableTopic(name=None, topic_id=raw[topic_id]) for topic_id in topic_ids]
             request = DeleteTopicsRequest(topics=asked, timeout_ms=self._timeout_ms)
@@ -273,7 +273,7 @@ class TopicsArea(Area):
         self, topics: list[MetadataTopic] | None, *, operations: bool = False, by_id: bool = False
     ) -> dict[str, TopicDescription | RefusedError]:
         connection = await self._cluster.any_connection()
-        since, why = (_DESCRIBE_BY_ID_SINCE, "describe topics by their ids") if by_id else (0, "")
+        since, why = (_DESCRIBE_BY_ID_SINCE, "describe topics by id") if by_id else (0, "")
         version = version_of(connection, MetadataRequest, since=since, why=why)
         request = MetadataRequest(
             topics=topics,
@@ -281,7 +281,7 @@ class TopicsArea(Area):
             include_topic_authorized_operations=operations and version >= _OPERATIONS_SINCE,
         )
         answer = await connection.send(request, MetadataResponse, version=version)
-        raise_if_refused(answer.error_code, "metadata of the cluster")
+        raise_if_refused(answer.error_code, "cluster metadata")
         found: dict[str, TopicDescription | RefusedError] = {}
         for topic in answer.topics:
             name = format_uuid(topic.topic_id) if by_id else topic.name or ""

@@ -60,9 +60,9 @@ class ChosenColumns:
 def chosen_columns(names: tuple[str, ...] = COLUMNS) -> ChosenColumns:
     for name in names:
         if name not in ALL_COLUMNS:
-            raise ClientError(f"{name!r} is not a column of records; there are {', '.join(ALL_COLUMNS)}")
+            raise ClientError(f"{name!r} is not a column of records; use {', '.join(ALL_COLUMNS)}")
     if not names or len(set(names)) < len(names):
-        raise ClientError(f"columns are chosen once each, and one at least, not {', '.join(names) or 'none'}")
+        raise ClientError(f"columns must name at least one column, each only once, not {', '.join(names) or 'none'}")
     return ChosenColumns(names)
 
 

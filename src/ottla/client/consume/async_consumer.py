@@ -179,7 +179,9 @@ class AsyncConsumer(Generic[K, V]):
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
-            raise WrongLoopError("an AsyncConsumer is made in the loop that it belongs to: in a coroutine") from None
+            raise WrongLoopError(
+                "an AsyncConsumer must be created in its event loop, that is, in a coroutine"
+            ) from None
         self._interceptors = ConsumerInterceptors(config.interceptors)
         self.subscriptions = Subscription()
         self.buffer = FetchBuffer(self.subscriptions)
@@ -270,7 +272,7 @@ class AsyncConsumer(Generic[K, V]):
                 await self._user.finish()
                 await self.membership.close(deadline.left_s)
         except TimeoutError:
-            failure = failure or ClientError(f"the consumer was not closed in an orderly way within {timeout_s:g} s")
+            failure = failure or ClientError(f"the consumer was not closed cleanly within {timeout_s:g} s")
         finally:
             self._is_closed = True
             self._committing.cancel()
@@ -299,7 +301,9 @@ class AsyncConsumer(Generic[K, V]):
         those of before; takes effect with the next poll."""
         self._check_reading()
         if not self.config.group_id:
-            raise ClientError("a consumer without a group.id cannot subscribe to topics: assign partitions, or set it")
+            raise ClientError(
+                "a consumer without a group.id cannot subscribe to topics: set group.id, or assign partitions"
+            )
         if isinstance(topics, re.Pattern):
             self.subscriptions.subscribe_pattern(topics, listener)
         elif isinstance(topics, SubscriptionPattern):
@@ -312,10 +316,10 @@ class AsyncConsumer(Generic[K, V]):
                 if not name:
                     raise ArgumentError("topics contains an empty name")
                 if name.startswith("^"):  # as librdkafka marks patterns
-                    hint = f"for a pattern of whole names, use subscribe(re.compile({name[1:]!r}))"
+                    hint = f"to match names with a pattern, use subscribe(re.compile({name[1:]!r}))"
                     raise ArgumentError(f"{name!r} is not the name of a topic; {hint}")
             if not names:
-                raise ArgumentError("there is no topic to subscribe to; unsubscribe() reads nothing any more")
+                raise ArgumentError("topics is empty; call unsubscribe() to stop consuming")
             self.subscriptions.subscribe(names, listener)
             self._missing.look_for(names)
         self.membership.subscription_changed()
@@ -369,7 +373,7 @@ class AsyncConsumer(Generic[K, V]):
         to = offset_of(offset)
         until = None if until is None else index(until)
         if to.offset < 0:
-            raise ArgumentError(f"{to.offset} is not an offset: seek_to_beginning() and seek_to_end() go to the ends")
+            raise ArgumentError(f"{to.offset} is not an offset; use seek_to_beginning() or seek_to_end() for the ends")
         self.subscriptions.seek(
             partition, Position(to.offset, NO_EPOCH if to.leader_epoch is None else to.leader_epoch), until
         )
@@ -454,7 +458,7 @@ class AsyncConsumer(Generic[K, V]):
         """Does what the group needs, and waits until there is something to take; False if there is nothing in time."""
         if not self.subscriptions.partitions and not self.subscriptions.is_by_group:
             self._check_reading()
-            raise ClientError("nothing to read: subscribe to topics, or assign partitions, before polling")
+            raise ClientError("nothing to poll: subscribe to topics or assign partitions first")
         while True:
             self._check_reading()
             self._news.clear()
@@ -521,7 +525,7 @@ class AsyncConsumer(Generic[K, V]):
     def _raise_if_woken(self) -> None:
         if self._is_woken:
             self._is_woken = False
-            raise WakeupError("the poll was ended by wakeup()")
+            raise WakeupError("the poll was interrupted by wakeup()")
 
     # Offsets.
 
@@ -556,7 +560,9 @@ class AsyncConsumer(Generic[K, V]):
                 return position.offset
             self.buffer.raise_failure()
             if deadline.is_over:
-                raise ClientError(f"the position of partition {partition} was not found within {timeout_s:g} s")
+                raise ClientError(
+                    f"the position of partition {partition} could not be determined within {timeout_s:g} s"
+                )
             await asyncio.sleep(min(_PAUSE_S, deadline.left_s))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -79,7 +79,7 @@ class BackgroundCommits:
                     crowded_out = self._callbacks.popleft()
                 self._callbacks.append(_WaitingCommit(callback, offsets))
         if crowded_out is not None:
-            words = f"more than {CALLBACKS_MAX} commits wait for the coordinator: this one was given up for newer ones"
+            words = f"more than {CALLBACKS_MAX} commits are waiting for the coordinator: this one was dropped"
             self._tell(CommitTold(crowded_out, CommitFailedError(words)))
         return self.is_idle
 
@@ -108,7 +108,7 @@ class BackgroundCommits:
             failure = error
             self._failed.update(asked)
             if not waiting:
-                _logger.warning("offsets are not committed: %s", error)
+                _logger.warning("offsets were not committed: %s", error)
         for one in waiting:
             self._tell(CommitTold(one, failure))
 

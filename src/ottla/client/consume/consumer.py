@@ -252,7 +252,7 @@ class Consumer(Generic[K, V]):
         if not self._thread.is_open:
             self._thread.check()
         if self._polling.locked():
-            raise ClientError("another thread polls this consumer: give each thread a consumer of its own")
+            raise ClientError("another thread is polling this consumer: use one consumer per thread")
         with self._polling:  # not acquire(): an interruption right after it would leave it locked
             if self._callbacks:
                 self._call_back()

@@ -153,9 +153,9 @@ class Decoder:
     ) -> tuple[Any, CorruptRecordError]:
         """What stands before the batch that cannot be read."""
         where = f"partition {chunk.state.partition}, the batch with base offset {error.base_offset}"
-        remedy = "seek past it to go on"
+        remedy = "seek past it to continue"
         if isinstance(error, DecompressionLimitError):
-            remedy = f"raise max.decompressed.batch.bytes, or {remedy}"
+            remedy = f"increase max.decompressed.batch.bytes, or {remedy}"
         failure = CorruptRecordError(f"{where}: {error.reason}; {remedy}")
         failure.__cause__ = error
         if not error.position:
@@ -177,7 +177,7 @@ class Decoder:
             if not error.index:
                 where = f"partition {partition}, offset {lists.offsets[0]}"
                 raise SerializationError(
-                    topic, error.part, f"{error.reason} ({where}; seek past it to go on)"
+                    topic, error.part, f"{error.reason} ({where}; seek past it to continue)"
                 ) from error
             return self._deserialized(chunk, rest, error.index)
         rest.at += len(keys)

@@ -260,7 +260,7 @@ class Fetcher:
         now_s = self._loop.time()
         if self._alone_since_s is None:
             self._alone_since_s = now_s
-            _logger.warning("%s. Trying again", error)
+            _logger.warning("%s. Retrying", error)
         if not is_wrong_address(error) and now_s - self._alone_since_s < self._config.default_api_timeout_ms / 1000:
             return False
         self._alone_since_s = None
@@ -292,7 +292,9 @@ class Fetcher:
             return UnknownTopicError(name)
         for topic, partition in self._subscription.partitions:
             if topic == name and partition >= partition_count:
-                return UnknownPartitionError(f"topic {name} has no partition {partition}: it has {partition_count}")
+                return UnknownPartitionError(
+                    f"topic {name} has no partition {partition}: it has {partition_count} partitions"
+                )
         return None
 
     def _fail(self, error: Exception) -> None:
@@ -315,7 +317,7 @@ class Fetcher:
                 self._cluster.distrust(partition.topic)
             _logger.log(
                 logging.DEBUG if broker.is_failing else logging.WARNING,
-                "nothing can be fetched from broker %d, which is tried again: %s",
+                "fetching from broker %d failed and is retried: %s",
                 broker_id,
                 error,
             )
@@ -447,13 +449,13 @@ class Fetcher:
                 return  # the thread that polls went back meanwhile
             state.fetched = found.next
         if found.failure is not None:
-            words = f"partition {state.partition}, from offset {found.next.offset} on: {found.failure.reason}"
-            self._positions.fail(state, CorruptRecordError(f"{words}; seek past it to go on"))
+            words = f"partition {state.partition}, starting at offset {found.next.offset}: {found.failure.reason}"
+            self._positions.fail(state, CorruptRecordError(f"{words}; seek past it to continue"))
         elif found.next.offset > position.offset:
             state.batch_bytes = 0
         elif found.pieces:
-            words = f"partition {state.partition}: the broker answers with what lies before offset {position.offset}"
-            self._positions.fail(state, CorruptRecordError(f"{words}; seek past it to go on"))
+            words = f"partition {state.partition}: the broker returned only records before offset {position.offset}"
+            self._positions.fail(state, CorruptRecordError(f"{words}; seek past it to continue"))
         else:
             self._cut_off(asked, answer.records)
 
@@ -466,8 +468,10 @@ class Fetcher:
         if asked.limit_bytes < size <= MAX_RESPONSE_BYTES:
             state.batch_bytes = size
             return
-        words = f"partition {state.partition}: the batch at offset {asked.position.offset} does not come whole"
-        self._positions.fail(state, CorruptRecordError(f"{words}, though {size} bytes may come; seek past it to go on"))
+        words = f"partition {state.partition}: the batch at offset {asked.position.offset} is incomplete"
+        self._positions.fail(
+            state, CorruptRecordError(f"{words}, although {size} bytes were requested; seek past it to continue")
+        )
 
     async def _refused(self, broker_id: int, asked: _Asked, code: int) -> bool:
         """Whether the broker is to be left alone for a moment."""

@@ -41,7 +41,7 @@ class ConsumerInterceptors:
             try:
                 records = method(records)
             except Exception:
-                _logger.exception("%r failed; the records are handed out as they were", method)
+                _logger.exception("%r failed; the records are returned unchanged", method)
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -49,7 +49,7 @@ class ConsumerInterceptors:
             try:
                 method(offsets)
             except Exception:
-                _logger.exception("%r failed; the offsets are committed", method)
+                _logger.exception("%r failed; the offsets were committed", method)
 
     def close(self) -> None:
         for method in self._close:

@@ -47,8 +47,8 @@ class MissingTopics:
             return  # Polls fail for the same reason, and say so.
         for name in missing:
             _logger.warning(
-                "Topic %r is subscribed to and does not exist. The consumer gets its records once it does; create it "
-                "with `ottla topics create %s`, or check the name.",
+                "Topic %r does not exist. The consumer will read it once it is created. Create it with "
+                "`ottla topics create %s`, or check the name.",
                 name,
                 name,
             )

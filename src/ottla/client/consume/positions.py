@@ -111,8 +111,8 @@ class Positions:
                 state.reset = self._reset
             else:
                 failure = NoOffsetError(
-                    f"partition {state.partition} has no committed offset to begin with, and auto.offset.reset is none:"
-                    " seek, or set it to earliest or latest"
+                    f"partition {state.partition} has no committed offset, and auto.offset.reset is none: seek, or set "
+                    "it to earliest or latest"
                 )
                 self.fail(state, failure)
 
@@ -161,10 +161,10 @@ class Positions:
         offset = None if state.position is None else state.position.offset
         words = f"topic {topic.name} was deleted and created again: offset {offset} of partition {state.partition}"
         if self._reset is None:
-            words += " is one of the old topic, and auto.offset.reset is none: seek to go on"
+            words += " belongs to the old topic, and auto.offset.reset is none: seek to continue"
             self.fail(state, TopicRecreatedError(words))
             return False
-        _logger.warning("%s is one of the old topic: reset", words)
+        _logger.warning("%s belongs to the old topic; resetting the position", words)
         with self._buffer.lock:
             self._subscription.drop_iterated_of([state])
             state.seek_to(self._reset)
@@ -178,16 +178,16 @@ class Positions:
             return
         generation, offset = state.generation, state.position.offset
         if self._reset is not None:
-            _logger.warning("partition %s does not have offset %d: reset", state.partition, offset)
+            _logger.warning("partition %s does not have offset %d; resetting the position", state.partition, offset)
             with self._buffer.lock:
                 state.seek_to(self._reset)
             return
         first = (await find_offsets(self._cluster, {state.partition: EARLIEST}))[state.partition].offset
         end = (await find_offsets(self._cluster, {state.partition: LATEST}))[state.partition].offset
         if state.generation == generation:
-            has = f"has offsets {first} to {end - 1}" if end > first else f"is empty, the next offset is {end}"
+            has = f"has offsets {first} to {end - 1}" if end > first else f"is empty; its log end offset is {end}"
             failure = OffsetOutOfRangeError(
-                f"partition {state.partition} {has}; {offset} is not there, and auto.offset.reset is none"
+                f"offset {offset} is out of range: partition {state.partition} {has}, and auto.offset.reset is none"
             )
             self.fail(state, failure)
 
@@ -252,14 +252,14 @@ class Positions:
             state.fetch_again(position)  # only what nobody has seen is gone
             return None
         if self._reset is None:
-            words = f"partition {state.partition} was cut off before offset {position.offset}, which was read already"
-            return LogTruncatedError(f"{words}; auto.offset.reset is none: seek to go on")
+            words = f"partition {state.partition} was truncated before offset {position.offset}, which was already read"
+            return LogTruncatedError(f"{words}; auto.offset.reset is none: seek to continue")
         if answer.end_offset == _UNDEFINED or answer.leader_epoch == _UNDEFINED:
-            _logger.warning("partition %s was cut off, nobody knows where: reset", state.partition)
+            _logger.warning("partition %s was truncated at an unknown offset; resetting the position", state.partition)
             state.seek_to(self._reset)
         else:
             _logger.warning(
-                "partition %s was cut off at offset %d, and %d was read already: going on there",
+                "partition %s was truncated at offset %d, but %d was already read; continuing there",
                 state.partition,
                 answer.end_offset,
                 position.offset,

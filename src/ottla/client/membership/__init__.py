@@ -77,7 +77,7 @@ class NoMembership:
         pass
 
     def subscription_changed(self) -> None:
-        raise self._refusal("subscribe to topics (assign partitions by hand, or set group.id)")
+        raise self._refusal("subscribe to topics (set group.id, or assign partitions)")
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:  # noqa: ARG002
         raise self._refusal("commit offsets")

@@ -41,8 +41,8 @@ class AutoCommit:
         try:
             await self._offsets.commit(dict.fromkeys(asked.offsets, asked), timeout_s=timeout_s)
         except RebalanceInProgressError:
-            _logger.debug("offsets are committed when the rebalance is over")
+            _logger.debug("offsets will be committed after the rebalance")
         except (ClientError, BrokerConnectionError) as error:
-            _logger.warning("offsets could not be committed in the background: %s", error)
+            _logger.warning("auto commit failed: %s", error)
         except Exception:
-            _logger.exception("offsets could not be committed in the background")
+            _logger.exception("auto commit failed")

@@ -36,7 +36,7 @@ def subscription_blob(member: GroupMember) -> bytes:
 
 
 def read_subscription(member_id: str, instance_id: str | None, blob: bytes) -> GroupMember:
-    subscription = _decode(ConsumerProtocolSubscription, blob, f"what member {member_id} says of itself")
+    subscription = _decode(ConsumerProtocolSubscription, blob, f"the subscription of member {member_id}")
     return GroupMember(
         member_id=member_id,
         topics=frozenset(subscription.topics),
@@ -69,4 +69,4 @@ def _decode(message: type[M], blob: bytes, what: str) -> M:
         return decode_from(message, min(version, message.versions.high), blob[_VERSION_BYTES:])[0]
     except ProtocolError as error:
         hint = "are all members of the group consumers?"
-        raise ClientError(f"{what} cannot be read ({error}); {hint}") from error
+        raise ClientError(f"{what} cannot be decoded ({error}); {hint}") from error

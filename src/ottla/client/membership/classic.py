@@ -105,7 +105,7 @@ class ClassicMembership(Participation):
             except (BrokerConnectionError, RefusedError) as error:
                 code = error.code if isinstance(error, RefusedError) else None
                 if code in _LOST:
-                    self._lose("the coordinator does not know it any more")
+                    self._lose("the coordinator no longer knows it")
                     return None
                 if code == ErrorCode.FENCED_INSTANCE_ID:
                     self._fence()
@@ -116,7 +116,7 @@ class ClassicMembership(Participation):
                     raise
                 if not is_warned and code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     is_warned = True
-                    _logger.warning("group %s: cannot join now, and tries again: %s", self._group_id, error)
+                    _logger.warning("group %s: joining failed and is retried: %s", self._group_id, error)
                 await asyncio.sleep(backoff.next_s())
             else:
                 self._topics.watch(joined.group_topics, joined.layout)
@@ -131,7 +131,7 @@ class ClassicMembership(Participation):
             if not await self._is_committed(deadline):
                 return False
             await self._handover.revoke(gone)
-            self._rejoin("partitions were given up, which others wait for")
+            self._rejoin("partitions were revoked for other members")
         if self._joined is joined:  # and not lost while the listener was told
             self._joined = None
             await self._handover.assign(wanted)
@@ -148,7 +148,7 @@ class ClassicMembership(Participation):
 
     def _fence(self) -> None:
         self._failure = fenced(self._dialogue.metadata)
-        self._lose("another took its place")
+        self._lose("another consumer with the same group.instance.id joined")
 
     def _member_refused(self, member: GroupMetadata, code: ErrorCode) -> None:
         if member != self._dialogue.metadata or self._is_joining():

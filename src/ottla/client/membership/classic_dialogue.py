@@ -39,8 +39,8 @@ _MS: Final = 1000
 _HINTS: Final = {
     ErrorCode.INVALID_SESSION_TIMEOUT: "session.timeout.ms is not between group.min.session.timeout.ms and "
     "group.max.session.timeout.ms of the broker",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the other members do not know any of this one's assignors "
-    "(partition.assignment.strategy), or are no consumers",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members have no common assignor "
+    "(partition.assignment.strategy), or some are not consumers",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker's group.max.size allows",
 }
 
@@ -95,8 +95,8 @@ class ClassicDialogue:
         assignor = self._assignors.get(answer.protocol_name or "")
         if assignor is None:
             raise ClientError(
-                f"group {self._coordinator.group_id} assigns by {answer.protocol_name!r}, which this consumer did not "
-                f"offer; it offered {', '.join(self._assignors)}"
+                f"group {self._coordinator.group_id} uses the assignor {answer.protocol_name!r}, which this consumer "
+                f"did not offer; it offered {', '.join(self._assignors)}"
             )
         group_topics, layout = frozenset[str](), None
         assignments: list[SyncGroupAssignment] = []
@@ -120,7 +120,7 @@ class ClassicDialogue:
         version = connection.version_for(JoinGroupRequest)
         instance_id = self._config.group_instance_id
         if instance_id is not None and version < _JOIN_WITH_INSTANCE_ID:
-            raise ClientError(f"{connection.address} is older than Kafka 2.3: it knows no group.instance.id")
+            raise ClientError(f"{connection.address} is older than Kafka 2.3, which does not support group.instance.id")
         rebalance_timeout_ms = self._config.max_poll_interval_ms
         request = JoinGroupRequest(
             group_id=self._coordinator.group_id,

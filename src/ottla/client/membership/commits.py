@@ -112,7 +112,7 @@ class GroupCommits:
     def _why_not(self, partition: TopicPartition, asked: AskedCommit) -> str | None:
         """What has changed since the commit was asked for, so that it must not be sent."""
         if not self._ledger.is_ours(asked, partition):
-            return "the group has taken the partition from this consumer since"
+            return "the partition has been revoked since"
         mark = asked.marks.get(partition)
         if mark is None:
             return None
@@ -121,7 +121,7 @@ class GroupCommits:
             return "the topic was deleted" if partition.topic in self._missing else None
         if mark.topic_id is None or topic.topic_id in (mark.topic_id, ZERO_UUID):
             return None
-        return "the topic was deleted and created again since"
+        return "the topic has been deleted and created again since"
 
     async def _look_again(self) -> None:
         """Asks for topics that the coordinator does not know, or not by their ids."""
@@ -142,8 +142,8 @@ class GroupCommits:
         member = self._identity()
         if member is None:
             raise CommitFailedError(
-                f"group {self._coordinator.group_id}: this consumer is not a member now, so its partitions may be "
-                "another's; poll, which joins the group, before offsets are committed"
+                f"group {self._coordinator.group_id}: this consumer is currently not a member, so its partitions may "
+                "be assigned to another one; call poll() to join the group before you commit"
             )
         request = OffsetCommitRequest(
             group_id=member.group_id,
@@ -179,14 +179,14 @@ class GroupCommits:
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
                 self._member_refused(member, code)
                 return CommitFailedError(
-                    f"{subject}: the group has rebalanced without this consumer, and the partition may be another's "
-                    "already. Mostly the time between two polls was too long: take fewer records at a time "
-                    "(max.poll.records) or raise max.poll.interval.ms"
+                    f"{subject}: the group has rebalanced without this consumer, and the partition may be assigned to "
+                    "another one. Usually the time between two polls was too long: reduce max.poll.records or increase "
+                    "max.poll.interval.ms"
                 )
             case ErrorCode.REBALANCE_IN_PROGRESS:
                 self._member_refused(member, code)
                 return RebalanceInProgressError(
-                    f"{subject}: the group rebalances; poll, then commit what is still yours"
+                    f"{subject}: the group is rebalancing; poll, then commit what is still assigned"
                 )
             case ErrorCode.FENCED_INSTANCE_ID:
                 self._member_refused(member, code)
@@ -197,7 +197,7 @@ class GroupCommits:
 
     def _subject(self, partition: TopicPartition, offset: OffsetAndMetadata) -> str:
         group_id = self._coordinator.group_id
-        return f"group {group_id}: the offset {offset.offset} of partition {partition} is not committed"
+        return f"group {group_id}: offset {offset.offset} of partition {partition} was not committed"
 
     def _doubt(self, topic: str) -> None:
         self._cluster.distrust(topic)
@@ -214,7 +214,7 @@ class GroupCommits:
             await self._look_again()
             return await self._committed_once(partitions)
 
-        return await self._retry(attempt, f"ask for offsets of group {self._coordinator.group_id}", timeout_s)
+        return await self._retry(attempt, f"fetch offsets of group {self._coordinator.group_id}", timeout_s)
 
     async def _committed_once(
         self, partitions: Collection[TopicPartition]
@@ -308,8 +308,8 @@ def _passes(error: Exception) -> bool:
 
 def fenced(member: GroupMetadata) -> MemberFencedError:
     return MemberFencedError(
-        f"group {member.group_id}: another consumer with the group.instance.id {member.group_instance_id!r} took this "
-        "one's place; each needs an id of its own"
+        f"group {member.group_id}: another consumer with the group.instance.id {member.group_instance_id!r} replaced "
+        "this one; use a different id for each consumer"
     )
 
 

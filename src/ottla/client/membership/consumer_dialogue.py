@@ -29,9 +29,9 @@ _FIRST_VERSION_WITH_PATTERNS: Final = 1
 _MS: Final = 1000
 
 _HINTS: Final = {
-    ErrorCode.UNSUPPORTED_ASSIGNOR: "the broker has no assignor of the name that group.remote.assignor gives",
+    ErrorCode.UNSUPPORTED_ASSIGNOR: "the broker does not have the assignor that group.remote.assignor names",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as the broker's group.consumer.max.size allows",
-    ErrorCode.GROUP_ID_NOT_FOUND: "the group is one of the classic protocol, and its members cannot be taken over",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group uses the classic protocol and cannot be converted",
 }
 
 
@@ -88,8 +88,8 @@ class ConsumerDialogue:
         version = connection.version_for(ConsumerGroupHeartbeatRequest)
         if wish.pattern is not None and version < _FIRST_VERSION_WITH_PATTERNS:
             raise ClientError(
-                f"{connection.address} is older than Kafka 4.0 and matches no patterns; subscribe with a compiled "
-                "re.Pattern, which is matched here"
+                f"{connection.address} is older than Kafka 4.0 and does not match patterns; subscribe with a compiled "
+                "re.Pattern, which the client matches"
             )
         joins = self.epoch == NO_GENERATION
         is_all = joins or self._told_wish is None
@@ -148,7 +148,7 @@ class ConsumerDialogue:
             connection.version_for(ConsumerGroupHeartbeatRequest)
         except UnsupportedApiError as error:
             raise ClientError(
-                f"{connection.address} does not serve group.protocol=consumer (KIP-848), which Kafka has since 4.0; "
+                f"{connection.address} does not support group.protocol=consumer (KIP-848), which needs Kafka 4.0; "
                 "set group.protocol=classic"
             ) from error
         return connection

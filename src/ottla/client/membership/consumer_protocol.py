@@ -165,9 +165,9 @@ class ConsumerMembership(Participation):
             try:
                 await self._ask_names(unknown)
             except (ClientError, BrokerConnectionError) as error:
-                _logger.debug("group %s: topics could not be looked up: %s", self._group_id, error)
+                _logger.debug("group %s: topic metadata could not be refreshed: %s", self._group_id, error)
             except Exception as error:
-                self._report(error, "looking up topics")
+                self._report(error, "refreshing topic metadata")
             if any(topic_id in self._names for topic_id in unknown):
                 self._set_target(partitions)
             else:
@@ -217,7 +217,7 @@ class ConsumerMembership(Participation):
             self._fail(
                 MemberFencedError(
                     f"group {self._group_id}: a consumer with the group.instance.id {self._config.group_instance_id!r} "
-                    "is a member already; each needs an id of its own, and one that was killed is given up after "
+                    "is already a member; use a different id for each, or wait until a killed member is removed after "
                     "group.consumer.session.timeout.ms of the broker"
                 )
             )

@@ -191,7 +191,7 @@ class Participation(ABC):
 
     def _lose(self, reason: str) -> None:
         """Out of the group, without having been asked."""
-        _logger.info("group %s: member %s is out: %s", self._group_id, self.metadata().member_id, reason)
+        _logger.info("group %s: member %s left the group: %s", self._group_id, self.metadata().member_id, reason)
         self._forget()
         self._is_lost = bool(self._subscription.partitions)
         self._topics_changed(reason)
@@ -233,14 +233,14 @@ class Participation(ABC):
 
     def _report(self, unforeseen: Exception, name: str) -> None:
         """The next poll raises it."""
-        _logger.error("group %s: %s failed, and begins anew: %r", self._group_id, name, unforeseen)
+        _logger.error("group %s: %s failed and is restarted: %r", self._group_id, name, unforeseen)
         self._unforeseen = self._unforeseen or unforeseen
         self._subscription.wake_poll()
 
     async def _leave_silently(self, silent_s: float) -> None:
         _logger.warning(
-            "group %s: %.1f s have passed since the last poll, more than max.poll.interval.ms (%d) allows, so the "
-            "consumer leaves the group until it polls again. Take fewer records at a time (max.poll.records), or raise "
+            "group %s: %.1f s have passed since the last poll, more than max.poll.interval.ms (%d), so the consumer "
+            "leaves the group until it polls again. Reduce max.poll.records, or increase "
             "max.poll.interval.ms",
             self._group_id,
             silent_s,

@@ -76,7 +76,7 @@ class TopicWatch:
             try:
                 await self._look()
             except (ClientError, BrokerConnectionError) as error:
-                _logger.debug("topics could not be looked at: %s", error)
+                _logger.debug("topic metadata could not be refreshed: %s", error)
 
     async def _is_time(self) -> bool:
         """Waits for the next look; false if it is planned anew."""
@@ -120,5 +120,5 @@ def _difference(before: Topics, now: Topics) -> str:
     for name in sorted({*before, *now}):
         old, new = len(before.get(name, ())), len(now.get(name, ()))
         if old != new:
-            return f"topic {name} has {new} partitions, and had {old}"
+            return f"topic {name} has {new} partitions instead of {old}"
     return "partitions are on other racks"

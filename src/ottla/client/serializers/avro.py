@@ -26,7 +26,7 @@ class AvroSerializer:
 
     @property
     def accepts(self) -> str:
-        return f"what the schema {self.schema.name} describes"
+        return f"data of the schema {self.schema.name}"
 
     def __call__(self, topic: str, value: Any) -> bytes:
         out = BytesIO()
@@ -55,14 +55,14 @@ class AvroDeserializer:
         framing: AvroFraming | None = None,
     ) -> None:
         if written_with is not None and framing is not None:
-            raise ValueError("give written_with or a framing, not both: each says which schema wrote a record")
+            raise ValueError("give either written_with or a framing: both determine the writer's schema")
         self.schema = None if schema is None else AvroSchema(schema)
         """The reader's schema."""
         self._reader = None if self.schema is None else self.schema.parsed
         if framing is None:
             wrote = self.schema if written_with is None else AvroSchema(written_with)
             if wrote is None:
-                raise ValueError("give a schema, or a framing that finds it: Avro cannot be read without")
+                raise ValueError("give a schema, or a framing that finds it: Avro needs the writer's schema")
             framing = AgreedSchema(wrote)
         self._framing = framing
 
@@ -76,5 +76,7 @@ class AvroDeserializer:
         stream.seek(start)
         value = schemaless_reader(stream, writer.parsed, self._reader)
         if stream.tell() != len(data):
-            raise ValueError(f"ends after {stream.tell()} bytes; it was written with another schema than {writer.name}")
+            raise ValueError(
+                f"ends after {stream.tell()} bytes; it was written with a different schema than {writer.name}"
+            )
         return value

@@ -48,7 +48,7 @@ class AvroSchema:
 def _parse(source: Mapping[str, Any] | Sequence[Any] | str | Path) -> Any:
     origin = f"the schema in {source}" if isinstance(source, Path) else "the schema"
     if isinstance(source, Path) and not source.is_file():
-        raise ValueError(f"{origin} cannot be read: there is no such file")
+        raise ValueError(f"{origin} cannot be read: the file does not exist")
     try:
         if isinstance(source, Path):
             return fastavro.schema.load_schema(str(source))
@@ -64,7 +64,7 @@ _TYPES_BY_NAME: Final = ("null", "boolean", "int", "long", "float", "double", "b
 def _from_text(text: str) -> Any:
     if text.strip()[:1] not in ("{", "[", '"'):
         if text not in _TYPES_BY_NAME:
-            raise ValueError(f"{text!r} is neither JSON nor a type of Avro's; a file is given as a pathlib.Path")
+            raise ValueError(f"{text!r} is neither JSON nor an Avro type; pass a file as a pathlib.Path")
         return text
     return json.loads(text)
 
@@ -97,12 +97,12 @@ class SingleObjectFraming:
 
     def written_with(self, topic: str, data: bytes) -> tuple[AvroSchema, int]:
         if data[:2] != _MARK:
-            raise ValueError("does not begin with the mark of a single object, c301")
+            raise ValueError("does not start with the marker of a single object, c301")
         fingerprint = data[2:_HEADER_LENGTH]
         schema = self._known.get(fingerprint)
         if schema is None:
             known = ", ".join(f"{one.name} ({one.fingerprint.hex()})" for one in self._known.values())
-            raise ValueError(f"written with schema {fingerprint.hex()}, and known are {known or 'none'}")
+            raise ValueError(f"written with schema {fingerprint.hex()}, but the known schemas are {known or 'none'}")
         return schema, _HEADER_LENGTH
 
 

@@ -87,7 +87,7 @@ def _checked_encoding(encoding: str) -> str:
     name = codecs.lookup(encoding).name
     if name in ("utf-16", "utf-32"):
         raise ValueError(
-            f"{encoding} leaves the order of bytes to the machine; say {name}-be (Java's order) or {name}-le"
+            f"the byte order of {encoding} depends on the machine; use {name}-be (as Java does) or {name}-le"
         )
     return name
 
@@ -125,7 +125,7 @@ def _number(name: str) -> tuple[str, str, int]:
     try:
         return _NUMBERS[name]
     except KeyError:
-        raise ValueError(f"there is no number {name!r}; there are {', '.join(_NUMBERS)}") from None
+        raise ValueError(f"unknown number type {name!r}; use {', '.join(_NUMBERS)}") from None
 
 
 class UUIDSerializer:
@@ -161,7 +161,7 @@ class JsonSerializer:
 
     __slots__ = ("_encode",)
     name: Final = "json"
-    accepts: Final = "what JSON has (dict, list, str, int, float, bool)"
+    accepts: Final = "JSON values (dict, list, str, int, float, bool)"
 
     def __init__(self, default: Callable[[Any], Any] | None = None) -> None:
         encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default)

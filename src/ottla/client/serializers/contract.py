@@ -45,7 +45,7 @@ def bound_serializer(serializer: Serializer, part: Part) -> Callable[[str, Any],
             return data
         if isinstance(data, bytes | bytearray | memoryview):
             return bytes(data)
-        answered = f"{name_of(serializer)} answered {_type_of(data)}; a serializer answers bytes, or None for none"
+        answered = f"{name_of(serializer)} returned {_type_of(data)}; a serializer must return bytes or None"
         raise SerializationError(topic, part, answered)
 
     return serialize
@@ -89,8 +89,8 @@ def serialization_failure(
     """What a producer raises for a key or value that the serializer did not take."""
     accepts = getattr(serializer, "accepts", None)
     if accepts is None:
-        return SerializationError(topic, part, f"{name_of(serializer)} did not take {_type_of(value)}{_said(error)}")
-    reason = f"the {name_of(serializer)} serializer takes {accepts}, and did not take this {_type_name(value)}"
+        return SerializationError(topic, part, f"{name_of(serializer)} did not accept {_type_of(value)}{_said(error)}")
+    reason = f"the {name_of(serializer)} serializer accepts {accepts}, but not this {_type_name(value)}"
     return SerializationError(topic, part, f"{reason}{_said(error)}{_hint(part, value, serializer)}")
 
 
@@ -99,7 +99,7 @@ def deserialization_failure(
 ) -> SerializationError:
     """What a consumer raises for a key or value that the deserializer could not read."""
     accepts = getattr(deserializer, "accepts", None)
-    reader = f"the {name_of(deserializer)} deserializer takes {accepts}, and" if accepts else name_of(deserializer)
+    reader = f"the {name_of(deserializer)} deserializer accepts {accepts}, and" if accepts else name_of(deserializer)
     return SerializationError(topic, part, f"{reader} could not read these {len(data)} bytes{_said(error)}")
 
 
@@ -144,4 +144,4 @@ def _hint(part: Part, value: Any, serializer: Serializer) -> str:
     taker = _TAKERS.get(type(value))
     if taker is None or taker == name_of(serializer):
         return ""
-    return f"; {part}_serializer={taker!r} takes it"
+    return f"; use {part}_serializer={taker!r}"

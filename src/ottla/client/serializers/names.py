@@ -78,10 +78,10 @@ def _named(made_by: Mapping[str, Callable[[], T]], setting: str, key: str, kind:
     if name in made_by:
         return made_by[name]()
     if name in _NEED_SCHEMA:
-        raise ConfigError(key, f"{name} needs more than a name: give {_NEED_SCHEMA[name]}")
+        raise ConfigError(key, f"{name} needs a schema: pass {_NEED_SCHEMA[name]}")
     close = difflib.get_close_matches(name, made_by, n=1)
     meant = f"; did you mean {close[0]!r}?" if close else ""
-    raise ConfigError(key, f"{setting!r} is not one of {', '.join(made_by)}, nor a callable{meant}")
+    raise ConfigError(key, f"{setting!r} is neither one of {', '.join(made_by)} nor a callable{meant}")
 
 
 def _check_callable(given: Any, key: str, signature: str) -> None:
@@ -91,7 +91,9 @@ def _check_callable(given: Any, key: str, signature: str) -> None:
         names = ", ".join(NAMES)
         raise ConfigError(key, f"a {type(given).__qualname__} is neither one of the names {names} nor a callable")
     if not _takes_two(given):
-        raise ConfigError(key, f"{name_of(given)} cannot be called with two arguments; it has to be {signature}")
+        raise ConfigError(
+            key, f"{name_of(given)} cannot be called with two arguments; it must have the signature {signature}"
+        )
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:

@@ -40,7 +40,9 @@ def decode_avro(
     """
     check_bytes_column(frame, column)
     if framing is not None and reader_schema is not None:
-        raise ValueError("with a framing the bytes say what wrote them: give only `schema`, as which they are read")
+        raise ValueError(
+            "with a framing, records identify their writer's schema: pass only `schema`, the reader's schema"
+        )
     wanted = AvroSchema(schema if reader_schema is None else reader_schema)
     written_with = schema if framing is None else None
     deserializer = AvroDeserializer(wanted, written_with=written_with, framing=framing)
@@ -120,7 +122,7 @@ def _encoding(serializer: AvroSerializer) -> Any:
                 encoded.append(None if row is None else serializer(topic or "", row))
             except Exception as failure:  # fastavro's own exceptions share no root
                 raise ValueError(
-                    f"encode_avro: a row does not fit {serializer.schema.name}: {_sentence(failure)}"
+                    f"encode_avro: a row does not match {serializer.schema.name}: {_sentence(failure)}"
                 ) from None
         return pa.array(encoded, pa.binary())
 

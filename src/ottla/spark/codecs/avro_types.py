@@ -67,7 +67,7 @@ def _type_of(schema: Any, named: dict[str, DataType | None], path: str) -> DataT
             return _PLAIN[schema]()
         known = named.get(schema)
         if known is None:
-            raise _unheld(path, f"{schema} contains itself")
+            raise _unheld(path, f"{schema} is recursive")
         return known
     kind = schema["type"]
     name = schema.get("name")
@@ -107,7 +107,7 @@ def _type_of_union(branches: list[Any], named: dict[str, DataType | None], path:
     names = ", ".join(
         str(branch.get("name") or branch["type"]) if isinstance(branch, dict) else str(branch) for branch in others
     )
-    raise _unheld(path, f"a union of {names} can be any of them")
+    raise _unheld(path, f"unions of several types ({names}) are not supported")
 
 
 def _logical(schema: Mapping[str, Any], path: str) -> DataType | None:
@@ -115,7 +115,7 @@ def _logical(schema: Mapping[str, Any], path: str) -> DataType | None:
     if logical == "decimal":
         precision, scale = schema.get("precision", 0), schema.get("scale", 0)
         if not 0 < precision <= _MOST_DIGITS:
-            raise _unheld(path, f"a decimal of {precision} digits; Spark's have up to {_MOST_DIGITS}")
+            raise _unheld(path, f"decimals of {precision} digits are not supported, only up to {_MOST_DIGITS}")
         return DecimalType(precision, scale)
     return _LOGICAL[logical]() if logical in _LOGICAL else None
 
@@ -130,7 +130,7 @@ def _admits_null(schema: Any) -> bool:
 
 def _unheld(path: str, why: str) -> ValueError:
     where = f" at {path}" if path else ""
-    return ValueError(f"this Avro schema has no type in Spark{where}: {why}")
+    return ValueError(f"this Avro schema cannot be converted to a Spark type{where}: {why}")
 
 
 def _joined(path: str, name: str) -> str:

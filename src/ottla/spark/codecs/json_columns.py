@@ -57,9 +57,7 @@ def _struct_of(schema: StructType | str) -> StructType:
         return schema
     parsed = StructType.fromDDL(schema)
     if not isinstance(parsed, StructType):
-        raise ValueError(
-            f"the schema of JSON objects names fields, as in 'id BIGINT, name STRING', and {schema!r} does not"
-        )
+        raise ValueError(f"the schema must name fields, for example 'id BIGINT, name STRING', not {schema!r}")
     return parsed
 
 

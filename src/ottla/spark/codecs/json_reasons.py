@@ -36,8 +36,8 @@ def reason(value: bytes, schema: StructType) -> str:
     except ValueError as error:
         return f"not JSON: {error}"
     except RecursionError:
-        return "not JSON that can be read: nested too deeply"
-    return _misfit(found, schema, "") or f"does not fit {schema.simpleString()}"
+        return "JSON is nested too deeply"
+    return _misfit(found, schema, "") or f"does not match {schema.simpleString()}"
 
 
 def _misfit(found: Any, wanted: DataType, path: str) -> str | None:
@@ -68,7 +68,7 @@ def _misfit_of_struct(found: Any, wanted: StructType, path: str) -> str | None:
         place = _joined(path, field.name)
         if found.get(field.name) is None:
             if not field.nullable:
-                return f"{place}: is missing, and the schema does not allow that"
+                return f"{place}: is missing, but the schema requires it"
         elif told := _misfit(found[field.name], field.dataType, place):
             return told
     return None

@@ -33,9 +33,9 @@ def check_bytes_column(frame: DataFrame, column: str) -> None:
     check_columns(frame, [column])
     found = frame.schema[column].dataType
     if not isinstance(found, BinaryType | StringType):
-        raise ValueError(f"column {column!r} is {found.simpleString()}; only binary and string can be decoded")
+        raise ValueError(f"column {column!r} must be binary or string, not {found.simpleString()}")
     if ERROR in frame.columns:
-        raise ValueError(f"there is a column {ERROR!r} already, which the bad side needs: rename it first")
+        raise ValueError(f"the column {ERROR!r} already exists, but the bad records need it: rename it first")
 
 
 def check_columns(frame: DataFrame, names: Sequence[str]) -> None:
@@ -43,8 +43,8 @@ def check_columns(frame: DataFrame, names: Sequence[str]) -> None:
     for name in names:
         if name not in frame.columns:
             close = difflib.get_close_matches(name, frame.columns, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(frame.columns) or 'none'}"
-            raise ValueError(f"there is no column {name!r}: {hint}")
+            hint = f"did you mean {close[0]!r}?" if close else f"the columns are {', '.join(frame.columns) or 'none'}"
+            raise ValueError(f"unknown column {name!r}: {hint}")
 
 
 def with_packed(frame: DataFrame, columns: Sequence[str], into: str) -> tuple[DataFrame, DataType]:

@@ -41,7 +41,7 @@ def check_file(file: Path) -> None:
     except SyntaxError as error:
         raise PipelineError(f"{file}:{error.lineno}: {error.msg}") from None
     except ValueError as error:
-        raise PipelineError(f"{file}: is no Python file: {error}") from None
+        raise PipelineError(f"{file} is not a valid Python file: {error}") from None
     if not any(_may_name_it(statement) for statement in tree.body):
         raise _nothing_there(file)
 
@@ -67,18 +67,18 @@ def load_function(file: Path) -> PipelineFunction:
     if function is None:
         raise _nothing_there(file)
     if not callable(function):
-        raise PipelineError(f"{file}: `{FUNCTION}` is no function, but {type(function).__name__}")
+        raise PipelineError(f"{file}: `{FUNCTION}` must be a function, not {type(function).__name__}")
     try:
         inspect.signature(function).bind(None)
     except TypeError:
-        raise PipelineError(f"{file}: `{FUNCTION}` has to take one argument, the Spark session") from None
+        raise PipelineError(f"{file}: `{FUNCTION}` must take one argument, the Spark session") from None
     except ValueError:
         pass  # written in C: whether it takes one is seen when it is called
     return function  # type: ignore[no-any-return]
 
 
 def _nothing_there(file: Path) -> PipelineError:
-    return PipelineError(f"{file}: there is no function `{FUNCTION}(spark)`; `ottla pipeline new` writes an example")
+    return PipelineError(f"{file} has no function `{FUNCTION}(spark)`. Create an example with `ottla pipeline new`")
 
 
 def queries_of(function: PipelineFunction, spark: SparkSession, file: Path) -> dict[str, Runnable]:
@@ -108,8 +108,8 @@ def named(result: Any, file: Path) -> dict[str, Runnable]:
     for one in found.values():
         if not isinstance(one, DataStreamWriter | StreamingQuery):
             raise PipelineError(
-                f"{file}: `{FUNCTION}` returned {_kind(one)}; it has to return `frame.writeStream…`, without "
-                "`.start()`, or several in a list or a dict, or nothing where all is done"
+                f"{file}: `{FUNCTION}` returned {_kind(one)}; it must return `frame.writeStream…` without `.start()`, "
+                "several of them in a list or a dict, or None"
             )
     return found
 
@@ -139,7 +139,7 @@ def _load(file: Path) -> ModuleType:
 
     spec = importlib.util.spec_from_file_location(f"{_MODULE}_{file.stem.replace('-', '_')}", file.absolute())
     if spec is None or spec.loader is None:
-        raise PipelineError(f"{file}: is no Python file")
+        raise PipelineError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
     pickling: Any = cloudpickle  # it has no types

@@ -71,7 +71,7 @@ def _started(name: str, runnable: Runnable, once: bool) -> StreamingQuery:
         if once:
             runnable.stop()
             raise PipelineError(
-                f"{name}: was started by the pipeline itself, so that it cannot be run once only: return the writer"
+                f"{name}: the pipeline started this query itself, so --once has no effect: return the writer"
             )
         return runnable
     writer = runnable.queryName(name)

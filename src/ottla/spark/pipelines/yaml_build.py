@@ -106,7 +106,7 @@ def _encoded(frame: DataFrame, sink: SinkSpec) -> DataFrame:
     columns = frame.columns
     if sink.key is not None:
         if sink.key not in columns:
-            raise ValueError(f"key: there is no column {sink.key!r}; there are {', '.join(columns)}")
+            raise ValueError(f"key: unknown column {sink.key!r}; use one of {', '.join(columns)}")
         key = F.col(f"`{sink.key}`")
         packed = frame.select(
             F.struct(*(f"`{name}`" for name in columns)).alias(_VALUE), key.cast("string").alias("key")
@@ -122,7 +122,7 @@ def _stream_writer(frame: DataFrame, sink: SinkSpec) -> DataStreamWriter:
     else:
         writer = frame.writeStream.format(sink.format).options(**sink.options)
     if sink.mode == "overwrite":
-        raise ValueError("mode: overwrite is for what is no stream; a stream has append, update and complete")
+        raise ValueError("mode: overwrite is for batch sinks; a stream supports append, update and complete")
     if sink.mode is not None:
         writer = writer.outputMode(sink.mode)
     if sink.path is not None:
@@ -137,7 +137,7 @@ def _stream_writer(frame: DataFrame, sink: SinkSpec) -> DataStreamWriter:
 def _write_batch(frame: DataFrame, sink: SinkSpec) -> None:
     mode = sink.mode or "append"
     if mode not in ("append", "overwrite"):
-        raise ValueError(f"mode: {mode} is for streams; what is none has append and overwrite")
+        raise ValueError(f"mode: {mode} is for streams; a batch sink supports append and overwrite")
     writer = frame.write.format(sink.format).options(**sink.options).mode(mode)
     if sink.path is not None:
         writer.save(sink.path)

@@ -12,7 +12,7 @@ import yaml
 
 from ottla.spark.pipelines.errors import PipelineError
 
-_KINDS: Final = {dict: "a mapping of keys to values", list: "a list", str: "a text", bool: "true or false"}
+_KINDS: Final = {dict: "a mapping of keys to values", list: "a list", str: "a string", bool: "true or false"}
 
 
 class SpecError(PipelineError):
@@ -69,13 +69,13 @@ class Value:
         names = list(known)
         for key, value in self.mapping().items():
             if key not in names:
-                hint = _meant(key, names) or f"; there are {', '.join(names)}"
-                raise value.error(f"there is no such key{hint}")
+                hint = _meant(key, names) or f"; use one of {', '.join(names)}"
+                raise value.error(f"unknown key{hint}")
         return Section(self)
 
     def _misfit(self, wanted: type) -> SpecError:
         found = "nothing" if self.content is None else _KINDS.get(type(self.content), "a number")
-        return self.error(f"{_KINDS[wanted]} is needed here, and there is {found}")
+        return self.error(f"must be {_KINDS[wanted]}, not {found}")
 
 
 class Section:
@@ -110,7 +110,7 @@ class Section:
             names = f"{', '.join(keys[:-1])} and {keys[-1]}"
             if there:
                 raise self._keys[there[1]].error(f"only one of {names} can be given")
-            raise self.value.error(f"one of {names} is needed")
+            raise self.value.error(f"one of {names} is required")
         return there[0]
 
 
@@ -119,19 +119,19 @@ def load(file: Path) -> Value:
     try:
         text = file.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise PipelineError(f"{file}: is not UTF-8 at byte {error.start}") from None
+        raise PipelineError(f"{file} is not valid UTF-8 (at byte {error.start})") from None
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
         if root is None:
-            raise SpecError(file, 1, "", "the file is empty; `ottla pipeline new --yaml` writes an example")
+            raise SpecError(file, 1, "", "the file is empty. Create an example with `ottla pipeline new --yaml`")
         return _value(loader, root, file, "")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
-        raise SpecError(file, mark.line + 1 if mark else 1, "", f"is not YAML: {reason}") from None
+        raise SpecError(file, mark.line + 1 if mark else 1, "", f"is not valid YAML: {reason}") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise SpecError(file, 1, "", f"is not YAML: {error}") from None
+        raise SpecError(file, 1, "", f"is not valid YAML: {error}") from None
     finally:
         loader.dispose()
 
@@ -145,7 +145,7 @@ def _value(loader: yaml.SafeLoader, node: yaml.Node, file: Path, path: str) -> V
                 key = str(loader.construct_object(key_node, deep=True))
                 place = f"{path}.{key}" if path else key
                 if key in content:
-                    raise SpecError(file, key_node.start_mark.line + 1, place, "stands here a second time")
+                    raise SpecError(file, key_node.start_mark.line + 1, place, "is given twice")
                 made = _value(loader, inner, file, place)
                 # The line of the key: a text in a block begins below it.
                 content[key] = Value(file, key_node.start_mark.line + 1, place, made.content)

@@ -113,7 +113,7 @@ def read_spec(file: Path, bootstrap: str | None = None) -> PipelineSpec:
     views = [source.name for source in sources]
     for transform in transforms:
         if transform.name in views:
-            raise transform.place.error("a source has this name already")
+            raise transform.place.error("a source already has this name")
     views += [transform.name for transform in transforms]
     sinks = tuple(_sink(name, value, address, views) for name, value in _named(top, "sinks"))
     return PipelineSpec(title, sources, transforms, sinks)
@@ -125,10 +125,10 @@ def _named(top: Section, key: str) -> list[tuple[str, Value]]:
         raise top.value.error(f"{key} are missing")
     found = list(value.mapping().items())
     if not found:
-        raise value.error("there has to be one at least")
+        raise value.error("at least one is required")
     for name, inner in found:
         if not _NAME.fullmatch(name):
-            raise inner.error("a name is of letters, digits and _, so that SQL can ask for it")
+            raise inner.error("a name must consist of letters, digits and _, so that it can be used in SQL")
     return found
 
 
@@ -168,10 +168,10 @@ def _bad(keys: Section) -> str | None:
     if len(decoded) > 1:
         raise keys.value.error("only one of json and avro can be given")
     if decoded and "bad" not in keys:
-        raise keys.value.error(f"bad is missing: the topic for what cannot be read, or `{DROP}` to leave it out")
+        raise keys.value.error(f"bad is missing: set it to a topic for bad records, or to `{DROP}`")
     bad = keys.get("bad")
     if bad is not None and not decoded:
-        raise bad.error("nothing can be bad unless json or avro says how records are read")
+        raise bad.error("bad needs json or avro")
     return keys.text("bad")
 
 
@@ -182,7 +182,7 @@ def _watermark(keys: Section) -> Watermark | None:
     inner = value.section(("column", "delay"))
     column, delay = inner.text("column"), inner.text("delay")
     if column is None or delay is None:
-        raise value.error("column and delay are needed, as in {column: at, delay: 1 minute}")
+        raise value.error("column and delay are required, for example {column: at, delay: 1 minute}")
     return Watermark(column, delay)
 
 
@@ -199,7 +199,7 @@ def _sink(name: str, value: Value, bootstrap: str, views: list[str]) -> SinkSpec
     is_raw = raw is not None and raw.truth()
     if is_raw:
         _refuse(
-            keys, ("key", "avro"), "has no meaning with raw, which writes the columns key, value and so on as they are"
+            keys, ("key", "avro"), "cannot be used with raw, which writes the columns key, value and so on unchanged"
         )
     mode = keys.get("mode")
     return SinkSpec(
@@ -226,8 +226,8 @@ def _view(keys: Section, views: list[str]) -> str:
     name = value.text()
     if name not in views:
         close = difflib.get_close_matches(name, views, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(views)}"
-        raise value.error(f"there is no source or transform {name!r}; {hint}")
+        hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(views)}"
+        raise value.error(f"unknown source or transform {name!r}; {hint}")
     return name
 
 
@@ -253,5 +253,5 @@ def _schema_file(keys: Section) -> Path | None:
         return None
     file = value.file.absolute().parent / value.text()
     if not file.is_file():
-        raise value.error(f"there is no file {file}")
+        raise value.error(f"the file {file} does not exist")
     return file

@@ -70,4 +70,4 @@ def test_the_summary_tells_of_spark_only_where_it_did_something() -> None:
 
 def test_java_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert "where there is no bin/java" in str(lack_of_spark())
+    assert "which has no bin/java" in str(lack_of_spark())

@@ -32,8 +32,8 @@ def test_new_writes_an_example_and_says_what_to_try(tmp_path: Path, capsys: pyte
     [
         ("missing.py", None, [], "missing.py does not exist. Create an example with `ottla pipeline new`."),
         ("a.sql", "", [], "a.sql is not a pipeline: use a .py or .yaml file."),
-        ("a.yaml", "sauces: {}", [], "a.yaml:1: sauces: there is no such key; did you mean sources?"),
-        ("a.py", "x = 1", [], "a.py: there is no function `pipeline(spark)`; `ottla pipeline new` writes an example."),
+        ("a.yaml", "sauces: {}", [], "a.yaml:1: sauces: unknown key; did you mean sources?"),
+        ("a.py", "x = 1", [], "a.py has no function `pipeline(spark)`. Create an example with `ottla pipeline new`."),
         ("a.py", "x = 1\ndef pipeline(", [], "a.py:2: '(' was never closed."),
         ("a.py", "", ["--conf", "x"], "--conf x: use KEY=VALUE with a Spark config"),
         ("a.py", "", ["--conf", "sql.x=1"], "--conf sql.x=1: use KEY=VALUE with a Spark config"),
@@ -53,9 +53,7 @@ def test_java_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert run(["pipeline", "run", str(tmp_path / "a.py")]) == 1
     printed = capsys.readouterr()
-    assert (
-        f"Error: Spark needs Java 17 or newer, and JAVA_HOME is {tmp_path}, where there is no bin/java." in printed.err
-    )
+    assert f"Error: Spark needs Java 17 or newer, but JAVA_HOME is {tmp_path}, which has no bin/java." in printed.err
     assert "Checkpoint" not in printed.err
 
 

@@ -157,12 +157,12 @@ def test_configs_offsets_and_groups() -> None:
 @pytest.mark.parametrize(
     ("ask", "reason"),
     [
-        (lambda admin: admin.create_topics([NewTopic("t")]), "is too old to choose numbers of partitions"),
-        (lambda admin: admin.delete_topics_by_id(["AAAAAAAAAAAAAAAAAAAAAQ"]), "too old to delete topics by their ids"),
-        (lambda admin: admin.describe_topics_by_id(["AAAAAAAAAAAAAAAAAAAAAQ"]), "too old to describe topics by their"),
+        (lambda admin: admin.create_topics([NewTopic("t")]), "is too old to use its default number of partitions"),
+        (lambda admin: admin.delete_topics_by_id(["AAAAAAAAAAAAAAAAAAAAAQ"]), "too old to delete topics by id"),
+        (lambda admin: admin.describe_topics_by_id(["AAAAAAAAAAAAAAAAAAAAAQ"]), "too old to describe topics by id"),
         (lambda admin: admin.incremental_alter_configs({ConfigResource.topic("t"): {"a": "b"}}), "does not serve Incr"),
         (lambda admin: admin.list_config_resources(), "does not serve ListConfigResources"),
-        (lambda admin: admin.list_offsets({PARTITION: MAX_TIMESTAMP}), "too old to look for that place"),
+        (lambda admin: admin.list_offsets({PARTITION: MAX_TIMESTAMP}), "too old to look up this kind of offset"),
         (lambda admin: admin.elect_leaders(ElectionType.PREFERRED), "does not serve ElectLeaders"),
         (lambda admin: admin.list_partition_reassignments(), "does not serve ListPartitionReassignments"),
         (lambda admin: admin.describe_producers([PARTITION]), "does not serve DescribeProducers"),

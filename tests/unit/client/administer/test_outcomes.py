@@ -109,7 +109,7 @@ def test_what_the_broker_says_nothing_of_has_failed() -> None:
 
     async def scenario() -> None:
         async with ScriptedBroker(script) as broker, admin_of(broker) as admin:
-            with pytest.raises(SomeRefusedError, match="forgotten: the broker did not answer for it") as refused:
+            with pytest.raises(SomeRefusedError, match="forgotten: the response does not mention it") as refused:
                 await admin.create_topics([NewTopic("events"), NewTopic("forgotten")])
             assert list(refused.value.results) == ["events"]
 

@@ -232,7 +232,7 @@ def test_only_the_columns_that_are_chosen(names: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("names", "words"),
-    [(("values",), r"'values' is not a column .*value"), ((), "not none"), (("key", "key"), "once each")],
+    [(("values",), r"'values' is not a column .*value"), ((), "not none"), (("key", "key"), "only once")],
 )
 def test_columns_that_cannot_be_chosen(names: tuple[str, ...], words: str) -> None:
     with pytest.raises(ClientError, match=words):

@@ -57,8 +57,8 @@ def test_what_is_no_record_has_a_name_as_well(source: Any, name: str) -> None:
     [
         ({"type": "nope"}, "the schema is not valid Avro: .*nope"),
         ("{", "the schema is not valid Avro: JSONDecodeError"),
-        ("order.avsc", r"'order.avsc' is neither JSON nor a type of Avro's; a file is given as a pathlib\.Path"),
-        (Path("missing.avsc"), r"the schema in missing\.avsc cannot be read: there is no such file"),
+        ("order.avsc", r"'order.avsc' is neither JSON nor an Avro type; pass a file as a pathlib\.Path"),
+        (Path("missing.avsc"), r"the schema in missing\.avsc cannot be read: the file does not exist"),
         (
             {"type": "record", "name": "A", "fields": [{"name": "x", "type": "int", "default": "a"}]},
             "Default value <a> must match schema type: int",
@@ -84,10 +84,12 @@ def test_the_header_of_a_single_object() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xc3", b"\x00\x00\x00\x00\x01\x02"])
 def test_what_is_no_single_object(data: bytes) -> None:
-    with pytest.raises(ValueError, match="mark of a single object"):
+    with pytest.raises(ValueError, match="marker of a single object"):
         SingleObjectFraming("int").written_with("orders", data)
 
 
 def test_a_single_object_cut_off_in_its_header() -> None:
-    with pytest.raises(ValueError, match=r"written with schema 8f5c, and known are int \(8f5c393f1ad57572\)"):
+    with pytest.raises(
+        ValueError, match=r"written with schema 8f5c, but the known schemas are int \(8f5c393f1ad57572\)"
+    ):
         SingleObjectFraming("int").written_with("orders", bytes.fromhex("c3018f5c"))

@@ -56,7 +56,7 @@ def test_a_serializer_that_answers_no_bytes() -> None:
     def forgot_to_encode(_topic: str, value: object) -> Any:
         return str(value)
 
-    with pytest.raises(SerializationError, match=r"forgot_to_encode answered a str; a serializer answers bytes"):
+    with pytest.raises(SerializationError, match=r"forgot_to_encode returned a str; a serializer must return bytes"):
         bound_serializer(forgot_to_encode, "key")(TOPIC, 1)
 
 
@@ -67,29 +67,29 @@ def test_a_serializer_that_answers_no_bytes() -> None:
             StringSerializer(),
             "key",
             42,
-            "the key of a record of topic 'orders': the string serializer takes str, and did not take this int; "
-            "key_serializer='int64' takes it",
+            "the key of a record of topic 'orders': the string serializer accepts str, but not this int; "
+            "use key_serializer='int64'",
         ),
         (
             BytesSerializer(),
             "value",
             "text",
-            "the value of a record of topic 'orders': the bytes serializer takes bytes, bytearray or memoryview, and "
-            "did not take this str; value_serializer='string' takes it",
+            "the value of a record of topic 'orders': the bytes serializer accepts bytes, bytearray or memoryview, but "
+            "not this str; use value_serializer='string'",
         ),
         (
             NumberSerializer("int16"),
             "value",
             70_000,
-            "the value of a record of topic 'orders': the int16 serializer takes an int from -32768 to 32767, and did "
-            "not take this int (…); value_serializer='int64' takes it",
+            "the value of a record of topic 'orders': the int16 serializer accepts an int from -32768 to 32767, but "
+            "not this int (…); use value_serializer='int64'",
         ),
         (
             JsonSerializer(),
             "value",
             {"when": object},
-            "the value of a record of topic 'orders': the json serializer takes what JSON has (dict, list, str, int, "
-            "float, bool), and did not take this dict (TypeError: Object of type type is not JSON serializable)",
+            "the value of a record of topic 'orders': the json serializer accepts JSON values (dict, list, str, int, "
+            "float, bool), but not this dict (TypeError: Object of type type is not JSON serializable)",
         ),
     ],
     ids=["string", "bytes", "int16", "json"],
@@ -108,13 +108,13 @@ def test_a_value_that_ones_own_serializer_does_not_take() -> None:
     def of_order(_topic: str, value: dict[str, str]) -> bytes:
         return value["id"].encode()
 
-    with pytest.raises(SerializationError, match=r"of_order did not take an OrderedDict \(KeyError: 'id'\)"):
+    with pytest.raises(SerializationError, match=r"of_order did not accept an OrderedDict \(KeyError: 'id'\)"):
         bound_serializer(of_order, "value")(TOPIC, OrderedDict())
 
 
 def test_a_hint_names_what_would_take_it() -> None:
     for value, name in [(1.5, "float64"), (uuid4(), "uuid"), ([1], "json"), (b"x", "bytes")]:
-        with pytest.raises(SerializationError, match=f"value_serializer='{name}' takes it"):
+        with pytest.raises(SerializationError, match=f"use value_serializer='{name}'"):
             bound_serializer(StringSerializer(), "value")(TOPIC, value)
 
 
@@ -128,7 +128,7 @@ def test_the_record_that_cannot_be_read_is_named() -> None:
     with pytest.raises(SerializationError) as raised:
         bound_deserializer(NumberDeserializer("int32"), "key")(TOPIC, column)
     assert str(raised.value) == (
-        "the key of a record of topic 'orders': the int32 deserializer takes exactly 4 bytes, and could not read "
+        "the key of a record of topic 'orders': the int32 deserializer accepts exactly 4 bytes, and could not read "
         "these 5 bytes (struct.error: unpack requires a buffer of 4 bytes)"
     )
     assert (raised.value.topic, raised.value.part, raised.value.index) == (TOPIC, "key", 2)

@@ -51,7 +51,7 @@ def test_equal_maps_are_equal_bytes() -> None:
 @pytest.mark.parametrize("value", [Duration(seconds=1), {"seconds": 1}, b"bytes"])
 def test_another_class_is_refused(value: object) -> None:
     with pytest.raises(
-        SerializationError, match="the protobuf serializer takes a message of class Timestamp, and did not take this"
+        SerializationError, match="the protobuf serializer accepts a message of class Timestamp, but not this"
     ):
         bound_serializer(ProtobufSerializer(Timestamp), "value")(TOPIC, value)
 

@@ -12,7 +12,7 @@ Traceback (most recent call last):
   File "pyspark/sql/streaming/python_streaming_source_runner.py", line 267, in main
   File "ottla/spark/topics.py", line 189, in _described
     raise MissingTopicError(
-ottla.spark.topics.MissingTopicError: there is no topic 'nowhere': make it first, or see whether the name is right
+ottla.spark.topics.MissingTopicError: topic 'nowhere' does not exist: create it first, or check the name
  SQLSTATE: 38000 SQLSTATE: XXKST
 === Streaming Query ===
 Identifier: m [id = c216, runId = 0e0b]
@@ -59,7 +59,7 @@ SELEC 1
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (FROM_A_SOURCE, "there is no topic 'nowhere': make it first, or see whether the name is right"),
+        (FROM_A_SOURCE, "topic 'nowhere' does not exist: create it first, or check the name"),
         (FROM_A_FUNCTION, "ValueError: this value is bad"),
         (TWO_TRACEBACKS, "OddError: cannot go on:\nthe second line of it"),
         (FROM_A_TASK, "No space left on device"),

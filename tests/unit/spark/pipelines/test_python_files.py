@@ -39,10 +39,10 @@ def test_the_example_has_a_function(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("x = 1", r"my-pipeline\.py: there is no function `pipeline\(spark\)`"),
-        ("pipeline = 3", "`pipeline` is no function, but int"),
-        ("def pipeline(): pass", "`pipeline` has to take one argument, the Spark session"),
-        ("def pipeline(spark, more): pass", "`pipeline` has to take one argument"),
+        ("x = 1", r"my-pipeline\.py has no function `pipeline\(spark\)`"),
+        ("pipeline = 3", "`pipeline` must be a function, not int"),
+        ("def pipeline(): pass", "`pipeline` must take one argument, the Spark session"),
+        ("def pipeline(spark, more): pass", "`pipeline` must take one argument"),
         ("x = (\n", r"my-pipeline\.py:1: '\(' was never closed"),
         ("x = 1\nimport nowhere_to_be_found", r"my-pipeline\.py:2: ModuleNotFoundError: No module named"),
         ("def f():\n  1 / 0\nf()", r"my-pipeline\.py:2: ZeroDivisionError: division by zero"),
@@ -72,11 +72,11 @@ def test_a_file_is_checked_without_being_run(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("x = pipeline", "there is no function"),
-        ("x = 1\npipeline(x)", r"my-pipeline\.py: there is no function `pipeline\(spark\)`"),
-        ("class A:\n    def pipeline(spark): pass", "there is no function"),
+        ("x = pipeline", "has no function"),
+        ("x = 1\npipeline(x)", r"my-pipeline\.py has no function `pipeline\(spark\)`"),
+        ("class A:\n    def pipeline(spark): pass", "has no function"),
         ("x = (\n", r"my-pipeline\.py:1: '\(' was never closed"),
-        ("x = 1\n\0", "is no Python file|null bytes"),
+        ("x = 1\n\0", "is not a valid Python file|null bytes"),
     ],
 )
 def test_what_a_look_finds_wrong(tmp_path: Path, text: str, told: str) -> None:
@@ -87,7 +87,7 @@ def test_what_a_look_finds_wrong(tmp_path: Path, text: str, told: str) -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("return 'x'", r"my-pipeline\.py: `pipeline` returned a str; it has to return `frame\.writeStream"),
+        ("return 'x'", r"my-pipeline\.py: `pipeline` returned a str; it must return `frame\.writeStream"),
         ("return {'a': 1.5}", "returned a float"),
         ("raise KeyError('customer')", r"my-pipeline\.py:1: KeyError: 'customer'"),
     ],

@@ -88,54 +88,58 @@ def test_the_example_is_right(tmp_path: Path) -> None:
         (
             "topic: [orders, more]",
             "topik: orders",
-            ":4: sources.orders.topik: there is no such key; did you mean topic?",
+            ":4: sources.orders.topik: unknown key; did you mean topic?",
         ),
         (
             "mode: update",
             "mode: updates",
             ":18: sinks.totals.mode: 'updates' is not one of append, update, complete, overwrite",
         ),
-        ("mode: update", "zzz: 1", ":18: sinks.totals.zzz: there is no such key; there are from, topic, format"),
-        ("sources:", "source:", ":2: source: there is no such key; did you mean sources?"),
+        ("mode: update", "zzz: 1", ":18: sinks.totals.zzz: unknown key; use one of from, topic, format"),
+        ("sources:", "source:", ":2: source: unknown key; did you mean sources?"),
         (
             "from: customers",
             "from: custommers",
-            ":21: sinks.files.from: there is no source or transform 'custommers'; did you",
+            ":21: sinks.files.from: unknown source or transform 'custommers'; did you",
         ),
         ("format: csv", "topic: x", ":11: sources.customers.path: belongs to a source with a format, not to a topic"),
         ("format: csv", "format: csv\n    json: a INT", ":11: sources.customers.json: belongs to a topic"),
-        ("    format: csv\n", "", ":9: sources.customers: one of topic, pattern and format is needed"),
+        ("    format: csv\n", "", ":9: sources.customers: one of topic, pattern and format is required"),
         ("topic: totals", "topic: totals\n    format: x", ":18: sinks.totals.format: only one of topic and format"),
         (
             "    bad: bad-orders\n",
             "",
-            ":3: sources.orders: bad is missing: the topic for what cannot be read, or `drop`",
+            ":3: sources.orders: bad is missing: set it to a topic for bad records, or to `drop`",
         ),
-        ("    json: id BIGINT\n", "", ":5: sources.orders.bad: nothing can be bad unless json or avro"),
-        ("json: id BIGINT", "json: a INT\n    avro: x.avsc", ":6: sources.orders.avro: there is no file"),
-        ("{column: at, delay: 1 minute}", "at", ":7: sources.orders.watermark: a mapping of keys to values is needed"),
-        ("{column: at, delay: 1 minute}", "{column: at}", ":7: sources.orders.watermark: column and delay are needed"),
+        ("    json: id BIGINT\n", "", ":5: sources.orders.bad: bad needs json or avro"),
+        ("json: id BIGINT", "json: a INT\n    avro: x.avsc", ":6: sources.orders.avro: the file"),
+        ("{column: at, delay: 1 minute}", "at", ":7: sources.orders.watermark: must be a mapping of keys to values"),
+        (
+            "{column: at, delay: 1 minute}",
+            "{column: at}",
+            ":7: sources.orders.watermark: column and delay are required",
+        ),
         (
             "{column: at, delay: 1 minute}",
             "{colum: at}",
-            ":7: sources.orders.watermark.colum: there is no such key; did",
+            ":7: sources.orders.watermark.colum: unknown key; did",
         ),
-        ("bad: bad-orders", "stream: yep\n    bad: x", ":6: sources.orders.stream: true or false is needed here, and"),
-        ("  totals: |\n    SELECT 1", "  orders: SELECT 1", ":13: transforms.orders: a source has this name already"),
+        ("bad: bad-orders", "stream: yep\n    bad: x", ":6: sources.orders.stream: must be true or false, not"),
+        ("  totals: |\n    SELECT 1", "  orders: SELECT 1", ":13: transforms.orders: a source already has this name"),
         (
             "  totals: |\n    SELECT 1",
             "  to-tals: SELECT 1",
-            ":13: transforms.to-tals: a name is of letters, digits and _",
+            ":13: transforms.to-tals: a name must consist of letters, digits and _",
         ),
         (
             "  totals: |\n    SELECT 1",
             "  totals:",
-            ":13: transforms.totals: a text is needed here, and there is nothing",
+            ":13: transforms.totals: must be a string, not nothing",
         ),
-        ("    mode: update", "    raw: true\n    key: x", ":19: sinks.totals.key: has no meaning with raw"),
-        ("path: customers.csv", "path: a\n    path: b", ":12: sources.customers.path: stands here a second time"),
-        ("topic: totals", "topic: totals: 3", ":17: is not YAML: mapping values are not allowed here"),
-        ("bootstrap: broker:9092", "bootstrap: [a", ": is not YAML: while parsing a flow sequence"),
+        ("    mode: update", "    raw: true\n    key: x", ":19: sinks.totals.key: cannot be used with raw"),
+        ("path: customers.csv", "path: a\n    path: b", ":12: sources.customers.path: is given twice"),
+        ("topic: totals", "topic: totals: 3", ":17: is not valid YAML: mapping values are not allowed here"),
+        ("bootstrap: broker:9092", "bootstrap: [a", ": is not valid YAML: while parsing a flow sequence"),
     ],
 )
 def test_what_is_wrong(tmp_path: Path, right: str, wrong: str, told: str) -> None:
@@ -149,11 +153,11 @@ def test_what_is_wrong(tmp_path: Path, right: str, wrong: str, told: str) -> Non
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", ":1: the file is empty; `ottla pipeline new --yaml` writes an example"),
-        ("[]", ":1: a mapping of keys to values is needed here, and there is a list"),
-        ("sources: {}", ":1: sources: there has to be one at least"),
+        ("", ":1: the file is empty. Create an example with `ottla pipeline new --yaml`"),
+        ("[]", ":1: must be a mapping of keys to values, not a list"),
+        ("sources: {}", ":1: sources: at least one is required"),
         ("sources: {a: {topic: a}}", ":1: sinks are missing"),
-        ("a: !!python/object:os.system x", "is not YAML: could not determine a constructor"),
+        ("a: !!python/object:os.system x", "is not valid YAML: could not determine a constructor"),
     ],
 )
 def test_files_that_say_too_little(tmp_path: Path, text: str, told: str) -> None:
@@ -165,7 +169,7 @@ def test_files_that_say_too_little(tmp_path: Path, text: str, told: str) -> None
 def test_a_file_of_bytes(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_bytes(b"a: \xff")
-    with pytest.raises(PipelineError, match=r"is not UTF-8 at byte 3"):
+    with pytest.raises(PipelineError, match=r"is not valid UTF-8 \(at byte 3\)"):
         read_spec(file)
 
 
