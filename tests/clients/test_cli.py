@@ -123,7 +123,7 @@ def test_configs_of_a_topic(ottla: Ottla, topic: str) -> None:
     assert only["source"] == "TOPIC"
     assert only["synonyms"][0] == {"config": "retention.ms", "value": "5000", "source": "TOPIC"}
     ottla("configs", "unset", "--topic", topic, "retention.ms", "cleanup.policy")
-    assert "Nothing is set" in ottla("configs", "describe", "--topic", topic)
+    assert "No configs are set" in ottla("configs", "describe", "--topic", topic)
     assert "INVALID_CONFIG" in ottla("configs", "set", "--topic", topic, "retention.ms=soon", code=1)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in ottla("configs", "describe", "--topic", "absent", code=1)
 
@@ -153,7 +153,7 @@ def test_configs_of_a_group(ottla: Ottla) -> None:
     ottla("configs", "unset", *of_group, "consumer.session.timeout.ms")
     assert "No configs are set for group g" in ottla("configs", "describe", *of_group)
     assert "all brokers" not in ottla("configs", "describe", "--group", "", code=1)
-    assert "one of them" in ottla("configs", "describe", *of_group, "--topic", "t", code=1)
+    assert "exactly one of" in ottla("configs", "describe", *of_group, "--topic", "t", code=1)
 
 
 # Records.
@@ -218,7 +218,7 @@ def test_where_to_begin_and_where_to_end(ottla: Ottla, topic: str, tmp_path: Pat
     assert consumed("--since", "1 hour ago") == ages_ms[2:]
     assert consumed("--since", "now") == []
     assert "Offset 9 is out of range: partition" in ottla("consume", topic, "--offset", "9", code=1)
-    assert f"topic {topic} has only partition 0, not 5" in ottla("consume", topic, "-P", "5", code=1)
+    assert f"Topic {topic} has no partition 5: it has only partition 0" in ottla("consume", topic, "-P", "5", code=1)
 
 
 def test_keys_headers_and_formats(broker: Broker, ottla: Ottla, topic: str) -> None:

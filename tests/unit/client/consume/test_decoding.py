@@ -99,7 +99,7 @@ def test_what_stands_before_a_corrupt_batch_comes_first() -> None:
 def test_a_batch_that_would_become_too_large_is_refused_unless_the_limit_is_raised(compression: Compression) -> None:
     written = [Record(0, 1000, None, bytes(1000)) for _ in range(10)]
     data = encode_batch(written, BatchOptions(compression=compression))
-    reason = "raise max.decompressed.batch.bytes, or seek past it"
+    reason = "increase max.decompressed.batch.bytes, or seek past it"
     small = decoder(max_decompressed_batch_bytes=5000)
     with pytest.raises(CorruptRecordError, match=reason):
         small.take(chunk_of(data), 10)
