@@ -1,1 +1,1 @@
-"""A broker: handlers of requests, metadata, config, and the place where all rooms are put together."""
+"""The broker: request handlers, metadata, configs, background work, and the composition root."""

@@ -1,4 +1,4 @@
-"""The composition root: a broker is made of the other rooms here, and nowhere else.
+"""The composition root, where a broker is assembled from all other packages.
 
     frames ─▶ Dispatcher ─▶ handlers ─┬─▶ Replicas ─▶ Partition ─▶ PartitionLog
                                       ├─▶ Controller ─▶ coordination tree, and back: apply_topic, forget_topics
@@ -65,16 +65,16 @@ _logger = logging.getLogger(__name__)
 
 _DRAIN_S: Final = 2.0
 _RESERVE_BYTES: Final = 2**20
-"""Kept free in each log directory, so that the broker stops and starts cleanly when a disk is full."""
+"""Reserved in each log directory, so that the broker can stop and start cleanly when a disk is full."""
 
 
 Steps = Sequence[tuple[str, Callable[[], Awaitable[None]]]]
-"""Of a stop: what ends, and how."""
+"""The steps of a stop, each with a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyInfo:
-    """What to tell people once the broker serves."""
+    """What is shown once the broker serves."""
 
     broker_id: int
     cluster_id: str
@@ -86,7 +86,7 @@ class ReadyInfo:
 
 
 class Broker:
-    """See the module. Made by `start`; `stop` leaves everything as a clean restart wants it."""
+    """See the module. Created by `start`; `stop` leaves everything ready for a clean restart."""
 
     def __init__(self, config: BrokerConfig, disk: Disk, clock: Clock, coordination: Coordination) -> None:
         self.config = config
@@ -116,13 +116,13 @@ class Broker:
         self._metrics: MetricsServer | None = None
         self.topic_host = TopicHost(self)
         self.has_failed = asyncio.Event()
-        """Every log directory is offline: nothing can be served any more. Whoever runs the broker stops it."""
+        """Set when every log directory is offline: the broker cannot serve anything, and must be stopped."""
 
     # --- start --------------------------------------------------------------------------------------------------------
 
     @classmethod
     async def start(cls, config: BrokerConfig, disk: Disk, clock: Clock) -> Broker:
-        """Serves when this returns. What cannot be had (a port, a directory, the tree) raises."""
+        """Starts a broker, which serves when this returns. Raises if a port, a directory or the tree cannot be used."""
         check_access(config.tree_path, config.log_dirs)
         tree_path = place_of_tree(config, disk)
         if tree_path != config.tree_path:
@@ -155,7 +155,7 @@ class Broker:
         return None if self._tree_listener is None else self._tree_listener.port
 
     async def _undo_start(self) -> None:
-        """After a start that failed: leaves no lock, thread or task behind."""
+        """Cleans up after a failed start: leaves no lock, thread or task behind."""
         if hasattr(self, "held_produces"):
             await _end_each([("listening", self._close_server)])
         if hasattr(self, "groups"):
@@ -250,7 +250,7 @@ class Broker:
         return server
 
     def _listen(self) -> tuple[Listener, ...]:
-        """Binds every listener; what clients are told of them, with real ports."""
+        """Binds every listener. Returns the advertised listeners with their actual ports."""
         bound = {each.name: self._server.listen(each.name, each.host, each.port) for each in self.config.listeners}
         told = tuple(
             replace(each, port=bound[each.name].port) if each.port == 0 and each.name in bound else each
@@ -298,7 +298,7 @@ class Broker:
         return self._metrics.port
 
     async def _finish_deletions(self) -> None:
-        """A crash may have come between a topic's deletion and that of its logs."""
+        """Deletes the logs of topics that a crash left half deleted."""
         deleted = frozenset(self.controller.deleted)
         await self.replicas.delete_many(
             [log.partition for log in self.directories.logs() if log.partition.topic in deleted]
@@ -306,7 +306,7 @@ class Broker:
         await self.controller.finish_deletions()
 
     def _warn_of_lost(self, topics: Sequence[TopicState]) -> None:
-        """Before folders are made for them: what they held is not there."""
+        """Warns of partitions without a folder, before empty folders are created for them."""
         refused = {name for directory in self.directories.directories for name in directory.refused}
         lost = [
             name
@@ -341,15 +341,15 @@ class Broker:
     # --- stop ---------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Answers what waits, closes connections, flushes, and leaves the mark of a clean stop. A step that fails is
-        logged; the logs are closed whatever happens before."""
+        """Answers waiting requests, closes connections, flushes, and marks the clean stop. A failing step is logged;
+        the logs are closed in any case."""
         self._server.stop_accepting()
         self.groups.close()
         self.replicas.fetches.close()
         self.replicas.produces.close()
         steps: Steps = (
             ("sending answers", self._drain),
-            ("listening", self._close_server),  # from here on no request is begun
+            ("listening", self._close_server),  # from here on no request is started
             ("handling requests", self.dispatcher.close),
             ("changing topics", self.controller.close),
             ("moving replicas", self.replica_moves.close),  # which tell the upkeep
@@ -380,7 +380,7 @@ class Broker:
             await self._tree_listener.close()
 
     async def _drain(self) -> None:
-        """Lets answers leave that are on their way; a client that does not read them is not waited for."""
+        """Sends pending responses, but does not wait for clients that do not read them."""
         deadline_s = self.clock.monotonic_s() + _DRAIN_S
         while self.clock.monotonic_s() < deadline_s:
             if all(connection.is_idle for connection in self._server.connections.values()):
@@ -389,7 +389,7 @@ class Broker:
 
 
 async def _end_each(steps: Steps) -> None:
-    """One after the other; one that fails is logged."""
+    """Runs the steps one after the other; a failing step is logged."""
     for what, end in steps:
         try:
             await end()

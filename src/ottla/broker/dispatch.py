@@ -1,6 +1,6 @@
-"""From a frame to its handler, and from the handler's answer to a frame.
+"""Decodes request frames, calls their handlers, and encodes the responses.
 
-The hot path of the broker: whatever is known of a connection and an API is looked up once and kept.
+The hot path of the broker: what is known about a connection and an API is looked up once and cached.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _START = struct.Struct(">hhih")
-"""API key, version, correlation id and the length of the client id: what every request begins with, but for one."""
+"""API key, version, correlation id and the length of the client id: the start of every request but one."""
 _FRAME_MAX: Final = 2**31 - 1
 _WAITING: Final = frozenset({FetchRequest.api_key, JoinGroupRequest.api_key, SyncGroupRequest.api_key})
-"""APIs whose requests wait for records or for other members, on purpose."""
+"""APIs whose requests wait deliberately, for records or for other members."""
 _SHOWN_MAX: Final = 10_000
-"""Characters of a failed request in the log."""
+"""Maximum number of characters of a failed request in the log."""
 
 
 class HandlerRoute:
-    """What is known of an API in one version."""
+    """What is known about one version of an API."""
 
     __slots__ = ("answer_head", "api", "entry", "handle", "is_flexible", "read", "slow_s", "stats", "version", "wait_s")
 
@@ -60,15 +60,15 @@ class HandlerRoute:
         self.handle = entry.function
         self.is_flexible = api.request_header_version(version) == 2
         self.slow_s = slow_s
-        """From how long on a request is slow."""
+        """A request that takes longer is slow."""
         self.wait_s = math.inf if api.key in _WAITING else slow_s
-        """The same for one that is answered later."""
+        """The same for a request that is answered later."""
         # Size and correlation id, and the empty tags of a newer header.
         self.answer_head = struct.Struct(">ii" if api.response_header_version(version) == 0 else ">iix")
 
 
 class ConnectionState:
-    """What the dispatcher keeps with a connection: the last context of each route, with the client id's bytes."""
+    """The dispatcher's state of a connection: the last context of each route, with the client id's bytes."""
 
     __slots__ = ("contexts",)
 
@@ -77,7 +77,7 @@ class ConnectionState:
 
 
 class Dispatcher:
-    """Given to the server as the handler of its frames. Owned by the loop."""
+    """The server's handler of frames. Owned by the loop."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Dispatcher:
         self._slow_requests = ThrottledLog(_logger, broker.clock)
 
     def on_frame(self, connection: SocketConnection, frame: memoryview) -> None:
-        """Starts a request. The frame is read here: what a handler keeps of it longer, it copies."""
+        """Starts a request. The frame is valid only during this call: handlers copy what they need later."""
         started_s = perf_counter()
         try:
             api_key, version, correlation_id, id_size = _START.unpack_from(frame)
@@ -105,7 +105,7 @@ class Dispatcher:
             end = 10 + id_size if id_size > 0 else 10
             client = bytes(frame[8:end])
             if route.is_flexible:
-                if frame[end]:  # tags: nobody sends any, so they are read the long way
+                if frame[end]:  # tagged fields: rare, so they are read by the general codec
                     end = decode_from(RequestHeader, 2, frame)[1]
                 else:
                     end += 1
@@ -114,7 +114,7 @@ class Dispatcher:
                 context = known[1]
             else:
                 context = self._new_context(connection, route, client)
-            # Bytes behind the last field are passed over, as Kafka does: librdkafka sends some in Metadata v13.
+            # Bytes after the last field are ignored, as in Kafka: librdkafka sends some in Metadata v13.
             request = route.read(frame[end:])
         except (ProtocolError, struct.error, IndexError, UnicodeDecodeError) as error:
             self._not_read(connection, frame, error)
@@ -130,7 +130,7 @@ class Dispatcher:
                 self._hang_up(connection, route, error)
                 return
             connection.answer(chunks)
-        elif result is None:  # a request that wants no answer
+        elif result is None:  # a request without a response
             route.stats.observe(len(frame), 0, perf_counter() - started_s)
         else:
             pending = _PendingAnswer(self, connection, route, correlation_id, len(frame), started_s)
@@ -171,7 +171,7 @@ class Dispatcher:
         return context
 
     def _not_read(self, connection: SocketConnection, frame: memoryview, error: Exception) -> None:
-        """A frame that is no request we serve. Only for ApiVersions is there a way to say so (KIP-511)."""
+        """Handles a frame that is not a supported request. Only ApiVersions can be answered with an error (KIP-511)."""
         if isinstance(error, UnsupportedVersionError):
             api_key, _, correlation_id = peek_route(frame)
             if api_key == API_VERSIONS:
@@ -181,16 +181,14 @@ class Dispatcher:
                 response.error_code = ErrorCode.UNSUPPORTED_VERSION
                 connection.answer(frame_of(route, correlation_id, response)[1])
                 return
-        told = (
-            error if isinstance(error, ProtocolError) else InvalidValueError(f"a request that ends too early ({error})")
-        )
+        told = error if isinstance(error, ProtocolError) else InvalidValueError(f"a truncated request ({error})")
         self._refuse(connection, told)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _failure(self, route: HandlerRoute, request: Request, error: Exception) -> Response | Exception:
-        """What to answer when a handler raised: the error's code, where the response has a place for one in that
-        version. Without the code it would be taken for a success that found nothing."""
+        """The response when a handler raised: with the error code, if the response has a field for one in that version.
+        Without the code it would look like an empty success, so then the error itself is returned."""
         if not isinstance(error, BrokerError):
             _logger.error("%s v%d failed: %s", route.api.name, route.version, _shown(request), exc_info=error)
         code = getattr(error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -212,8 +210,8 @@ class Dispatcher:
         started_s: float,
         slow_s: float,
     ) -> list[Chunk]:
-        """The answer as it is sent; none for a request that wants no answer. Counts the request, and logs one that took
-        longer than `slow_s`."""
+        """The chunks of the response; empty for a request without a response. Counts the request, and logs one that
+        took longer than `slow_s`."""
         size, chunks = (0, list[Chunk]()) if response is None else frame_of(route, correlation_id, response)
         taken_s = perf_counter() - started_s
         route.stats.observe(request_size, size, taken_s)
@@ -224,7 +222,7 @@ class Dispatcher:
         return chunks
 
     def tell_slow(self, connection: SocketConnection, route: HandlerRoute, taken_s: float) -> None:
-        """Writes a slow request to the log, at most one of each API in ten seconds."""
+        """Logs a slow request, at most one per API in ten seconds."""
         state, name = connection.attachment, f"{route.api.name} v{route.version}"
         known = state.contexts.get(route) if type(state) is ConnectionState else None
         client = "a client" if known is None else known[1].client_id or "a client"
@@ -232,7 +230,7 @@ class Dispatcher:
         self._slow_requests.info(route.api.key, "slow request: %s of %s at %s:%s took %.3f s", *told)
 
     def _hang_up(self, connection: SocketConnection, route: HandlerRoute, error: BaseException) -> None:
-        if not isinstance(error, ConnectionAbortedError):  # which the handler has told of
+        if not isinstance(error, ConnectionAbortedError):  # which the handler has logged
             name = route.api.name
             _logger.error("closed the connection of %s: %s could not be answered: %s", connection, name, _told(error))
         connection.close()
@@ -244,7 +242,7 @@ class Dispatcher:
             try:
                 response: Response | Deferred | Exception | None = await work
             except asyncio.CancelledError as error:
-                # At the end of the broker, or because what the handler waited for was cancelled.
+                # The broker stops, or what the handler awaited was cancelled.
                 if self._is_closed:
                     pending.connection.close()
                     raise
@@ -264,7 +262,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Ends the handlers that are still at work."""
+        """Cancels the handlers that are still running."""
         self._is_closed = True
         for task in list(self._tasks):
             task.cancel()
@@ -296,12 +294,12 @@ class _PendingAnswer(Slot):
         self.deferred: Deferred | None = None
 
     def connection_closed(self) -> None:
-        """Cancels an operation that only waits. A coroutine runs to its end: what it changes must not stop halfway."""
+        """Cancels an operation that only waits. A coroutine runs to its end: its changes must not stop halfway."""
         if self.deferred is not None:
             self.deferred.cancel()
 
     def wait_for(self, deferred: Deferred) -> None:
-        if self.connection.is_closed:  # while a coroutine was at work
+        if self.connection.is_closed:  # while a coroutine was running
             deferred.cancel()
             return
         self.deferred = deferred
@@ -332,18 +330,18 @@ def frame_of(route: HandlerRoute, correlation_id: int, response: Response | Enco
     parts = encode_parts(response, route.version)
     size = head.size + sum(map(len, parts))
     if size - SIZE_BYTES > _FRAME_MAX:
-        raise InvalidValueError(f"an answer of {size} bytes cannot be announced in 32 bits", message=route.api.name)
+        raise InvalidValueError(f"a response of {size} bytes does not fit a 32-bit frame size", message=route.api.name)
     parts.insert(0, head.pack(size - SIZE_BYTES, correlation_id))
     return size, [b"".join(parts)] if size < JOIN_BELOW_BYTES else join_parts(parts)
 
 
 def _told(error: BaseException) -> str:
-    """The reason alone where it was written for people."""
+    """Only the message for errors with messages for people."""
     return str(error) if isinstance(error, (ProtocolError, BrokerError, ConnectionError)) else repr(error)
 
 
 def _shown(request: object) -> str:
-    """The request, as far as a log should hold it. It may hold views of a frame that is gone."""
+    """The request, shortened for the log. It may have views of a frame that is gone."""
     try:
         shown = repr(request)
     except Exception as error:

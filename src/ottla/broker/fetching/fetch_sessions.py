@@ -1,8 +1,8 @@
-"""Fetch sessions (KIP-227): what a client fetches is remembered, so that it tells only what changed, and is told only
-that.
+"""Fetch sessions (KIP-227): the broker remembers what a client fetches, so that requests and responses have only
+changes.
 
-A session is made by a full fetch, goes on by incremental ones, each with the next epoch, and ends when its client says
-so or when its place is needed: first by those not used for a while, then by one with fewer partitions.
+A full fetch begins a session, incremental fetches continue it, each with the next epoch. It ends when its client ends
+it, or when its slot is needed: sessions that were idle for a while go first, then those with fewer partitions.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _EVICTION_S: Final = 120.0
 
 
 class FetchedPartition:
-    """A partition as a client asks for it, and what it was told of it last. `topic` is empty while the id is of no
-    topic that is known."""
+    """A partition as a client requested it, and what the last response said about it. `topic` is empty while the topic
+    id is unknown."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -50,12 +50,12 @@ class FetchedPartition:
     def ask(self, asked: FetchPartition) -> None:
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.partition_max_bytes
-        # Any negative epoch means none here; ListOffsets and OffsetForLeaderEpoch take only -1 for that.
+        # Any negative epoch means none here; in ListOffsets and OffsetForLeaderEpoch only -1 does.
         self.current_leader_epoch = max(asked.current_leader_epoch, -1)
         self.last_fetched_epoch = asked.last_fetched_epoch
 
     def is_news(self, answer: FetchPartitionResponse) -> bool:
-        """Whether the client must be told, and remembers that it was."""
+        """Whether the response must have this partition; remembers what it says."""
         news = bool(
             answer.records
             or answer.error_code
@@ -63,7 +63,7 @@ class FetchedPartition:
             or answer.high_watermark != self.high_watermark
             or answer.log_start_offset != self.log_start_offset
         )
-        # After an error the client hears of the partition again, even if nothing changes.
+        # After an error the next response has the partition again, even if nothing changes.
         self.high_watermark = -1 if answer.error_code else answer.high_watermark
         self.log_start_offset = answer.log_start_offset
         return news
@@ -73,7 +73,7 @@ Key = tuple[str | Uuid, int]
 
 
 class BrokerFetchSession:
-    """What one client fetches, in the order in which it is read."""
+    """The partitions that one client fetches, in reading order."""
 
     __slots__ = ("by_id", "created_s", "epoch", "partitions", "session_id", "used_s")
 
@@ -85,7 +85,7 @@ class BrokerFetchSession:
         self.partitions: dict[Key, FetchedPartition] = {}
 
     def update(self, asked: Iterable[tuple[Key, FetchedPartition]], request: FetchRequest) -> None:
-        """Adds and changes what is asked for, and takes out what is forgotten."""
+        """Adds and changes requested partitions, and removes forgotten ones."""
         partitions = self.partitions
         for key, new in asked:
             known = partitions.get(key)
@@ -101,7 +101,7 @@ class BrokerFetchSession:
                 partitions.pop((name, index), None)
 
     def move_to_end(self, keys: Iterable[Key]) -> None:
-        """Those that gave records are read last the next time, so that each gets its turn."""
+        """Partitions that returned records are read last the next time, so that each gets its turn."""
         for key in keys:
             fetched = self.partitions.pop(key, None)
             if fetched is not None:
@@ -109,7 +109,7 @@ class BrokerFetchSession:
 
 
 class FetchSessionError(Exception):
-    """A session that is not there, or not where its client thinks."""
+    """An unknown session, or a wrong session epoch."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.description)
@@ -132,7 +132,7 @@ class FetchSessions:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def begin(self, *, by_id: bool, partition_count: int) -> BrokerFetchSession | None:
-        """A new one; None if all places are taken by others that deserve them as much."""
+        """Begins a session; None if all slots are taken by sessions that must not be evicted."""
         if self.slots <= 0:
             return None
         now_s = self._clock.monotonic_s()
@@ -145,7 +145,7 @@ class FetchSessions:
         return session
 
     def go_on(self, session_id: int, epoch: int, *, by_id: bool) -> BrokerFetchSession:
-        """The session that an incremental fetch belongs to, one epoch further."""
+        """Continues the session of an incremental fetch, and advances its epoch."""
         session = self._sessions.get(session_id)
         if session is None:
             raise FetchSessionError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -154,7 +154,7 @@ class FetchSessions:
         if session.by_id != by_id:
             raise FetchSessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
-        # Used in this order: the first is the one that was not used for the longest time.
+        # In order of use: the first is the least recently used.
         del self._sessions[session_id]
         self._sessions[session_id] = session
         session.used_s = self._clock.monotonic_s()

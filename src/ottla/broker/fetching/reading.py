@@ -1,7 +1,7 @@
-"""What a fetch request reads from its partitions, at once or when there are enough bytes.
+"""Reads the partitions of a fetch request, immediately or when there are enough bytes.
 
-Large reads are answered as slices of files, which the connection sends by `sendfile`; small ones are read here, so that
-they leave in one write with the header before them.
+Large reads are answered with slices of files, which the connection sends by `sendfile`; small ones are read here, so
+that they are sent in one write with the header.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _logger = logging.getLogger(__name__)
 _LEADER_TOLD_SINCE: Final = 12
 READ_COMMITTED: Final = 1
 COPY_BELOW_BYTES: Final = 32 * 1024
-"""Slices smaller than this are read and sent with what is before them: a `sendfile` costs a call and a packet more."""
+"""Smaller slices are read and sent with the preceding bytes: a `sendfile` costs an extra call and packet."""
 _MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class FetchReading:
-    """What a request reads, as often as it has to look."""
+    """The reads of one request, repeated while it waits."""
 
     __slots__ = (
         "broker",
@@ -75,7 +75,7 @@ class FetchReading:
         self.version = version
         self.session = session
         self.is_incremental = is_incremental and session is not None
-        # A copy: the session may go on, with other partitions, while this waits.
+        # A copy: the session may continue with other partitions while this waits.
         self.partitions = dict(session.partitions) if session is not None else asked
         self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self.committed_only = request.isolation_level == READ_COMMITTED
@@ -83,10 +83,10 @@ class FetchReading:
         self.to_log_end = replica >= 0
 
     def read(self) -> tuple[list[tuple[Key, FetchedPartition, FetchPartitionResponse]], int, bool]:
-        """Every partition's answer, the bytes in them, and whether there is nothing to wait for: an error, a log that
-        parted ways, or no partition that could be read.
+        """The response of every partition, their size in bytes, and whether waiting is pointless: because of an error,
+        a diverging log, or no readable partition.
 
-        Limits are kept as in Kafka (KIP-74): only the first partition that has records may exceed them, by one batch.
+        Limits as in Kafka (KIP-74): only the first partition with records may exceed them, by one batch.
         """
         left = self.max_bytes
         is_final, is_any_known = False, False
@@ -97,8 +97,8 @@ class FetchReading:
             answers.append((key, fetched, answer))
             if answer.error_code:
                 self.broker.request_stats.api(FetchRequest.api_key).count_error(answer.error_code)
-                # One that is unknown does not keep the others from waiting: a client that also asks for a deleted topic
-                # would come again and again.
+                # An unknown partition does not end the wait for the others: otherwise a client that also fetches a
+                # deleted topic would poll in a busy loop.
                 if answer.error_code in _UNKNOWN:
                     continue
                 is_final = True
@@ -114,7 +114,7 @@ class FetchReading:
         return answers, size, is_final or not is_any_known
 
     def partition_of(self, fetched: FetchedPartition) -> Partition | None:
-        if not fetched.topic:  # the topic may have come since
+        if not fetched.topic:  # the topic may have been created since
             fetched.topic = self.broker.metadata.name_of(fetched.topic_id) or ""
         return self.broker.replicas.get(fetched.topic, fetched.index)
 
@@ -124,7 +124,7 @@ class FetchReading:
             return _refused(
                 fetched, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if fetched.topic else ErrorCode.UNKNOWN_TOPIC_ID
             )
-        if fetched.topic_id not in (partition.topic_id, ZERO_UUID):  # deleted since, and made again
+        if fetched.topic_id not in (partition.topic_id, ZERO_UUID):  # deleted and created again since
             return _refused(fetched, ErrorCode.INCONSISTENT_TOPIC_ID)
         error = partition.check_leader(fetched.current_leader_epoch)
         if error:
@@ -171,7 +171,7 @@ class FetchReading:
         return answer
 
     def response(self, answers: list[tuple[Key, FetchedPartition, FetchPartitionResponse]]) -> FetchResponse:
-        """What the client is told: everything, or in a session what is new to it."""
+        """The response: all partitions, or in a session only those with news."""
         topics: dict[object, FetchTopicResponse] = {}
         session = self.session
         with_records = []
@@ -200,15 +200,15 @@ class FetchReading:
         return FetchResponse(session_id=session_id, responses=list(topics.values()))
 
     def _unreadable(self, fetched: FetchedPartition, error: OSError) -> FetchPartitionResponse:
-        """For bytes that were found, and then could not be read."""
+        """The response for a partition whose bytes were found but could not be read."""
         partition = self.partition_of(fetched)
         code = ErrorCode.KAFKA_STORAGE_ERROR if partition is None else partition.read_failed(error).code
         self.broker.request_stats.api(FetchRequest.api_key).count_error(code)
         return _refused(fetched, code)
 
     def failure(self, error: ErrorCode) -> FetchResponse:
-        """The answer to a request that failed as a whole. Old versions have no place for that but in each partition. A
-        client ends its session then."""
+        """The response to a request that failed as a whole. Old versions have error codes only in partitions. The
+        client then ends its session."""
         topics: dict[object, FetchTopicResponse] = {}
         for key, fetched in self.partitions.items():
             topic = topics.setdefault(key[0], FetchTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id))
@@ -217,7 +217,7 @@ class FetchReading:
 
 
 def _refused(fetched: FetchedPartition, error: ErrorCode) -> FetchPartitionResponse:
-    # Null unless the partition was not even looked for, as in Kafka.
+    # Null except for unknown partitions, as in Kafka.
     aborted: list[AbortedTransaction] | None = [] if error in _UNKNOWN else None
     return FetchPartitionResponse(
         partition_index=fetched.index, error_code=error, high_watermark=-1, aborted_transactions=aborted, records=b""
@@ -225,7 +225,7 @@ def _refused(fetched: FetchedPartition, error: ErrorCode) -> FetchPartitionRespo
 
 
 def _parted(partition: Partition, fetched: FetchedPartition) -> FetchPartitionResponse | None:
-    """What a reader is told whose last epoch ended elsewhere in this log."""
+    """The response to a reader whose last epoch ended at a different offset in this log; None if it did not diverge."""
     epoch, end = partition.end_of_epoch(fetched.last_fetched_epoch)
     if epoch < 0:
         return _refused(fetched, ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -241,10 +241,10 @@ def _parted(partition: Partition, fetched: FetchedPartition) -> FetchPartitionRe
 
 
 class DelayedFetch(DelayedOperation[Partition]):
-    """Waits for so many bytes, for an error, or for its time to be over.
+    """Waits for `min_bytes`, for an error, or for the timeout.
 
-    Bytes are counted as in Kafka: those that were there before count as well, of each partition no more than its own
-    limit; and a reader in an older segment than the newest bytes does not wait at all.
+    Bytes are counted as in Kafka: bytes that were available before count as well, each partition counts up to its own
+    limit, and a reader in an older segment than the newest bytes does not wait at all.
     """
 
     __slots__ = ("_min_bytes", "_reading", "_sizes", "_total", "deferred", "partitions")
@@ -260,12 +260,12 @@ class DelayedFetch(DelayedOperation[Partition]):
             if partition is not None:
                 self.partitions[partition] = fetched
         self._sizes: dict[Partition, int] = {}
-        """Bytes that were there when a partition was looked at last."""
+        """Bytes that were available when the partition was last checked."""
         self._total = 0
 
     def has_enough(self) -> bool:
-        """Looks at all partitions before it waits for changes. With `min_bytes` of 1 there is no need: the request's
-        own read found nothing."""
+        """Checks all partitions before waiting for changes. Not needed with `min_bytes` of 1: the request's own read
+        found nothing."""
         return self._min_bytes > 1 and any(map(self.is_ready, self.partitions))
 
     def is_ready(self, key: Partition) -> bool:
@@ -278,7 +278,7 @@ class DelayedFetch(DelayedOperation[Partition]):
             return bound > offset or offset > key.bound(to_log_end=True)
         try:
             size = key.bytes_readable(offset, committed_only=reading.committed_only, to_log_end=reading.to_log_end)
-        except (LogError, ReplicationError):  # reading it tells the client
+        except (LogError, ReplicationError):  # reading it gives the client the error
             return True
         if size is None:
             return True

@@ -1,1 +1,1 @@
-"""What this broker knows of the cluster's topics and brokers, as clients see it."""
+"""The cluster's topics and brokers, as clients see them."""

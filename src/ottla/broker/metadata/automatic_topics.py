@@ -1,5 +1,4 @@
-"""Topics that are made because somebody asks for them: with the broker's defaults, or as the broker itself needs
-them."""
+"""Topics that are created automatically: with the broker's defaults, or with the settings of internal topics."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> WantedTopic:
-    """With as many brokers alive. A topic of the broker's own has fewer replicas than by default if there are fewer
-    brokers; a number that somebody set is kept to."""
+    """The topic to create, with `broker_count` brokers alive. An internal topic gets fewer replicas than the default if
+    there are fewer brokers; a replication factor from the config is not changed."""
     if name == OFFSETS_TOPIC:
         return WantedTopic(
             name,

@@ -1,4 +1,4 @@
-"""Who of a partition's brokers can be reached, as clients are told."""
+"""Which of a partition's replicas are available, as responses show it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def leader_of(partition: PartitionState, live: Container[int]) -> int:
 
 
 def offline_replicas(partition: PartitionState, live: Container[int]) -> list[int]:
-    """Replicas on brokers that are not there, or in a log directory that failed: only for that would a partition be
-    without a leader while somebody in sync is there."""
+    """Replicas on brokers that are down, or in a failed log directory: a partition without a leader but with a live
+    in-sync replica means the latter."""
     failed = partition.isr if partition.leader == NO_LEADER else ()
     return [replica for replica in partition.replicas if replica not in live or replica in failed]

@@ -1,4 +1,4 @@
-"""What this broker knows of the cluster: its brokers, topics and partitions, as clients are told."""
+"""The cluster's brokers, topics and partitions, as Metadata responses show them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.controller.state import TopicState
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """Where clients reach a broker."""
+    """The address at which clients reach a broker."""
 
     broker_id: int
     host: str
@@ -21,7 +21,7 @@ class BrokerEndpoint:
 
 
 class MetadataCache:
-    """Owned by the loop. Topics are replaced as a whole, so a reader always sees one that agrees with itself."""
+    """Owned by the loop. Topics are replaced as a whole, so a reader always sees a consistent topic."""
 
     def __init__(self, cluster_id: str, controller_id: int) -> None:
         self.cluster_id = cluster_id
@@ -33,16 +33,16 @@ class MetadataCache:
 
     @property
     def brokers(self) -> Mapping[int, BrokerEndpoint]:
-        """By the first listener of each."""
+        """The endpoint of each broker's first listener."""
         return MappingProxyType(self._brokers)
 
     def brokers_of(self, listener: str) -> Mapping[int, BrokerEndpoint]:
-        """As those are told who came through that listener: each network has its own way to a broker."""
+        """The endpoints for clients of that listener: each network has its own addresses."""
         return MappingProxyType(self._by_listener.get(listener, self._brokers))
 
     @property
     def topics(self) -> Mapping[str, TopicState]:
-        """By name, in no order."""
+        """By name, unordered."""
         return MappingProxyType(self._topics)
 
     def topic(self, name: str) -> TopicState | None:

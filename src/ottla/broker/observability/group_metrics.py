@@ -1,6 +1,6 @@
-"""What is counted of groups, for Prometheus: how many there are, and how far they are behind.
+"""Metrics of groups for Prometheus: their number and their lag.
 
-Imported only where `ottla.metrics.port` is set, as `metrics` is.
+Imported only if `ottla.metrics.port` is set, like `metrics`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GroupCollector(Collector):
         self._end_of = end_of
 
     def describe(self) -> Iterable[Metric]:
-        """None beforehand: else registering would collect once."""
+        """Empty: otherwise registering would collect once."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

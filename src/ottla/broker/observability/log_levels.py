@@ -1,4 +1,4 @@
-"""The levels of this process's loggers, as Kafka's tools see and set them (KIP-412). A restart forgets them."""
+"""The levels of this process's loggers, which Kafka's tools show and set (KIP-412). Lost at a restart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS: Final = tuple(_NUMBERS)
 
 
 def logger_levels() -> dict[str, str]:
-    """The level in force of each of our loggers, and of the root of all."""
+    """The effective level of each of our loggers, and of the root logger."""
     ours = (name for name in logging.root.manager.loggerDict if name == "ottla" or name.startswith("ottla."))
     return {name: _name_of(logging.getLogger(name).getEffectiveLevel()) for name in sorted((ROOT, *ours))}
 
@@ -28,7 +28,7 @@ def exists(name: str) -> bool:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """One of `LEVELS`; None for that of the logger above it."""
+    """One of `LEVELS`; None to inherit the level of the parent logger."""
     logger = logging.root if name == ROOT else logging.getLogger(name)
     logger.setLevel(logging.NOTSET if level is None else _NUMBERS[level])
 

@@ -1,7 +1,7 @@
-"""How a broker's log lines look, on standard error: for people, or one JSON object a line for machines.
+"""The format of a broker's log lines on standard error: text for people, or one JSON object per line.
 
-`extra={…}` of a logging call is shown by both. What comes from outside (a client's id, a topic's name) cannot break a
-line or begin a new one.
+Both show the `extra={…}` of a logging call. Input from clients (a client id, a topic name) cannot break a line or start
+a new one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def configure(format: str = "text", level: str = "info") -> None:  # noqa: A002 - as the config key calls it
-    """From now on, lines of this level and above are written so; those of other libraries from warnings on. Can be
-    called again to change it."""
+    """Sets the format and the level of log lines; other libraries log warnings and above. Can be called again."""
     if format not in FORMATS:
         raise ValueError(f"{format!r} is not a format of log lines; there are {' and '.join(FORMATS)}")
     number = logging.getLevelNamesMapping().get(level.upper())
@@ -42,7 +41,7 @@ def configure(format: str = "text", level: str = "info") -> None:  # noqa: A002 
 
 
 class _StderrHandler(logging.StreamHandler[Any]):
-    """Writes to what standard error is at the time of writing."""
+    """Writes to the current standard error, even if it was replaced."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -57,7 +56,7 @@ class _StderrHandler(logging.StreamHandler[Any]):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, message, fields. Who wrote it is said for debugging only, where it helps."""
+    """Time, level, message, fields. Debug lines also name the logger."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
@@ -69,7 +68,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """`time` (UTC), `level`, `logger`, `message`, `exception` where there is one, and the fields beside them."""
+    """`time` (UTC), `level`, `logger`, `message`, `exception` if there is one, and the fields of `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -99,9 +98,9 @@ def _escaped(character: re.Match[str]) -> str:
 
 
 class ThrottledLog:
-    """Complaints that somebody outside can cause as often as they like: one line for each key in `interval_s`, which
-    also says how many were left out since the line before. Keys beyond `max_keys` share one, so that many addresses
-    fill neither the log nor the memory."""
+    """Rate-limits log lines that clients can cause: one line per key in `interval_s`, which also says how many were
+    suppressed since the last one. Keys beyond `max_keys` share one, so that many addresses fill neither the log nor the
+    memory."""
 
     def __init__(self, logger: logging.Logger, clock: Clock, *, interval_s: float = 10.0, max_keys: int = 1000) -> None:
         self._logger = logger
@@ -109,11 +108,11 @@ class ThrottledLog:
         self._interval_s = interval_s
         self._max_keys = max_keys
         self._written_s: dict[Hashable, float] = {}
-        """Key -> when its last line was written, the oldest first."""
+        """When the last line of each key was written, oldest first."""
         self._left_out: dict[Hashable, int] = {}
 
     def warning(self, key: Hashable, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:
-        """As of a logger. `key` tells what counts as the same complaint: an address, say."""
+        """Like `Logger.warning`. Lines with the same `key`, such as an address, are rate-limited together."""
         self._log(logging.WARNING, key, message, args, extra)
 
     def info(self, key: Hashable, message: str, *args: object, extra: Mapping[str, object] | None = None) -> None:

@@ -1,9 +1,9 @@
-"""What a broker counts, for Prometheus: read from the plain numbers of others when somebody asks.
+"""A broker's metrics for Prometheus, collected from counters when scraped.
 
-Served by a thread of its own over HTTP. A scrape looks at every log, so it takes snapshots and gives way to the loop
-from time to time. Logs are summed by topic: a series for each of ten thousand partitions would cost more than it tells.
+Served over HTTP by a separate thread. A scrape looks at every log, so it takes snapshots and yields to the loop from
+time to time. Logs are summed by topic: a series for each of ten thousand partitions would cost more than it is worth.
 
-Imported only where `ottla.metrics.port` is set: the library takes memory.
+Imported only if `ottla.metrics.port` is set: the library needs memory.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ottla.log.directories import LogDirectories
 from ottla.wire.framing import api_of
 
 _SHOWN_BUCKETS: Final = range(5, 26)
-"""32 microseconds to half a minute; what is outside counts in the next one, or in the last."""
+"""32 microseconds to half a minute; values outside count in the nearest bucket."""
 _LOGS_AT_A_TIME: Final = 200
 _PAUSE_S: Final = 0.001
 """Long enough for the loop to take over the interpreter."""
 
 
 class BrokerCollector(Collector):
-    """Every metric of ours but those of groups. `collect` may run in any thread."""
+    """All metrics except those of groups. `collect` may run in any thread."""
 
     def __init__(self, stats: RequestStats, directories: LogDirectories, upkeep: UpkeepStats) -> None:
         self._stats = stats
@@ -40,7 +40,7 @@ class BrokerCollector(Collector):
         self._upkeep = upkeep
 
     def describe(self) -> Iterable[Metric]:
-        """None beforehand: else registering would collect once."""
+        """Empty: otherwise registering would collect once."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -122,7 +122,7 @@ class BrokerCollector(Collector):
             if directory.failure is None:
                 try:
                     volume = shutil.disk_usage(directory.path)
-                except OSError:  # the broker itself finds out what that means
+                except OSError:  # the broker itself handles a failed directory
                     continue
                 total.add_metric([path], volume.total)
                 usable.add_metric([path], volume.free)
@@ -161,7 +161,7 @@ def _cumulated(api: ApiStats) -> list[tuple[str, float]]:
 
 
 class MetricsServer:
-    """Answers scrapes until it is closed."""
+    """Serves scrapes until closed."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class MetricsServer:
         host: str,
         port: int,
     ) -> None:
-        """Port 0 takes a free one."""
+        """Port 0 chooses a free port."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(BrokerCollector(stats, directories, upkeep))
         registry.register(groups)

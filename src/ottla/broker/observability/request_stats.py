@@ -1,7 +1,7 @@
-"""What a broker counts of its requests, connections and waiting operations, as plain numbers.
+"""Counters of a broker's requests, connections and waiting operations.
 
-Written by the loop, on the path of every request; read by whoever reports, from any thread: a reader may see a request
-in one number and not yet in another, never a broken one.
+Written by the loop for every request; read by any thread, which may see a request in one counter and not yet in
+another.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Final
 
 BUCKET_COUNT: Final = 64
-"""One for every number of bits that microseconds can have: no time is too long for the last."""
+"""One for every bit length of a number of microseconds; the last has no upper limit."""
 
 
 class ApiStats:
-    """The requests of one API. `buckets[n]` counts those that took less than 2**n microseconds and were not counted in
-    a bucket before."""
+    """The requests of one API. `buckets[n]` counts those that took less than 2**n microseconds and are not in an
+    earlier bucket."""
 
     __slots__ = ("buckets", "errors", "request_bytes", "requests", "response_bytes", "seconds")
 
@@ -26,7 +26,7 @@ class ApiStats:
         self.seconds = 0.0
         self.buckets = [0] * BUCKET_COUNT
         self.errors: dict[int, int] = {}
-        """Error code -> how often it was answered."""
+        """How often each error code was sent."""
 
     def observe(self, request_bytes: int, response_bytes: int, seconds: float) -> None:
         """A request was answered, `seconds` after it had been read."""
@@ -50,19 +50,19 @@ class ConnectionStats:
         self.opened = 0
         self.closed = 0
         self.refused: dict[str, int] = {}
-        """Why -> how often."""
+        """How often, by reason."""
 
     @property
     def open_now(self) -> int:
         return self.opened - self.closed
 
     def count_refused(self, reason: str) -> None:
-        """`reason` is one of a few words, such as `max.connections`, never an address: each is a series of its own."""
+        """`reason` is one of a few words, such as `max.connections`, never an address: each becomes a metric series."""
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
 
 class RequestStats:
-    """All that a broker counts. A connection keeps the `ApiStats` of the APIs it was asked for at hand."""
+    """All counters of a broker."""
 
     __slots__ = ("apis", "connections", "purgatories")
 
@@ -70,7 +70,8 @@ class RequestStats:
         self.apis: dict[int, ApiStats] = {}
         self.connections = ConnectionStats()
         self.purgatories: dict[str, Callable[[], int]] = {}
-        """Name -> how many operations wait there. Called from other threads: no more than a `len`."""
+        """Functions that return the number of waiting operations, by name. Called from other threads, so only a
+        `len`."""
 
     def api(self, api_key: int) -> ApiStats:
         """Always the same object for the same key."""

@@ -1,4 +1,4 @@
-"""What goes wrong in the upkeep of logs, for metrics and for the log. Written by the loop; any thread may read."""
+"""Errors in the upkeep of logs, for metrics and for the log. Written by the loop; any thread may read."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _TELL_EVERY_S: Final = 60.0
 
 
 class UpkeepStats:
-    """A log that cannot be looked after is told once, until it can be again or fails for another reason; the unforeseen
-    error of a task, once a minute."""
+    """Reports a log that cannot be maintained once, until it works again or fails for another reason; unexpected errors
+    of a task once a minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._told_s: dict[str, float] = {}
         self.failures: Counter[str] = Counter()
-        """By task: rounds that ended with an error that nobody foresaw."""
+        """Rounds that ended with an unexpected error, by task."""
         self.uncleanable: Callable[[], Iterable[Path]] = tuple
-        """Gives the folders of logs that are not compacted any more."""
+        """Returns the folders of logs that are no longer compacted."""
         self._not_retained: dict[Path, str] = {}
 
     @property
     def not_retained(self) -> list[Path]:
-        """Folders of logs of which retention could delete nothing, the last time it looked."""
+        """Folders of logs whose last retention check failed."""
         return list(self._not_retained.copy())
 
     def task_failed(self, task: str) -> None:
@@ -40,7 +40,7 @@ class UpkeepStats:
         now_s = self._clock.monotonic_s()
         if now_s - self._told_s.get(task, -_TELL_EVERY_S) >= _TELL_EVERY_S:
             self._told_s[task] = now_s
-            _logger.exception("upkeep of logs failed (%s); it is tried again", task)
+            _logger.exception("upkeep of logs failed (%s); it will be retried", task)
 
     def retention_failed(self, log: PartitionLog, error: Exception) -> None:
         """Called in the handler of the exception."""
@@ -55,5 +55,5 @@ class UpkeepStats:
             _logger.info("%s: old records are deleted again", log.partition)
 
     def forget(self, folder: Path) -> None:
-        """No log lies there any more."""
+        """The log in this folder is gone."""
         self._not_retained.pop(folder, None)

@@ -1,9 +1,9 @@
-"""The fast path for produce requests: those that most producers send, read without an object for each of their parts.
+"""The fast path for the produce requests that most producers send, without an object for each part of a request.
 
-A request takes it if its version has compact fields and it carries one batch for one partition, outside of any
-transaction. All bytes before the batch are then the same in every request of a producer to that partition: the codec
-reads them once, and they are recognised from then on. All other requests are read as declared and served by
-`general_produce`; so is one that turns out to need more than an append (`produce_fast`), before anything is appended.
+A request takes it if its version has compact fields and it has one batch for one partition, outside of any transaction.
+All bytes before the batch are then the same in every request of a producer to that partition: the codec reads them
+once, and they are recognised from then on. All other requests are decoded as declared and served by `general_produce`.
+A request that turns out to need more than an append also falls back to it, before anything is appended.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ FAST_SINCE: Final = 9
 """The first version with compact fields."""
 
 _NAME_AT: Final = 8
-"""Behind the transactional id, acks, timeout and the number of topics."""
+"""After the transactional id, acks, timeout and the number of topics."""
 _BEHIND_TOPIC: Final = 5
 """The number of partitions, and the index of the only one."""
 _ID_SIZE: Final = 16
 _EMPTY_BATCH: Final = b"\x01"
 _NO_TAGS: Final = b"\x00\x00\x00"
-"""Of the partition, the topic and the request."""
+"""Empty tagged fields of the partition, the topic and the request."""
 _LONGER: Final = 0x80
-"""In a byte of a number: more follow."""
+"""In a byte of a varint: more bytes follow."""
 _REMEMBERED_MAX: Final = 20_000
 
 
 class AnswerTemplate:
-    """What a producer of one partition is told over and over, with room for three numbers. Cut out of what the codec
-    writes, so it is the codec that knows the version."""
+    """The response to a producer of one partition, with gaps for three numbers. Made from what the codec writes, so
+    only the codec knows about versions."""
 
     __slots__ = ("_body", "_head", "_tail")
 
@@ -90,8 +90,8 @@ class AnswerTemplate:
 
 @dataclass(slots=True)
 class ProduceTarget:
-    """Where a batch goes, and how it is answered. What the handler found out for the last request is kept here: with
-    many partitions each look into a large table is a look into memory that no cache holds."""
+    """Where a batch goes, and how it is answered. Caches what the handler found for the last request: with many
+    partitions, each lookup in a large table is a CPU cache miss."""
 
     version: int
     acks: int
@@ -100,18 +100,19 @@ class ProduceTarget:
     topic_id: Uuid
     index: int
     partition: Partition | None = None
-    """To be looked for again when it has no leader here: then it may be gone, and one of the same name have come."""
+    """Looked up again if this broker does not lead it: it may have been deleted, and created again with the same
+    name."""
     template: AnswerTemplate | None = None
 
 
 class FastProduce(NamedTuple):
-    """A request; its batch is a view of the frame it came in."""
+    """A request; its batch is a view of the request's frame."""
 
     target: ProduceTarget
     records: memoryview
 
     def as_request(self) -> ProduceRequest:
-        """The same as it is declared."""
+        """The same request as the declared message."""
         target = self.target
         partition = ProducePartition(index=target.index, records=self.records)
         topic = ProduceTopic(name=target.name, topic_id=target.topic_id, partition_data=[partition])
@@ -136,9 +137,9 @@ def produce_reader(version: int) -> Callable[[memoryview], FastProduce | Produce
 
     def read_any(frame: memoryview) -> FastProduce | ProduceRequest:
         size = len(frame)
-        if size <= behind_id:  # no topic's name is shorter with a batch behind it
+        if size <= behind_id:  # too short for a topic name and a batch
             return read(frame)
-        # A name's size is its length and one more.
+        # The size of a compact string is its length plus one.
         at = behind_id if by_id else _NAME_AT + frame[_NAME_AT] + _BEHIND_TOPIC
         start = bytes(frame[:at])
         target = targets[start] if start in targets else learn(start)

@@ -1,1 +1,1 @@
-"""What a broker establishes before it serves: its data directory, its cluster and its id."""
+"""What a broker determines before it serves: its data directory, its cluster and its id."""

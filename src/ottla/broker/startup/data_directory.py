@@ -1,7 +1,7 @@
-"""Where a broker keeps its data, looked at before anything is written there.
+"""Checks a broker's data directories before anything is written to them.
 
-A mistake here (a path that moved, a file that was removed, the wrong user) must be told in a sentence that says what to
-do: a broker that makes a new tree, or takes a new id, serves none of what lies on its disks.
+A mistake here (a moved path, a removed file, the wrong user) needs an error message that says what to do: a broker that
+creates a new tree or takes a new id would serve none of the data on its disks.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _SHOWN_MAX: Final = 5
 
 
 class DataDirectoryError(FileError):
-    """Data that does not fit together, or that this process may not use."""
+    """Data that is inconsistent, or that this process cannot access."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDirectory:
-    """What lies in a log directory before the broker opens it."""
+    """The contents of a log directory before the broker opens it."""
 
     path: Path
     meta: MetaProperties | None
@@ -59,13 +59,13 @@ class FoundDirectory:
 
     @property
     def is_used(self) -> bool:
-        """Whether a broker has kept data here."""
+        """Whether a broker has stored data here."""
         return self.partition_count > 0 or (self.meta is not None and self.meta.cluster_id is not None)
 
 
 def place_of_tree(config: BrokerConfig, disk: Disk) -> Path:
-    """The file of the coordination tree, which may not exist yet. Whoever lists the log directories in another order
-    still has it in the one it was made in. Without a tree there must be no data either."""
+    """The file of the coordination tree, which may not exist yet. If the log directories are listed in a different
+    order, the tree is still in the one where it was created. Without a tree there must be no data either."""
     path = config.tree_path
     if disk.exists(path):
         return path
@@ -97,8 +97,8 @@ def _without_tree(directories: Sequence[FoundDirectory]) -> str:
 
 
 def check_access(tree_path: Path, log_dirs: Sequence[Path]) -> None:
-    """Raises `DataDirectoryError` if the tree, or every log directory, cannot be used by this process. One directory of
-    several is left to go offline when it is opened."""
+    """Raises `DataDirectoryError` if this process cannot use the tree, or any log directory. If it can use some of the
+    log directories, the others go offline when they are opened."""
     fault = fault_of_directory(tree_path.parent, f"{tree_path.name}*")
     if fault is not None:
         raise fault
@@ -108,8 +108,8 @@ def check_access(tree_path: Path, log_dirs: Sequence[Path]) -> None:
 
 
 def fault_of_directory(path: Path, *patterns: str) -> DataDirectoryError | None:
-    """Why this process cannot keep data there, if it cannot. Of what lies in it, files of a log directory are looked
-    at, and those with a name like one of the patterns; not what others may have put there, like `lost+found`."""
+    """Why this process cannot store data there; None if it can. Checks the files of a log directory and those that
+    match the patterns, but no others, such as `lost+found`."""
     existing = next(each for each in (path, *path.parents) if _is_visible(each))
     if not existing.is_dir():
         reason = "this is a file, and a directory is needed; choose another one with --data-dir (ottla.data.dir)"
@@ -141,7 +141,7 @@ def _denied(path: Path) -> DataDirectoryError:
 
 
 def denial(path: Path, owner: str, user: str) -> str:
-    """What to do when the user of this process may not write there."""
+    """What to do when this process's user cannot write there."""
     if owner == user or user == "root":
         return f"user {user} cannot write here; check its permissions, and that the file system is not read-only"
     folder = path if path.is_dir() else path.parent
@@ -162,7 +162,7 @@ def _user(number: int) -> str:
 
 
 def lost_partitions_warning(partitions: Sequence[object]) -> str:
-    """For partitions that the tree has and no log directory does."""
+    """A warning for partitions that are in the tree but in no log directory."""
     return (
         f"{_counted(len(partitions), 'partition')} had no folder in the log directories, and a new, empty one is made "
         f"for each: {_shown(partitions)}. If they held records, stop the broker and restore the folders from a backup. "
@@ -171,7 +171,7 @@ def lost_partitions_warning(partitions: Sequence[object]) -> str:
 
 
 def foreign_topics_warning(topics: Sequence[TopicState], broker_id: int) -> str | None:
-    """For topics that no partition of which is on this broker, the only one that can serve them."""
+    """A warning for topics that have no partition on this broker, the only one that could serve them."""
     foreign = [topic for topic in topics if not any(broker_id in partition.replicas for partition in topic.partitions)]
     if not foreign:
         return None
@@ -193,5 +193,5 @@ def _shown(items: Sequence[object]) -> str:
 
 
 def brokers_of(topics: Sequence[TopicState]) -> Iterator[int]:
-    """Every broker that has a replica, in order."""
+    """All brokers that have a replica, sorted."""
     yield from sorted({owner for topic in topics for partition in topic.partitions for owner in partition.replicas})

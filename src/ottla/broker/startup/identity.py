@@ -1,4 +1,4 @@
-"""Who this broker is: the cluster it belongs to, its id in it, and where clients find it."""
+"""A broker's identity: its cluster, its id, and its registration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 
 async def cluster_id_of(coordination: Coordination) -> str:
-    """The cluster's id; the first broker to ask gives it one."""
+    """The cluster's id; the first broker creates it."""
     node = await coordination.get(paths.CLUSTER_ID)
     if node is None:
         try:
@@ -38,20 +38,20 @@ async def cluster_id_of(coordination: Coordination) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerId:
-    """A broker's id. One that is new is the broker's only after `keep`: a start that fails uses up none."""
+    """A broker's id. A new id is taken only by `keep`: a failed start uses up none."""
 
     number: int
     is_new: bool = False
 
     async def keep(self, coordination: Coordination) -> None:
-        """The log directories have the id now: no other broker is to get it."""
+        """The log directories have the id now: no other broker may get it."""
         if self.is_new:
             await coordination.set(paths.BROKER_SEQUENCE, b"")
 
 
 async def broker_id_of(config: BrokerConfig, coordination: Coordination, disk: Disk) -> BrokerId:
-    """The id that is set, else the one that the log directories were given, else the one that the tree's topics are on,
-    else the next that no broker has."""
+    """The configured id, else the one in the log directories, else the one that has the tree's topics, else the next
+    unused one."""
     if config["broker.id"] >= 0:
         return BrokerId(int(config["broker.id"]))
     for directory in config.log_dirs:
