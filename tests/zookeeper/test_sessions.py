@@ -205,6 +205,24 @@ def test_a_server_that_lost_writes_is_refused(tmp_path: Path) -> None:
     with_server(tmp_path, use)
 
 
+def test_closing_ends_what_waits_for_a_connection(tmp_path: Path) -> None:
+    async def use(server: EmbeddedServer) -> None:
+        tree = await ZooKeeperTree.open(server.address)
+        states = States(tree)
+        await server.stop()
+        await states.until(SessionState.DISCONNECTED)
+        waiting = asyncio.create_task(tree.get("/"))
+        await asyncio.sleep(0)
+        await tree.close()
+        with pytest.raises(SessionExpiredError, match="is closed"):
+            await waiting
+        with pytest.raises(SessionExpiredError, match="is closed"):
+            await tree.create("/a")
+        await server.start()
+
+    with_server(tmp_path, use)
+
+
 def test_no_server_is_told_in_a_sentence() -> None:
     async def run() -> None:
         with pytest.raises(ConnectionError, match=r"No ZooKeeper server answered at .*:1/chroot within"):

@@ -79,6 +79,7 @@ class ZooKeeperSession:
             await asyncio.gather(self._connecting, return_exceptions=True)
         if self._connection is not None:
             await self._connection.close()
+        self._is_connected.set()  # whoever waits for a connection learns that none will come
 
     @property
     def session_id(self) -> int:
@@ -128,7 +129,7 @@ class ZooKeeperSession:
                         connection = await ZooKeeperConnection.connect(
                             server, self._token, self.timeout_ms, self._seen_zxid, self._tell, self._lost
                         )
-                except (OSError, EOFError, JuteError) as error:
+                except Exception as error:  # whatever it is, the next server or the next round may do better
                     _logger.debug("ZooKeeper at %s:%d cannot be used: %s", *server, error)
                     continue
                 if connection.timeout_ms <= 0:

@@ -82,6 +82,8 @@ class TreeThread:
         if self._is_closing:
             raise self._closed()
         self._asked.put((work, deliver))
+        if self._is_closing:  # the thread has just died, and may have looked for the last time
+            self._refuse_left()
 
     def ask(self, work: Callable[[ServerCore], T]) -> asyncio.Future[T]:
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -113,8 +115,11 @@ class TreeThread:
             try:
                 file.close()
             finally:
-                left: list[Outcome] = [([], job[1], self._closed()) for job in self._left() if job]
-                self._tell([*left, ([], self._deliver_to(self._ended), None)])
+                self._refuse_left()
+                self._tell([([], self._deliver_to(self._ended), None)])
+
+    def _refuse_left(self) -> None:
+        self._tell([([], job[1], self._closed()) for job in self._left() if job])
 
     def _start(self, file: TreeFile) -> ServerCore:
         core = ServerCore(file, self._clock, self._settings)
