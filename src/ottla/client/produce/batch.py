@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from time import monotonic, time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.client.errors import WrongLoopError
 from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
@@ -42,6 +42,7 @@ class Batch:
     """Made open, with room for so many bytes."""
 
     __slots__ = (
+        "_callbacks",
         "_counted",
         "_settling",
         "_waiting",
@@ -120,6 +121,9 @@ class Batch:
         """Whether anybody asked what became of it."""
         self._settling = threading.Lock()
         self._waiting: list[tuple[int, Callable[[], object]]] = []
+        self._callbacks: list[Any] = []
+        """Places, deliveries and functions to be called with them, one after the other: a tuple for each three would be
+        another object for the garbage collector to look at, and there may be hundreds of thousands."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -290,11 +294,27 @@ class Batch:
         else:
             call()
 
+    def call_when_done(self, index: int, delivery: Delivery, function: Callable[[Delivery], object]) -> None:
+        """Calls a function of the user with the delivery of one of the records, when `when_done` would call."""
+        with self._settling:
+            if self.outcome is None and self.parts is None:
+                self._callbacks += (index, delivery, function)
+                return
+        batch, place = self.place_of(index)
+        if batch is not self:
+            batch.call_when_done(place, delivery, function)
+        else:
+            self.queue.callbacks.call(function, delivery)
+
     def settle(self, outcome: Outcome) -> None:
         """Tells everybody who waits; in the loop."""
         with self._settling:
             self.outcome = outcome
             waiting, self._waiting = self._waiting, []
+            callbacks, self._callbacks = self._callbacks, []
+        call_back = self.queue.callbacks.call
+        for delivery, function in zip(callbacks[1::3], callbacks[2::3], strict=True):
+            call_back(function, delivery)
         for _, call in waiting:
             call()
 
@@ -307,8 +327,12 @@ class Batch:
         with self._settling:
             self.parts = starts, parts
             waiting, self._waiting = self._waiting, []
+            callbacks, self._callbacks = self._callbacks, []
         for part in parts:
             part.is_watched = self.is_watched
+        for index, delivery, function in zip(callbacks[::3], callbacks[1::3], callbacks[2::3], strict=True):
+            batch, place = self.place_of(index)
+            batch.call_when_done(place, delivery, function)
         for index, call in waiting:
             batch, place = self.place_of(index)
             batch.when_done(place, call)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Generator
-from functools import partial
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -68,7 +67,7 @@ class Delivery:
         if function is not callbacks.last_checked:
             callbacks.check(function, "function")
         batch.is_watched = True
-        batch.when_done(self.index, partial(callbacks.call, function, self))
+        batch.call_when_done(self.index, self, function)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.done():

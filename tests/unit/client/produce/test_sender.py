@@ -16,7 +16,7 @@ from ottla.client.errors import (
     RecordTooLargeError,
     RefusedError,
 )
-from ottla.client.produce import AsyncProducer
+from ottla.client.produce import AsyncProducer, Delivery
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import ProduceRequest
@@ -194,9 +194,17 @@ def test_a_batch_above_the_brokers_limit_is_split_until_it_fits() -> None:
                     await producer.send("events", b"%d" % index, headers=[("h", b"%d" % index)]) for index in range(25)
                 ]
                 called: list[int] = []
-                deliveries[20].add_done_callback(lambda one: called.append(one.result().offset))
+
+                def call(delivery: Delivery) -> None:
+                    """With the part of a part that it is in, and before the next."""
+                    offset = delivery.result().offset
+                    if not deliveries[offset + 4].done():
+                        called.append(offset)
+
+                for delivery in deliveries[:21]:
+                    delivery.add_done_callback(call)
                 await producer.flush()
-                assert called == [20]
+                assert called == list(range(21))
                 await producer.send_and_wait("events", b"next")
             assert log.values() == [*(b"%d" % index for index in range(25)), b"next"]
             assert [(await one).offset for one in deliveries] == list(range(25))
