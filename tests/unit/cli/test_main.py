@@ -97,7 +97,7 @@ def test_version(arguments: list[str], capsys: Capture) -> None:
         (["topics", "delete-records", "t", "--before", "soon"], "'soon' is not a time"),
         (["topics", "list", "-X", "linger"], "'linger' is not of the form KEY=VALUE"),
         (["-X", "request.timout.ms=1", "topics", "list"], "did you mean request.timeout.ms?"),
-        (["topics", "list", "-X", "linger.ms=1"], "linger.ms: unknown admin config: only producers have it"),
+        (["topics", "list", "-X", "linger.ms=1"], "linger.ms: unknown admin config; only producers have it"),
         (["consume", "t", "--since", "soon"], "'soon' is not a time"),
         (["consume", "t", "--format", "%y"], "Unknown field %y in --format '%y'"),
         (["consume", "t", "--format", "%v", "--json"], "--json and --format cannot be used together"),

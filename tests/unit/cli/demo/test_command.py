@@ -68,6 +68,7 @@ def test_the_summary_tells_of_spark_only_where_it_did_something() -> None:
         assert ("Spark results in topic" in console.export_text()) is is_told
 
 
+@pytest.mark.spark
 def test_java_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "which has no bin/java" in str(lack_of_spark())

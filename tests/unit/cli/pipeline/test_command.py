@@ -27,6 +27,7 @@ def test_new_writes_an_example_and_says_what_to_try(tmp_path: Path, capsys: pyte
     assert "spending.py already exists" in capsys.readouterr().err
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("name", "text", "arguments", "told"),
     [
@@ -48,6 +49,7 @@ def test_what_is_wrong_is_told_before_spark_starts(
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.spark
 def test_java_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.py").write_text("def pipeline(spark): pass\n")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
