@@ -145,9 +145,9 @@ def test_what_cannot_be_reset_is_said(ottla: Ottla, group: str, topic: str) -> N
     assert "has no partition 9" in ottla(*reset, "-t", f"{topic}:9", "--to-latest", code=1)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in ottla(*reset, "-t", "absent", "--to-latest", code=1)
     assert "is neither TOPIC nor" in ottla(*reset, "-t", f"{topic}:x", "--to-latest", code=1)
-    assert "no committed offset that could be shifted" in ottla(*reset, "-t", topic, "--shift-by", "1", code=1)
+    assert "no committed offset to shift" in ottla(*reset, "-t", topic, "--shift-by", "1", code=1)
     assert "is not a duration" in ottla(*reset, "-t", topic, "--by-duration", "long", code=1)
-    assert "nothing to reset" in ottla(*reset, "--all-topics", "--to-latest")
+    assert "Nothing to reset" in ottla(*reset, "--all-topics", "--to-latest")
     assert "GROUP_ID_NOT_FOUND" in ottla("groups", "describe", group, code=1)
     assert "GROUP_ID_NOT_FOUND" in ottla("groups", "delete", group, code=1)
 

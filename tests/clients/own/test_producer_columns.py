@@ -112,7 +112,7 @@ def test_what_fails_after_some_rows_were_sent_leaves_a_handle_on_those(broker: P
         places = asyncio.run(send())
     else:
         with Producer(settings) as producer:
-            with pytest.raises(PartlySentError, match=r"max\.request\.size.* rows before that were sent") as caught:
+            with pytest.raises(PartlySentError, match=r"max\.request\.size.* rows were sent before") as caught:
                 producer.send_batch(topic, table)
             places = caught.value.sent.result(60)
     sent = sum(place.record_count for place in places)

@@ -1,4 +1,4 @@
-"""Looking after a cluster: topics, configs, partitions, log directories, brokers, groups.
+"""The admin client: topics, configs, partitions, log directories, brokers, groups.
 
     with Admin(bootstrap_servers="localhost:9092") as admin:
         admin.create_topics([NewTopic("orders", partitions=6)])

@@ -1,4 +1,4 @@
-"""`Admin`: a cluster looked after from ordinary code, which waits for what it asks."""
+"""`Admin`: the blocking admin client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 def _blocking(
     method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Admin, P], T]:
-    """The same method, which returns when it is done."""
+    """Wraps a coroutine method as a blocking one."""
 
     @functools.wraps(method)
     def call(self: Admin, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -28,8 +28,8 @@ def _blocking(
 
 
 class Admin:
-    """`AsyncAdmin`, whose work runs in a thread of its own: the same methods, which can be called from any thread and
-    interrupted by Ctrl-C. Use it as a context, or `close` it."""
+    """The methods of `AsyncAdmin`, run in a background thread. They can be called from any thread and interrupted with
+    Ctrl-C. Use it as a context manager, or call `close`."""
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: Unpack[AdminKeywords]) -> None:
         # Before the thread: what is wrong with the settings leaves nothing to close.

@@ -1,4 +1,4 @@
-"""`AsyncAdmin`: a cluster looked after from asyncio."""
+"""`AsyncAdmin`: the asyncio admin client."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ottla.client.config_keywords import AdminKeywords
 
 @checks_arguments()
 class AsyncAdmin(TopicsArea, ConfigsArea, PartitionsArea, LogDirsArea, BrokersArea, GroupsArea, GroupOffsetsArea):
-    """Use it as an async context, or `close` it: it holds connections. Belongs to one loop.
+    """Use it as an async context manager, or call `close`: it holds connections. Belongs to one event loop.
 
-    Settings are Kafka's (`default.api.timeout.ms`) in a mapping, or keywords (`default_api_timeout_ms`). How failures
-    of single things are told is said in `ottla.client.administer`.
+    Configs have Kafka's names in a mapping (`default.api.timeout.ms`), or Python's as keyword arguments
+    (`default_api_timeout_ms`). How failures of single items are reported is described in `ottla.client.administer`.
     """
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: Unpack[AdminKeywords]) -> None:
@@ -40,5 +40,5 @@ class AsyncAdmin(TopicsArea, ConfigsArea, PartitionsArea, LogDirsArea, BrokersAr
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections; what still waits for an answer fails. Again is no harm."""
+        """Closes all connections; pending requests fail. Idempotent."""
         await self._cluster.close()

@@ -1,4 +1,4 @@
-"""The cluster and its brokers: who belongs to it, and what each of them can do."""
+"""The cluster and its brokers, and their features and API versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPERATIONS_IN_METADATA: Final = range(8, 11)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A broker, and where clients reach it. A fenced one (KIP-631) does not serve now."""
+    """A broker and its address. A fenced broker (KIP-631) does not serve requests."""
 
     broker_id: int
     host: str
@@ -32,7 +32,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """Who belongs to a cluster. In clusters without ZooKeeper any broker stands for the controller."""
+    """A cluster. In clusters without ZooKeeper any broker can be returned as the controller."""
 
     cluster_id: str | None
     controller_id: int | None
@@ -41,7 +41,7 @@ class ClusterDescription:
 
 
 class VersionRange(NamedTuple):
-    """From the lowest to the highest, both included."""
+    """From the lowest to the highest version, both inclusive."""
 
     lowest: int
     highest: int
@@ -49,7 +49,7 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeatureMetadata:
-    """Features that a broker can have, and the levels of them that the cluster has agreed on (KIP-584)."""
+    """The features that a broker supports, and the levels that the cluster has finalized (KIP-584)."""
 
     supported: Mapping[str, VersionRange]
     finalized: Mapping[str, VersionRange]
@@ -57,12 +57,12 @@ class FeatureMetadata:
 
 
 class BrokersArea(Area):
-    """What can be learnt of a cluster."""
+    """Operations on the cluster."""
 
     async def describe_cluster(
         self, *, include_authorized_operations: bool = False, include_fenced_brokers: bool = False
     ) -> ClusterDescription:
-        """The cluster's id, controller and brokers."""
+        """The cluster id, the controller and the brokers."""
 
         async def attempt() -> ClusterDescription:
             connection = await self._cluster.any_connection()
@@ -83,7 +83,7 @@ class BrokersArea(Area):
         return await self._cluster.retry(attempt)
 
     async def _metadata_of_cluster(self, *, operations: bool) -> ClusterDescription:
-        """What brokers before Kafka 2.8 tell."""
+        """The same for brokers before Kafka 2.8."""
         connection = await self._cluster.any_connection()
         version = version_of(connection, MetadataRequest)
         request = MetadataRequest(
@@ -106,7 +106,7 @@ class BrokersArea(Area):
         )
 
     async def api_versions(self, broker_id: int | None = None) -> dict[str, VersionRange]:
-        """The APIs that this broker serves, or any: by their names, or by their numbers where we know no name."""
+        """The APIs that this broker, or any, supports: by name, or by number if the name is unknown."""
         answer = await self._api_versions(broker_id)
         named = {key: api.name for key, api in apis().items()}
         return {

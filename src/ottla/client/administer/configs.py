@@ -1,4 +1,4 @@
-"""Configs of topics, brokers, loggers, groups and subscriptions to clients' metrics: looked at and changed."""
+"""Configs of topics, brokers, loggers, groups and client metrics: describe and alter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _DOCUMENTATION_SINCE: Final = 3
 
 
 class ConfigResource(NamedTuple):
-    """Something with a configuration. Brokers are named by their ids; the empty name stands for all brokers."""
+    """A resource with configs. The name of a broker is its id; the empty name means the cluster-wide defaults."""
 
     kind: ResourceType
     name: str
@@ -49,7 +49,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, broker_id: int | None) -> ConfigResource:
-        """None: what holds for all brokers that have no value of their own."""
+        """None means the cluster-wide defaults of all brokers."""
         return cls(ResourceType.BROKER, "" if broker_id is None else str(broker_id))
 
     @classmethod
@@ -63,7 +63,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSynonym(NamedTuple):
-    """Another place that a value could come from."""
+    """Another source of a value."""
 
     name: str
     value: str | None
@@ -72,8 +72,8 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A config as it is at work. Values of sensitive ones are not told. `synonyms`: the values it would have, one after
-    the other, if those before were unset, where they were asked for."""
+    """A config. Values of sensitive configs are not returned. `synonyms`: the values from all sources in order of
+    precedence, if requested."""
 
     name: str
     value: str | None
@@ -112,20 +112,20 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Adds these, divided by commas, to a config that is a list."""
+    """Appends these values, separated by commas, to a list config."""
 
     values: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subtract:
-    """Takes these, divided by commas, out of a config that is a list."""
+    """Removes these values, separated by commas, from a list config."""
 
     values: str
 
 
 Change = str | Append | Subtract | None
-"""A new value; something to be added to a list or taken out of it; or None, to go back to the default."""
+"""A new value; values to append to or remove from a list; or None for the default."""
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 E = TypeVar("E", ConfigSource, ConfigType)
@@ -133,7 +133,7 @@ R = TypeVar("R")
 
 
 class ConfigsArea(Area):
-    """What can be done with configs."""
+    """Operations on configs."""
 
     async def describe_configs(
         self,
@@ -143,7 +143,7 @@ class ConfigsArea(Area):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """The configs of each resource by their names, in order; all of them, or these `keys` alone."""
+        """The configs of each resource by name; all of them, or only `keys`."""
 
         async def attempt(
             broker_id: int | None, some: list[ConfigResource]
@@ -171,7 +171,7 @@ class ConfigsArea(Area):
     async def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, Change]], *, validate_only: bool = False
     ) -> None:
-        """Changes single configs and leaves the others alone; for each resource all of them or none."""
+        """Changes some configs and keeps the others; for each resource all changes or none."""
 
         async def attempt(
             broker_id: int | None, some: list[ConfigResource]
@@ -198,8 +198,8 @@ class ConfigsArea(Area):
     async def replace_configs(
         self, configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False
     ) -> None:
-        """Sets these configs and puts all others of the resource back to their defaults. This is all that brokers
-        before Kafka 2.3 can do; `incremental_alter_configs` is nearly always what is wanted."""
+        """Sets these configs and resets all others of the resource to their defaults. Needed only for brokers before
+        Kafka 2.3; use `incremental_alter_configs` otherwise."""
 
         async def attempt(
             broker_id: int | None, some: list[ConfigResource]
@@ -226,7 +226,7 @@ class ConfigsArea(Area):
         await self._settle_by_broker(configs, attempt)
 
     async def list_config_resources(self, kinds: Collection[ResourceType] = ()) -> list[ConfigResource]:
-        """Everything of these kinds that has configs, or can have; of all kinds if none is given."""
+        """All resources of these types that have or can have configs; of all types by default."""
         wanted = sorted(set(kinds))
 
         async def attempt() -> list[ConfigResource]:
@@ -265,7 +265,7 @@ class ConfigsArea(Area):
 
 
 def _broker_of(resource: ConfigResource) -> int | None:
-    """A broker's own configs and loggers are asked of that broker, everything else of any."""
+    """Configs and loggers of a broker are requested from that broker, all others from any."""
     kind, name = resource
     if kind not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not name:
         return None

@@ -1,4 +1,4 @@
-"""Which brokers look after which groups: asked anew for everything that is done, since an admin does it rarely."""
+"""Finds the coordinators of groups; not cached, because an admin needs them rarely."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEVERAL_SINCE: Final = 4
 
 
 class CoordinatedArea(Area):
-    """An area whose requests go to the coordinators of groups."""
+    """An area whose requests go to group coordinators."""
 
     async def _settle_at_coordinators(
         self,
@@ -39,7 +39,7 @@ class CoordinatedArea(Area):
         return await self._settle(group_ids, everywhere)
 
     async def _coordinator(self, group_id: str) -> int:
-        """The id of the broker that looks after the group."""
+        """The id of the coordinator of the group."""
         found = (await self._coordinators([group_id])).get(group_id)
         if isinstance(found, int):
             return found
@@ -65,7 +65,7 @@ class CoordinatedArea(Area):
         return {group_id: self._reachable(group_id, one) for group_id, one in found.items()}
 
     def _reachable(self, group_id: str, coordinator: int | RefusedError) -> int | RefusedError:
-        """A broker that has just started may coordinate before metadata tells of it."""
+        """A broker that has just started can be a coordinator before it is in the metadata."""
         if isinstance(coordinator, RefusedError) or coordinator in self._cluster.brokers:
             return coordinator
         return RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group_id}")

@@ -1,4 +1,4 @@
-"""Offsets that groups committed: listed, altered, deleted."""
+"""Committed offsets of groups: list, alter, delete."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from ottla.wire.messages.offset_fetch import (
 )
 
 _LAST_BY_NAME: Final = 9
-"""Later versions of fetch and commit name topics by their ids alone, which a deleted topic has no more."""
+"""Later versions of the requests name topics only by id, but a deleted topic has none."""
 _SEVERAL_GROUPS_SINCE: Final = 8
 _STABLE_SINCE: Final = 7
 _NO_EPOCH: Final = -1
 
 
 class GroupOffsetsArea(CoordinatedArea):
-    """What can be done with committed offsets."""
+    """Operations on committed offsets."""
 
     async def list_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group committed: for these partitions, or for all. Partitions without an offset are left out.
-        `require_stable` waits for transactions that would change it."""
+        """The committed offsets of the group: for these partitions, or for all. Partitions without an offset are left
+        out. `require_stable` waits for pending transactions."""
         wanted = None if partitions is None else by_topic(partitions)
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | RefusedError]:
@@ -79,7 +79,7 @@ class GroupOffsetsArea(CoordinatedArea):
     async def alter_consumer_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     ) -> None:
-        """Sets offsets of a group that has no members now; the group is made if there is none."""
+        """Sets offsets of a group without members; creates the group if necessary."""
 
         async def attempt(some: list[TopicPartition]) -> dict[TopicPartition, RefusedError | None]:
             connection = await self._cluster.connection(await self._coordinator(group_id))
@@ -103,7 +103,7 @@ class GroupOffsetsArea(CoordinatedArea):
         await self._settle(offsets, attempt)
 
     async def delete_consumer_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forgets the group's offsets of partitions to which none of its members is subscribed."""
+        """Deletes the group's offsets for partitions that no member is subscribed to."""
 
         async def attempt(some: list[TopicPartition]) -> dict[TopicPartition, RefusedError | None]:
             topics = [

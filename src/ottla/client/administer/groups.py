@@ -1,4 +1,4 @@
-"""Groups of consumers: listed, described, deleted, members removed from them."""
+"""Consumer groups: list, describe, delete, remove members."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _NOT_OF_THIS_KIND: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_
 
 
 class _Named(StrEnum):
-    """By Kafka's words, however they are written."""
+    """Kafka's names, case-insensitive."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self:
@@ -57,7 +57,7 @@ class _Named(StrEnum):
 
 
 class GroupState(_Named):
-    """How a group is. Those of the classic protocol rebalance, those of KIP-848 assign and reconcile."""
+    """The state of a group. Classic groups rebalance; groups of the consumer protocol assign and reconcile."""
 
     UNKNOWN = "Unknown"
     EMPTY = "Empty"
@@ -71,7 +71,7 @@ class GroupState(_Named):
 
 
 class GroupType(_Named):
-    """The protocol by which a group works."""
+    """The protocol of a group."""
 
     UNKNOWN = "Unknown"
     CLASSIC = "classic"
@@ -82,7 +82,7 @@ class GroupType(_Named):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group; brokers before Kafka 2.6 do not tell the state, those before 3.8 not the type."""
+    """A group. Brokers before Kafka 2.6 do not report the state, those before 3.8 not the type."""
 
     group_id: str
     protocol_type: str
@@ -92,14 +92,14 @@ class GroupListing:
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only keeps offsets, and never had members."""
+        """Whether it only stores offsets and never had members."""
         return not self.protocol_type
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group. In a classic group subscription and assignment are known while it is stable; those of
-    members that are no consumers stay in the bytes they are. Epochs and targets are KIP-848's."""
+    """A member of a group. In a classic group, subscription and assignment are known only while it is stable, and are
+    raw bytes for members that are not consumers. Epochs and targets exist only in the consumer protocol (KIP-848)."""
 
     member_id: str
     instance_id: str | None
@@ -118,7 +118,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group with its members. `assignor`: how partitions are shared out, while that is decided."""
+    """A group with its members. `assignor`: the assignor in use, if it is determined."""
 
     group_id: str
     type: GroupType
@@ -133,12 +133,12 @@ class GroupDescription:
 
 
 class GroupsArea(CoordinatedArea):
-    """What can be done with groups."""
+    """Operations on groups."""
 
     async def list_groups(
         self, *, states: Collection[GroupState] = (), types: Collection[GroupType] = ()
     ) -> list[GroupListing]:
-        """All groups by name; or those in one of these states, and of one of these types."""
+        """All groups by name; or those in one of these states and of one of these types."""
         since, why = (_STATES_SINCE, "list groups by state") if states else (0, "")
         since, why = (_TYPES_SINCE, "list groups by type") if types else (since, why)
         request = ListGroupsRequest(states_filter=[*map(str, states)], types_filter=[*map(str, types)])
@@ -159,7 +159,7 @@ class GroupsArea(CoordinatedArea):
     async def describe_consumer_groups(
         self, group_ids: Iterable[str], *, include_authorized_operations: bool = False
     ) -> dict[str, GroupDescription]:
-        """State and members of groups, by whichever protocol they work."""
+        """State and members of groups of either protocol."""
 
         async def attempt(broker_id: int, some: list[str]) -> dict[str, GroupDescription | RefusedError]:
             connection = await self._cluster.connection(broker_id)
@@ -185,7 +185,7 @@ class GroupsArea(CoordinatedArea):
     async def describe_classic_groups(
         self, group_ids: Iterable[str], *, include_authorized_operations: bool = False
     ) -> dict[str, GroupDescription]:
-        """State and members of groups of the classic protocol, whether of consumers or, say, of Kafka Connect."""
+        """State and members of classic groups, of consumers or of others such as Kafka Connect."""
 
         async def attempt(broker_id: int, some: list[str]) -> dict[str, GroupDescription | RefusedError]:
             connection = await self._cluster.connection(broker_id)
@@ -194,7 +194,7 @@ class GroupsArea(CoordinatedArea):
         return await self._settle_at_coordinators(group_ids, attempt)
 
     async def delete_consumer_groups(self, group_ids: Iterable[str]) -> None:
-        """Deletes groups that have no members, with the offsets they committed."""
+        """Deletes groups without members, and their committed offsets."""
 
         async def attempt(broker_id: int, some: list[str]) -> dict[str, RefusedError | None]:
             answer = await self._ask(broker_id, DeleteGroupsRequest(groups_names=some), DeleteGroupsResponse)
@@ -205,8 +205,7 @@ class GroupsArea(CoordinatedArea):
     async def remove_members_from_consumer_group(
         self, group_id: str, instance_ids: Iterable[str] | None = None, *, reason: str = "removed by an admin"
     ) -> None:
-        """Removes the static members of these names from a classic group, or all members there are. One that still runs
-        joins again."""
+        """Removes these static members from a classic group, or all members. A running member joins again."""
         members: dict[str, LeaveGroupMember] = {}
         if instance_ids is not None:
             for instance_id in instance_ids:
@@ -250,7 +249,7 @@ async def _classic_groups(
 
 
 def _code(group: DescribedGroup) -> int:
-    """A group that is not there is a dead one without an error to brokers before Kafka 4.0."""
+    """Brokers before Kafka 4.0 report a group that does not exist as dead, without an error."""
     is_dead = not group.error_code and GroupState(group.group_state) is GroupState.DEAD
     return ErrorCode.GROUP_ID_NOT_FOUND if is_dead else group.error_code
 
@@ -288,7 +287,7 @@ def _classic_member(member: DescribedGroupMember, is_consumer: bool) -> MemberDe
 
 
 def _subscribed(blob: bytes) -> tuple[str, ...]:
-    """Members write these blobs, not brokers: what cannot be read is left to who looks at the bytes."""
+    """These blobs come from members, not from brokers: if they cannot be decoded, the caller gets the bytes."""
     try:
         version = min(int.from_bytes(blob[:_VERSION_BYTES], "big"), ConsumerProtocolSubscription.versions.high)
         return tuple(decode_from(ConsumerProtocolSubscription, version, blob[_VERSION_BYTES:])[0].topics)

@@ -1,4 +1,4 @@
-"""The log directories of brokers: what lies in them, and replicas moved from one to another."""
+"""Log directories of brokers: describe them, and move replicas between them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.wire.messages.describe_log_dirs import (
 
 
 class Replica(NamedTuple):
-    """A partition as one broker has it."""
+    """A replica: a partition on a broker."""
 
     partition: TopicPartition
     broker_id: int
@@ -35,7 +35,7 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaInLogDir:
-    """How large it is in bytes, how many records it is behind, and whether it is a copy that is still being made."""
+    """The size in bytes, the lag in records, and whether it is a future replica that is still being copied."""
 
     size: int
     offset_lag: int
@@ -44,8 +44,8 @@ class ReplicaInLogDir:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A log directory; with an error if it is offline. The size of its volume is None where an old broker does not
-    tell."""
+    """A log directory; with an error if it is offline. The volume size is None if the broker is too old to report
+    it."""
 
     path: str
     error: RefusedError | None
@@ -74,7 +74,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlace:
-    """Where a replica lies; and where a copy is being made that will replace it, and how far behind that is."""
+    """The log directory of a replica; and that of its future replica, if it is being moved, with its lag."""
 
     path: str | None = None
     size: int | None = None
@@ -84,13 +84,13 @@ class ReplicaPlace:
 
 
 class LogDirsArea(Area):
-    """What can be done with log directories."""
+    """Operations on log directories."""
 
     async def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None, *, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[int, dict[str, LogDirDescription]]:
-        """The log directories of these brokers, or of all, by their paths; with all that lies in them, or with these
-        partitions alone."""
+        """The log directories of these brokers, or of all, by path; with all replicas in them, or only those of these
+        partitions."""
         topics = None
         if partitions is not None:
             topics = [
@@ -112,7 +112,7 @@ class LogDirsArea(Area):
         return await self._settle(broker_ids, attempt)
 
     async def describe_replica_log_dirs(self, replicas: Iterable[Replica]) -> dict[Replica, ReplicaPlace]:
-        """Where these replicas lie. Nowhere, if the broker has none."""
+        """The log directories of these replicas; None if the broker does not have the replica."""
         wanted = list(dict.fromkeys(replicas))
         by_broker: dict[int, list[TopicPartition]] = {}
         for replica in wanted:
@@ -131,8 +131,8 @@ class LogDirsArea(Area):
         return places
 
     async def alter_replica_log_dirs(self, paths: Mapping[Replica, str]) -> None:
-        """Has replicas moved to other log directories of their brokers. It begins now; `describe_replica_log_dirs`
-        tells when it is done."""
+        """Starts moving replicas to other log directories of their brokers. `describe_replica_log_dirs` shows the
+        progress."""
 
         async def attempt(some: list[Replica]) -> dict[Replica, RefusedError | None]:
             found: dict[Replica, RefusedError | None] = {}

@@ -1,12 +1,12 @@
-"""What becomes of several things that are asked for at once, and what all areas of an admin share.
+"""Results of operations on several items, and what all areas of the admin client share.
 
-The convention, everywhere in this package: what is asked for several things is carried as far as it goes for each of
-them. If all went well, the method returns a dict of their results (or nothing, where there is nothing to tell). If some
-were refused, it raises one `SomeRefusedError`, with the refusals and the results by name: a failure is never overlooked
-because nobody looked into a dict. A broker that cannot be asked raises a `BrokerConnectionError` for all.
+The convention in this package: an operation on several items is attempted for each of them. If all succeed, the method
+returns a dict of results (or None). If some fail, it raises one `SomeRefusedError` with the errors and the results by
+name, so that a failure cannot be overlooked. A broker that cannot be reached raises a `BrokerConnectionError` for all
+items.
 
-Reasons that pass (no leader yet, another coordinator) are waited out first, within `default.api.timeout.ms`. That a
-topic or partition is not there counts as final: unlike a producer, whoever administers knows what exists.
+Transient errors (no leader yet, another coordinator) are retried within `default.api.timeout.ms`. A missing topic or
+partition is final: unlike a producer, an administrator knows what exists.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NOT_THERE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UN
 
 
 class SomeRefusedError(RefusedError, Generic[K, V]):
-    """At least one of the things that were asked for was refused. `errors` has the refusals by name, `results` what
-    came of the others; code and message are those of the first refusal."""
+    """At least one item failed. `errors` has the errors by name, `results` the results of the others; code and message
+    are those of the first error."""
 
     def __init__(self, errors: Mapping[K, RefusedError], results: Mapping[K, V]) -> None:
         first = next(iter(errors.values()))
@@ -48,7 +48,7 @@ def refusal(code: int, subject: str, message: str | None = None) -> RefusedError
 
 
 def results_of(outcomes: Mapping[K, V | RefusedError]) -> dict[K, V]:
-    """The results, if nothing was refused."""
+    """The results, if nothing failed."""
     errors = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, RefusedError)}
     results = {name: outcome for name, outcome in outcomes.items() if not isinstance(outcome, RefusedError)}
     if errors:
@@ -57,7 +57,7 @@ def results_of(outcomes: Mapping[K, V | RefusedError]) -> dict[K, V]:
 
 
 class Area:
-    """Some of what an admin can do. Areas share a cluster, which is the admin's to close."""
+    """A part of the admin client. The parts share a cluster, which the admin client closes."""
 
     def __init__(self, cluster: Cluster, config: AdminConfig) -> None:
         self._cluster = cluster
@@ -65,7 +65,7 @@ class Area:
 
     @property
     def _timeout_ms(self) -> int:
-        """What a broker is given for what takes it a while."""
+        """The timeout that is sent to a broker for long operations."""
         return self._config.request_timeout_ms
 
     # Several things at once.
@@ -77,8 +77,7 @@ class Area:
         *,
         final: Collection[ErrorCode] = NOT_THERE,
     ) -> dict[K, V]:
-        """Each name's result. Those that were refused for a reason that passes are asked for again; those refused in
-        the end are raised together."""
+        """The result of each name. Transient errors are retried; the remaining ones are raised together."""
         wanted = list(dict.fromkeys(names))
         outcomes: dict[K, V | RefusedError] = {}
 
@@ -110,7 +109,7 @@ class Area:
     # Where requests go.
 
     async def _connection(self, broker_id: int | None) -> ClientConnection:
-        """To this broker, or to any."""
+        """Sends to this broker, or to any."""
         if broker_id is None:
             return await self._cluster.any_connection()
         if broker_id not in self._cluster.brokers:
@@ -123,7 +122,7 @@ class Area:
     async def _ask(
         self, broker_id: int | None, request: Request, response: type[AnyResponse], *, since: int = 0, why: str = ""
     ) -> AnyResponse:
-        """One attempt at this broker, or at any; `since` and `why`: the version it takes, and what for."""
+        """One attempt at this broker, or at any. `since` and `why`: the required version, and what for."""
         connection = await self._connection(broker_id)
         version = version_of(connection, type(request), since=since, why=why)
         return await connection.send(request, response, version=version)
@@ -131,7 +130,7 @@ class Area:
     async def _ask_controller(
         self, request: Request, response: type[AnyResponse], *, since: int = 0, why: str = ""
     ) -> AnyResponse:
-        """One attempt at the broker that decides for the cluster."""
+        """One attempt at the controller."""
         connection = await self._cluster.controller_connection()
         version = version_of(connection, type(request), since=since, why=why)
         return await connection.send(request, response, version=version)
@@ -139,7 +138,7 @@ class Area:
     async def _by_leader(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, RefusedError]]:
-        """The partitions by the id of their leader, and why others have none."""
+        """The partitions by the id of their leader, and the errors of those without one."""
         partitions = list(partitions)
         await self._learn({one.topic for one in partitions if self._cluster.known_leader(one) is None})
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -175,7 +174,7 @@ class Area:
 def version_of(
     connection: ClientConnection, request: type[Request], *, since: int = 0, why: str = "", at_most: int | None = None
 ) -> int:
-    """The version to ask in; an error that says what cannot be done if the broker is older than `since`."""
+    """The version to use; an error that says what is not possible if the broker is older than `since`."""
     version = connection.version_for(request, at_most)
     if version < since:
         name = request.__name__.removesuffix("Request")
@@ -186,7 +185,7 @@ def version_of(
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The indexes of each topic's partitions, as most requests want them."""
+    """The partition indexes of each topic, as most requests need them."""
     indexes: dict[str, list[int]] = {}
     for topic, index in partitions:
         indexes.setdefault(topic, []).append(index)
@@ -194,5 +193,5 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def known(number: int) -> int | None:
-    """What brokers tell by -1, or any other negative number, is not known."""
+    """None for the negative numbers that mean unknown."""
     return number if number >= 0 else None

@@ -1,4 +1,4 @@
-"""Partitions: their offsets and producers, records deleted from their beginning, leaders elected, replicas moved."""
+"""Partitions: offsets, producers, record deletion, leader elections, reassignments."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ V = TypeVar("V")
 MAX_TIMESTAMP: Final = Place(-3)
 """The record with the highest timestamp."""
 EARLIEST_LOCAL: Final = Place(-4)
-"""The first record that the broker keeps itself, and not only in remote storage."""
+"""The first record that is stored locally, not only in remote storage."""
 LATEST_TIERED: Final = Place(-5)
-"""The last record that is in remote storage."""
+"""The last record in remote storage."""
 EARLIEST_PENDING_UPLOAD: Final = Place(-6)
 """The first record that is not in remote storage yet."""
 
@@ -63,7 +63,7 @@ _FACTOR_SINCE: Final = 1
 
 
 class ElectionType(IntEnum):
-    """The first of a partition's replicas, or any that lives where none in sync does; by Kafka's numbers."""
+    """Preferred leader election, or unclean election if no in-sync replica is alive; with Kafka's numbers."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -71,7 +71,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """What is at a place; no offset where there is nothing, as after the last record."""
+    """What is at a position; no offset if there is no record, for example after the last one."""
 
     offset: int | None
     timestamp: int | None
@@ -80,7 +80,7 @@ class ListedOffset:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition remembers of an idempotent or transactional producer."""
+    """The state of an idempotent or transactional producer in a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -103,7 +103,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A move under way: all replicas there are now, and which of them come and go."""
+    """A reassignment in progress: all current replicas, and those being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -111,14 +111,14 @@ class Reassignment:
 
 
 class PartitionsArea(Area):
-    """What can be done with partitions."""
+    """Operations on partitions."""
 
     # What their leaders know.
 
     async def list_offsets(
         self, places: Mapping[TopicPartition, Place], *, isolation_level: str = "read_uncommitted"
     ) -> dict[TopicPartition, ListedOffset]:
-        """The offset at each place: EARLIEST, LATEST, MAX_TIMESTAMP, `Place.at_time(…)`."""
+        """The offset at each position: EARLIEST, LATEST, MAX_TIMESTAMP, `Place.at_time(…)`."""
         if isolation_level not in _ISOLATION_LEVELS:
             raise ArgumentError(f"{isolation_level!r} is not an isolation level; use {' or '.join(_ISOLATION_LEVELS)}")
         newest = max(places.values(), key=lambda place: _PLACES_SINCE.get(place, 0), default=None)
@@ -159,8 +159,8 @@ class PartitionsArea(Area):
         return await self._settle_at_leaders(places, attempt)
 
     async def delete_records(self, before: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-        """Deletes the records before these offsets; None: all there are. The first offset that each partition has
-        then."""
+        """Deletes the records before these offsets; None means all records. Returns the new log start offset of each
+        partition."""
 
         async def attempt(leader_id: int, some: list[TopicPartition]) -> dict[TopicPartition, int | RefusedError]:
             topics: dict[str, DeleteRecordsTopic] = {}
@@ -187,8 +187,7 @@ class PartitionsArea(Area):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """The idempotent and transactional producers that each partition's leader remembers; or another replica, on
-        the broker that is named."""
+        """The active producers of each partition, according to its leader or to the given broker."""
 
         async def attempt(
             leader_id: int, some: list[TopicPartition]
@@ -231,8 +230,8 @@ class PartitionsArea(Area):
     async def elect_leaders(
         self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, bool]:
-        """Has leaders elected anew. Whether each partition has another leader now: not, where the right one led before.
-        Without partitions all there are are meant, and those are told of where something happened."""
+        """Elects leaders. Returns for each partition whether its leader changed. Without partitions, elects leaders of
+        all partitions, and returns only those that changed."""
 
         async def ask(some: list[TopicPartition] | None) -> dict[TopicPartition, bool | RefusedError]:
             topics = None
@@ -267,8 +266,8 @@ class PartitionsArea(Area):
         *,
         allow_replication_factor_change: bool = True,
     ) -> None:
-        """Has partitions moved to these brokers, the preferred leader first; None calls a move off. It begins now;
-        `list_partition_reassignments` tells when it is done."""
+        """Starts moving partitions to these brokers, preferred leader first; None cancels a reassignment.
+        `list_partition_reassignments` shows the progress."""
 
         async def attempt(some: list[TopicPartition]) -> dict[TopicPartition, RefusedError | None]:
             topics: dict[str, AlterReassignmentsTopic] = {}
@@ -304,7 +303,7 @@ class PartitionsArea(Area):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The moves that are under way: of these partitions, or all there are."""
+        """The reassignments in progress: of these partitions, or all."""
         topics = None
         if partitions is not None:
             topics = [

@@ -1,4 +1,4 @@
-"""Topics: made, listed, described, given more partitions, deleted."""
+"""Topics: create, list, describe, add partitions, delete."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ _VISIBLE_WITHIN_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made. Counts that are not given are the broker's defaults; or `assignments` says for each partition
-    which brokers keep it, the preferred leader first."""
+    """A topic to create. Counts that are not given are the broker's defaults; or `assignments` lists the brokers of
+    each partition, preferred leader first."""
 
     name: str
     partitions: int | None = None
@@ -68,7 +68,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic shall have in all; and perhaps, for each new one, which brokers keep it."""
+    """The new total number of partitions; optionally, the brokers of each new partition."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -76,7 +76,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was made, or could be; what an old broker does not tell is None."""
+    """A topic that was created, or validated; None for what an old broker does not report."""
 
     name: str
     topic_id: str | None
@@ -95,8 +95,8 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """A partition, with brokers by their ids. What could still be elected if nobody is in sync (KIP-966) is None where
-    the broker does not tell."""
+    """A partition, with brokers by id. Eligible leader replicas (KIP-966) are None if the broker does not report
+    them."""
 
     index: int
     leader_id: int | None
@@ -127,7 +127,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic; its partitions stand in the order of their indexes. No id: the broker knows none."""
+    """A topic; its partitions are ordered by index. The id is None if the broker has no topic ids."""
 
     name: str
     topic_id: str | None
@@ -141,13 +141,13 @@ class TopicDescription:
 
 
 class TopicsArea(Area):
-    """What can be done with topics."""
+    """Operations on topics."""
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Makes topics, or only checks whether they could be made. Returns when they can be used: when a broker lists
-        them with their leaders."""
+        """Creates topics, or only validates them. Returns when they can be used: when a broker lists them with their
+        leaders."""
         wanted: dict[str, NewTopic] = {}
         for topic in topics:
             if topic.name in wanted:
@@ -173,8 +173,8 @@ class TopicsArea(Area):
         return created
 
     async def _until_visible(self, counts: Mapping[str, int]) -> None:
-        """Until a broker lists the topics with that many partitions, all of them led: brokers learn of what is new one
-        by one. One that takes too long is no failure: what was asked for is done."""
+        """Waits until a broker lists the topics with this many partitions and their leaders, because brokers learn of
+        new topics one by one. A timeout is not an error: the topics exist."""
         unseen = dict(counts)
         deadline, backoff = Deadline(_VISIBLE_WITHIN_S), Backoff(self._cluster.options)
         while unseen and not deadline.is_over:
@@ -186,7 +186,7 @@ class TopicsArea(Area):
                 await asyncio.sleep(min(backoff.next_s(), deadline.left_s))
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Deletes topics, with all their records."""
+        """Deletes topics with all their records."""
 
         async def attempt(names: list[str]) -> dict[str, RefusedError | None]:
             connection = await self._cluster.controller_connection()
@@ -205,7 +205,7 @@ class TopicsArea(Area):
         await self._settle(names, attempt)
 
     async def delete_topics_by_id(self, topic_ids: Iterable[str]) -> None:
-        """Deletes these very topics, and not others that were given their names since."""
+        """Deletes topics by id, so that a topic that was created again under the same name is not affected."""
         raw = {topic_id: parse_uuid(topic_id) for topic_id in topic_ids}
 
         async def attempt(topic_ids: list[str]) -> dict[str, RefusedError | None]:
@@ -227,7 +227,7 @@ class TopicsArea(Area):
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> None:
-        """Gives topics more partitions: so many in all. Returns when they can be used, as with `create_topics`."""
+        """Adds partitions to topics, up to these totals. Returns when they can be used, as in `create_topics`."""
         wanted = {name: NewPartitions(one) if isinstance(one, int) else one for name, one in totals.items()}
 
         async def attempt(names: list[str]) -> dict[str, RefusedError | None]:
@@ -241,7 +241,7 @@ class TopicsArea(Area):
             await self._until_visible({name: one.total for name, one in wanted.items()})
 
     async def list_topics(self, *, include_internal: bool = False) -> list[TopicDescription]:
-        """All topics by name, described as far as metadata goes; those that brokers keep for themselves if asked."""
+        """All topics by name, with their metadata; internal ones on request."""
         topics = await self._cluster.retry(lambda: self._metadata(None))
         found = [topic for topic in topics.values() if isinstance(topic, TopicDescription)]
         return sorted((one for one in found if include_internal or not one.is_internal), key=lambda one: one.name)
@@ -249,7 +249,7 @@ class TopicsArea(Area):
     async def describe_topics(
         self, names: Iterable[str], *, include_authorized_operations: bool = False, page_size: int = 2000
     ) -> dict[str, TopicDescription]:
-        """The partitions of topics. Asked for page by page, so many partitions at a time, where the broker can."""
+        """The partitions of topics. Requested in pages of this many partitions, if the broker supports it."""
 
         async def attempt(names: list[str]) -> dict[str, TopicDescription | RefusedError]:
             connection = await self._cluster.any_connection()
@@ -261,7 +261,7 @@ class TopicsArea(Area):
         return await self._settle(names, attempt)
 
     async def describe_topics_by_id(self, topic_ids: Iterable[str]) -> dict[str, TopicDescription]:
-        """The partitions of topics that are known by their ids."""
+        """The partitions of topics, by topic id."""
         raw = {topic_id: parse_uuid(topic_id) for topic_id in topic_ids}
 
         async def attempt(topic_ids: list[str]) -> dict[str, TopicDescription | RefusedError]:

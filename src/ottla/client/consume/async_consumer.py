@@ -1,8 +1,8 @@
-"""The consumer for asyncio: the core of both faces.
+"""The asyncio consumer, which contains the logic of both consumers.
 
-Fetching, heartbeats and commits at an interval go on in the loop from the first use on; `poll` takes what was fetched.
-Belongs to the loop it was made in; one task polls at a time. What the blocking face calls in its own thread, and not in
-the loop, says so.
+Fetching, heartbeats and auto commits run in the loop from the first use on; `poll` takes what was fetched. Belongs to
+the loop in which it was created; only one task may poll at a time. Methods that the blocking consumer calls in its own
+thread say so.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT_S: Final = 30.0
 EXIT_TIMEOUT_S: Final = 3.0
-"""For leaving the group when the interpreter ends and nobody has closed the consumer."""
+"""Time limit for leaving the group when the interpreter exits without `close`."""
 _LOOK_UP_S: Final = 0.5
-"""While a poll waits it looks up this often, so that the group knows the user is there."""
+"""How often a waiting poll records that the user is still there."""
 _PAUSE_S: Final = 0.02
-"""Before a membership that is not done is asked again."""
+"""Wait before a membership that is not done is polled again."""
 
 
 class SubscriptionPattern(NamedTuple):
-    """A pattern that the coordinator matches with the names of topics, in the syntax of RE2 (group.protocol=consumer
-    only). A `re.Pattern` is matched by the client instead."""
+    """A pattern that the broker matches against topic names, in RE2 syntax (only with group.protocol=consumer). A
+    `re.Pattern` is matched by the client instead."""
 
     pattern: str
 
@@ -98,14 +98,14 @@ Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
     "partitions_for",
 )
 class AsyncConsumer(Generic[K, V]):
-    """Reads records of topics that it subscribes to, or of partitions that it assigns itself.
+    """Consumes records of subscribed topics or of assigned partitions.
 
     async with AsyncConsumer(bootstrap_servers="localhost:9092", group_id="billing") as consumer:
         consumer.subscribe(["orders"])
         async for record in consumer:
             print(record.topic, record.partition, record.offset, record.value)
 
-    Settings are by Kafka's names in a mapping, or by Python's as keywords. Timeouts are in seconds.
+    Configs have Kafka's names in a mapping, or Python's as keyword arguments. Timeouts are in seconds.
     """
 
     @overload
@@ -168,7 +168,7 @@ class AsyncConsumer(Generic[K, V]):
 
     @classmethod
     def of(cls, config: ConsumerConfig, call_listener: Callable[..., Awaitable[None]]) -> Self:
-        """One whose listeners are called by somebody else."""
+        """A consumer whose listeners are called with `call_listener`."""
         consumer = cls.__new__(cls)
         consumer._set_up(config, call_listener)
         return consumer
@@ -189,18 +189,18 @@ class AsyncConsumer(Generic[K, V]):
         self._user = Callbacks(takes_coroutines=True)
         self._user.loop = self._loop
         self.is_closing = False
-        """Whether nothing more is read. Until all is closed, listeners can still commit and ask."""
+        """Whether consuming has stopped. Until everything is closed, listeners can still commit."""
         self._is_closed = False
         self._ended = asyncio.Event()
-        """Set when closing is over."""
+        """Set when closing is finished."""
         self._is_woken = False
         self._ending: asyncio.Timeout | None = None
-        """Ends what the group needs of a poll."""
+        """Cancels the group's work in a poll."""
         self._call_listener = call_listener
         self._is_telling = False
-        """Whether a listener is at work."""
+        """Whether a listener is running."""
         self.callbacks: deque[CommitTold] | None = None
-        """Where callbacks of commits wait to be called in the thread that polls; None if they are called at once."""
+        """Where commit callbacks wait to be called in the thread that polls; None if they are called at once."""
         self._cluster = Cluster(config)
         self.membership = create_membership(config, self._cluster, self.subscriptions, self._tell_listener)
         committed = self.membership.committed if config.group_id else None
@@ -228,12 +228,13 @@ class AsyncConsumer(Generic[K, V]):
         await self.shut_down(CLOSE_TIMEOUT_S, is_work_done=kind is None)
 
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        """Commits what `commit_async` was asked for and, with enable.auto.commit, all that was handed out; leaves the
-        group. Again is no harm."""
+        """Commits outstanding `commit_async` offsets and, with enable.auto.commit, all returned records; leaves the
+        group. Idempotent."""
         await self.shut_down(timeout, is_work_done=True)
 
     async def shut_down(self, timeout_s: float, *, is_work_done: bool) -> None:
-        """`is_work_done` says whether the user is done with what the last poll gave; if not, others get it again."""
+        """`is_work_done`: whether the user has finished the records of the last poll; if not, they are not
+        committed."""
         if self.is_closing:
             await self.until_closed(timeout_s)
             return
@@ -245,11 +246,11 @@ class AsyncConsumer(Generic[K, V]):
 
     @property
     def is_ended(self) -> bool:
-        """Whether closing is over. In any thread."""
+        """Whether closing is finished. Thread-safe."""
         return self._ended.is_set()
 
     async def until_closed(self, timeout_s: float) -> None:
-        """Waits for another who closes the consumer, unless that one waits for this: for a listener or a callback."""
+        """Waits for another caller of `close`, unless that one waits for this one (a listener or a callback)."""
         if not self._is_telling and not self._user.is_calling:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
@@ -297,8 +298,8 @@ class AsyncConsumer(Generic[K, V]):
     # What to read.
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
-        """Takes part in the group for these topics: a name, names, or a pattern that whole names match. In place of
-        those of before; takes effect with the next poll."""
+        """Subscribes to these topics: a name, names, or a pattern that must match full names. Replaces the previous
+        subscription; takes effect with the next poll."""
         self._check_reading()
         if not self.config.group_id:
             raise ClientError(
@@ -325,13 +326,13 @@ class AsyncConsumer(Generic[K, V]):
         self.membership.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
-        """Reads these partitions, and no others, without a group: each from where the group.id has committed, if there
-        is one, or else from where auto.offset.reset says, unless `seek` says otherwise."""
+        """Consumes exactly these partitions, without a group: from the committed offset of group.id, if there is one,
+        otherwise according to auto.offset.reset, unless you `seek`."""
         self._check_reading()
         self.subscriptions.assign_manually([_as_partition(one) for one in partitions])
 
     async def unsubscribe(self) -> None:
-        """Reads nothing any more, and leaves the group."""
+        """Stops consuming, and leaves the group."""
         self._check_reading()
         self._missing.cancel()
         self.subscriptions.settle_all()
@@ -339,17 +340,17 @@ class AsyncConsumer(Generic[K, V]):
         self.subscriptions.unsubscribe()
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed to, by name or found by the pattern."""
+        """The subscribed topics: by name, or those that match the pattern."""
         self.check_open()
         return self.subscriptions.topics
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
+        """The assigned partitions."""
         self.check_open()
         return frozenset(self.subscriptions.partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Polls give nothing of these until `resume`; what was fetched of them is kept."""
+        """Polls return no records of these partitions until `resume`; fetched records are kept."""
         self.check_open()
         self.buffer.pause(self.subscriptions.pause(partitions, is_paused=True))
 
@@ -360,15 +361,15 @@ class AsyncConsumer(Generic[K, V]):
         self._news.set()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Those of which polls give nothing now."""
+        """The paused partitions."""
         self.check_open()
         return frozenset(one for one, state in self.subscriptions.partitions.items() if state.is_paused)
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata, *, until: int | None = None) -> None:
-        """The next record of the partition is the one at the offset, or the first after it.
+        """Sets the position: the next record is the one at the offset, or the first after it.
 
-        With `until` the partition is read up to that offset, and not with it. Once all partitions are read to such an
-        end, polls give nothing at once, and iterations end; `position` says `until`, whatever the last record was."""
+        With `until`, the partition is read up to that offset (exclusive). Once all partitions have reached such an end,
+        polls return immediately with nothing, and iterations stop; `position` is then `until`."""
         self.check_open()
         to = offset_of(offset)
         until = None if until is None else index(until)
@@ -379,29 +380,29 @@ class AsyncConsumer(Generic[K, V]):
         )
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """The next record of each is its first; of all that are assigned, if none is named."""
+        """Seeks to the first offset of these partitions; of all assigned ones, if none is given."""
         self.check_open()
         self.subscriptions.seek_to(self.subscriptions.partitions if partitions is None else partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """The next record of each is the next that is written to it."""
+        """Seeks to the end of these partitions."""
         self.check_open()
         self.subscriptions.seek_to(self.subscriptions.partitions if partitions is None else partitions, LATEST)
 
     # Reading.
 
     async def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
-        """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
-        which may be 0; None waits for as long as it takes."""
+        """Returns records as soon as there are some, at most `max_records` (default: max.poll.records); an empty list
+        after `timeout` seconds, which can be 0. None waits forever."""
         most = self.config.max_poll_records if max_records is None else most_records(max_records)
         taken = await self._poll(timeout, lambda: self.reader.take(most))
         self.subscriptions.unfinished = {}  # nothing can interrupt any more
         return taken or []
 
     async def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
-        """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
-        headers, or with those that are named; without rows if nothing came. There is a column timestampType as well.
-        What is not named is not made. All that was fetched of a partition comes at once."""
+        """Like `poll`, but returns a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key,
+        value and headers, or with the given ones (timestampType is also available); with no rows after the timeout.
+        Columns that are not named are not decoded. Returns all fetched records of one partition at a time."""
         if KERNELS.module is None:
             await asyncio.to_thread(KERNELS.load)
         chosen = chosen_columns(tuple(columns))
@@ -412,8 +413,7 @@ class AsyncConsumer(Generic[K, V]):
         return batch
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
-        """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
-        record that was given last."""
+        """Yields records one by one, until the consumer is closed. `commit` includes the record yielded last."""
         while not self.is_closing and not self.is_done:
             iterated = await self._poll(None, lambda: self.reader.iterate(self.config.max_poll_records))
             if iterated is not None:
@@ -421,7 +421,7 @@ class AsyncConsumer(Generic[K, V]):
                     yield record
 
     async def iter_arrow(self, columns: Sequence[str] = COLUMNS) -> AsyncIterator[pa.RecordBatch]:
-        """Arrow batch by batch, for as long as the consumer is open."""
+        """Yields Arrow batches, until the consumer is closed."""
         while not self.is_closing and not self.is_done:
             batch = await self.poll_arrow(columns=columns)
             if batch.num_rows:
@@ -446,16 +446,16 @@ class AsyncConsumer(Generic[K, V]):
 
     @property
     def is_done(self) -> bool:
-        """Whether all partitions are read to the ends that `seek` gave them. In any thread."""
+        """Whether all partitions have reached the ends that `seek` set. Thread-safe."""
         return self.subscriptions.is_done and self.subscriptions.iterated is None
 
     @property
     def is_due(self) -> bool:
-        """Whether a poll has to do something in the loop before it looks for records. In any thread."""
+        """Whether a poll must do something in the loop before it looks for records. Thread-safe."""
         return self.is_closing or self._is_woken or self.membership.needs_poll()
 
     async def wait(self, deadline: Deadline) -> bool:
-        """Does what the group needs, and waits until there is something to take; False if there is nothing in time."""
+        """Does what the group needs, and waits until there is something to take; False after the deadline."""
         if not self.subscriptions.partitions and not self.subscriptions.is_by_group:
             self._check_reading()
             raise ClientError("nothing to poll: subscribe to topics or assign partitions first")
@@ -502,8 +502,8 @@ class AsyncConsumer(Generic[K, V]):
             self._ending = None
 
     def wakeup(self) -> None:
-        """Ends the poll that waits, or the next one if none does, with `WakeupError`: once for any number of calls.
-        In any thread, and in signal handlers."""
+        """Interrupts the waiting poll, or the next one, with `WakeupError`: once, however often it is called. Can be
+        called from any thread or signal handler."""
         self._is_woken = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake_up)
@@ -514,7 +514,7 @@ class AsyncConsumer(Generic[K, V]):
             self._ending.reschedule(self._loop.time())
 
     async def _tell_listener(self, method: Callable[..., object], partitions: Collection[TopicPartition]) -> None:
-        """Not cut short by `wakeup`: the listener would be told the same again, or not at all."""
+        """Not interrupted by `wakeup`: the listener would be called twice, or not at all."""
         self._is_telling = True
         try:
             await self._call_listener(method, partitions)
@@ -530,14 +530,14 @@ class AsyncConsumer(Generic[K, V]):
     # Offsets.
 
     async def commit(self, offsets: OffsetsToCommit | None = None) -> None:
-        """Returns when the group has committed these, or the positions after all records that were handed out."""
+        """Commits these offsets, or the positions after all returned records, and waits for it."""
         self.check_open()
         asked = self.membership.ledger.ask(self.subscriptions.positions() if offsets is None else _checked(offsets))
         await self._commit(dict.fromkeys(asked.offsets, asked))
 
     def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
-        """The same in the background: cheap enough for every record, because only the newest are sent. `close` makes
-        sure of the last ones. The callback is given the offsets, and what went wrong or None."""
+        """Commits in the background. Cheap enough to call for every record, because only the newest offsets are sent;
+        `close` waits for the last ones. The callback gets the offsets, and the error or None."""
         self.check_open()
         if callback is not None:
             self._user.check(callback, "callback")
@@ -545,12 +545,12 @@ class AsyncConsumer(Generic[K, V]):
             self._loop.call_soon_threadsafe(self._committing.begin)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group committed last for each; None where it has not."""
+        """The committed offset of each partition; None if there is none."""
         self.check_open()
         return dict(await self.membership.committed(partitions))
 
     async def position(self, partition: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record that a poll gives, found if it is not known yet."""
+        """The offset of the next record that a poll returns; determines it if necessary."""
         self.check_open()
         timeout_s = self.config.default_api_timeout_ms / 1000 if timeout is None else timeout
         deadline = Deadline(timeout_s)
@@ -566,17 +566,18 @@ class AsyncConsumer(Generic[K, V]):
             await asyncio.sleep(min(_PAUSE_S, deadline.left_s))
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each."""
+        """The first offset of each partition."""
         return await self._offsets_at(dict.fromkeys(partitions, EARLIEST))
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record of each that this consumer may read."""
+        """The end offset of each partition: the high watermark, or the last stable offset with read_committed."""
         return await self._offsets_at(dict.fromkeys(partitions, LATEST))
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each that is not older than the time, in milliseconds since 1970; None if all are."""
+        """The first record of each partition at or after the time, in milliseconds since the epoch; None if all are
+        older."""
         self.check_open()
         places = {partition: Place.at_time(index(time_ms)) for partition, time_ms in times.items()}
         found = await find_offsets(self._cluster, places, committed_only=self._is_committed_only)
@@ -591,7 +592,7 @@ class AsyncConsumer(Generic[K, V]):
         return self.config.isolation_level == "read_committed"
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets lie between the position and the end, as of the last fetch; None before that."""
+        """The number of offsets between the position and the end, as of the last fetch; None before the first fetch."""
         return self._lag(self.subscriptions.state(partition))
 
     def _lag(self, state: ConsumedPartition) -> int | None:
@@ -602,7 +603,7 @@ class AsyncConsumer(Generic[K, V]):
     # The cluster.
 
     async def partitions_for(self, topic: str) -> TopicInfo:
-        """The topic's partitions and who leads them."""
+        """The partitions of the topic and their leaders."""
         self.check_open()
         return await self._cluster.retry(lambda: self._cluster.topic(topic, fresh=True))
 
@@ -613,8 +614,8 @@ class AsyncConsumer(Generic[K, V]):
         return {one.name: one for one in found if not (one.is_internal and self.config.exclude_internal_topics)}
 
     def metrics(self) -> dict[str, int]:
-        """How much was read, and how much waits: records that polls gave, fetch requests that were answered, bytes that
-        they brought, bytes that wait to be polled, partitions that are assigned, and how far the last one behind is."""
+        """Counts: records returned by polls, fetch requests answered, bytes fetched, bytes waiting to be polled,
+        assigned partitions, and the largest lag."""
         states = list(self.subscriptions.partitions.values())
         return {
             "records": self.reader.records,
@@ -625,13 +626,13 @@ class AsyncConsumer(Generic[K, V]):
         }
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group."""
+        """The group, generation and member id of this consumer."""
         return self.membership.metadata()
 
     # Within.
 
     def _fetch_on(self) -> None:
-        """In any thread."""
+        """Thread-safe."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._fetcher.wake)
 
@@ -649,7 +650,7 @@ class AsyncConsumer(Generic[K, V]):
 
 
 def offset_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """An offset, also one that NumPy counted."""
+    """An offset, including a NumPy integer."""
     if isinstance(given, OffsetAndMetadata):
         return given if given.offset.__class__ is int else given._replace(offset=whole_number("offset", given.offset))
     return OffsetAndMetadata(whole_number("offset", given))

@@ -1,8 +1,8 @@
-"""The blocking consumer: `AsyncConsumer` in a loop thread of its own.
+"""The blocking consumer: runs an `AsyncConsumer` in a background thread.
 
-A poll that finds records fetched takes and decodes them in the calling thread, without a word to the loop; only a poll
-that has to wait, or that the group has something to do for, goes there. Listeners and callbacks of commits are called
-in the thread that polls. One thread uses a consumer at a time; `close` may be called by another.
+A poll that finds fetched records takes and decodes them in the calling thread, without involving the loop. Only a poll
+that must wait, or that must take part in a rebalance, uses the loop. Listeners and commit callbacks are called in the
+thread that polls. Only one thread may use a consumer at a time; `close` can be called by another.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ T = TypeVar("T")
 
 
 class Consumer(Generic[K, V]):
-    """Reads records of topics that it subscribes to, or of partitions that it assigns itself.
+    """Consumes records of subscribed topics or of assigned partitions.
 
     with Consumer({"bootstrap.servers": "localhost:9092"}, group_id="billing") as consumer:
         consumer.subscribe(["orders"])
         for record in consumer:
             print(record.topic, record.partition, record.offset, record.value)
 
-    Settings are by Kafka's names in a mapping, or by Python's as keywords. Timeouts are in seconds. What the methods
-    promise stands with those of `AsyncConsumer`.
+    Configs have Kafka's names in a mapping, or Python's as keyword arguments. Timeouts are in seconds. The methods are
+    documented in `AsyncConsumer`.
     """
 
     @overload
@@ -211,17 +211,17 @@ class Consumer(Generic[K, V]):
     # Reading.
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
-        """Records as soon as there are some, at most `max_records` (max.poll.records); none after `timeout` seconds,
-        which may be 0; None waits for as long as it takes."""
+        """Returns records as soon as there are some, at most `max_records` (default: max.poll.records); an empty list
+        after `timeout` seconds, which can be 0. None waits forever."""
         most = self._max_poll_records if max_records is None else most_records(max_records)
         taken = self._poll(timeout, lambda: self._reader.take(most))
         self._subscriptions.unfinished = {}  # nothing can interrupt any more
         return taken or []
 
     def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
-        """The same as a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key, value and
-        headers, or with those that are named; without rows if nothing came. There is a column timestampType as well.
-        What is not named is not made. All that was fetched of a partition comes at once."""
+        """Like `poll`, but returns a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key,
+        value and headers, or with the given ones (timestampType is also available); with no rows after the timeout.
+        Columns that are not named are not decoded. Returns all fetched records of one partition at a time."""
         KERNELS.load()
         chosen = chosen_columns(tuple(columns))
         batch = self._poll(timeout, lambda: self._reader.take_arrow(chosen))
@@ -231,12 +231,11 @@ class Consumer(Generic[K, V]):
         return batch
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        """Record by record, for as long as the consumer is open. Positions follow: what `commit` commits ends with the
-        record that was given last."""
+        """Yields records one by one, until the consumer is closed. `commit` includes the record yielded last."""
         return chain.from_iterable(self._iterations())
 
     def iter_arrow(self, columns: Sequence[str] = COLUMNS) -> Iterator[pa.RecordBatch]:
-        """Arrow batch by batch, for as long as the consumer is open."""
+        """Yields Arrow batches, until the consumer is closed."""
         while self._thread.is_open and not self._core.is_done:
             batch = self.poll_arrow(columns=columns)
             if batch.num_rows:
@@ -320,7 +319,7 @@ class Consumer(Generic[K, V]):
         return self._thread.run(self._core.topics())
 
     def wakeup(self) -> None:
-        """As that of `AsyncConsumer`; from any thread, or from a signal handler."""
+        """Like `AsyncConsumer.wakeup`; can be called from any thread or signal handler."""
         self._core.wakeup()
 
     def metrics(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Code of the user's that looks at what a consumer hands out and commits."""
+"""Consumer interceptors."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _logger = logging.getLogger(__name__)
 
 
 class ConsumerInterceptor:
-    """Override what is of interest. What a method raises is logged, and the next interceptor is called all the same."""
+    """Override the methods that you need. An exception is logged, and the next interceptor is still called."""
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """The records that a poll hands out; what this gives is handed out in their place. In the thread that polls.
-        Arrow batches are not shown."""
+        """Called with the records that a poll is about to return, in the thread that polls; returns the records to
+        return instead. Not called for Arrow batches."""
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These are committed. Called in the loop."""
+        """Called in the loop after these offsets were committed."""
 
     def close(self) -> None:
         """The consumer is closed."""
 
 
 class ConsumerInterceptors:
-    """All of a consumer's, in their order. Any object with some of the methods will do."""
+    """All interceptors of a consumer, in order. Any object with some of the methods can be used."""
 
     def __init__(self, interceptors: Sequence[Any]) -> None:
         self._on_consume = _methods(interceptors, "on_consume")

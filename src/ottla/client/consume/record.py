@@ -1,4 +1,4 @@
-"""One record as a consumer hands it out."""
+"""A consumed record."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ else:
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """A record of a partition; key and value are what the deserializers made of them, bytes without one, and None where
-    the record has none.
+    """A record of a partition; key and value are deserialized, or bytes without a deserializer, or None.
 
-    `timestamp` is in milliseconds since 1970, -1 if there is none; `timestamp_type` 0 if the producer set it, 1 if the
-    broker did. `leader_epoch` is -1 where it is not known.
+    `timestamp` is in milliseconds since the epoch, -1 if there is none; `timestamp_type` is 0 if the producer set it, 1
+    if the broker did. `leader_epoch` is -1 if it is not known.
     """
 
     topic: str
@@ -46,7 +45,7 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 def make_records(
     topic: str, partition: int, timestamp_type: int, leader_epoch: int, lists: RecordLists
 ) -> Iterator[ConsumerRecord]:
-    """The records that these lists hold of a partition, made as they are taken."""
+    """The records of a partition in these lists, created on demand."""
     fields = zip(
         repeat(topic),
         repeat(partition),
