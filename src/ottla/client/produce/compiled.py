@@ -1,4 +1,4 @@
-"""The compiled kernels, loaded behind the producer's back: see `background_load`.
+"""The compiled kernels, loaded in the background: see `background_load`.
 
 Until they are there, or without the packages that they need, everything is done in plain Python: the same bytes, more
 slowly. Loading takes most of a second, so it is begun when plain Python has cost nearly as much: a program that sends a
