@@ -1,4 +1,4 @@
-"""Runs a broker until it is told to stop: the loop, the signals, the exit code."""
+"""Runs a broker until it is stopped: the loop, the signals, the exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 def run_broker(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
-    """Blocks; the exit code. What keeps the broker from starting raises."""
+    """Runs the broker and returns the exit code. Raises if the broker cannot start."""
     configure(config["ottla.log.format"], config["ottla.log.level"])
     for warning in warnings_of(config):
         _logger.warning("%s", warning)
@@ -29,7 +29,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> i
 
 
 def warnings_of(config: BrokerConfig) -> Iterator[str]:
-    """What a config allows and its author may not have meant."""
+    """Warnings about valid but questionable configs."""
     if config.without_effect:
         yield f"these configs are set and have no effect yet: {', '.join(config.without_effect)}"
     for listener in config.listeners:
@@ -47,7 +47,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) ->
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     broker = await Broker.start(config, LocalDisk(), SystemClock())
-    # What a start leaves stays for the life of the process: not worth looking at again with every collection.
+    # Objects from the start live as long as the process: the garbage collector need not check them again.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -55,7 +55,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) ->
     await _first(stop, broker.has_failed)
     _logger.info("stopping")
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.remove_signal_handler(number)  # a second one ends it at once
+        loop.remove_signal_handler(number)  # a second signal ends the process immediately
     await broker.stop()
     _logger.info("stopped")
     return 1 if broker.has_failed.is_set() else 0
@@ -78,7 +78,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _allow_many_files() -> None:
-    """A log keeps its files open: as many as the system allows, without asking the user to raise it."""
+    """Raises the limit of open files to the maximum that the system allows: logs keep their files open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,4 +1,4 @@
-"""Carries out on this broker what the controller decides: topics come, change and go, and so do their replicas here.
+"""Carries out the controller's decisions on this broker: creates, changes and deletes replicas, and sets their roles.
 
 Owned by the loop.
 """
@@ -29,30 +29,30 @@ class TopicHost:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: set[asyncio.Task[None]] = set()
-        """Tell the controller of replicas that failed."""
+        """Tasks that report failed replicas to the controller."""
 
     async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
         self._broker.configs.note_topic(topic.name, topic.configs)
         config = self._broker.configs.log_config(topic.name)
         mine = [index for index in sorted(new_partitions) if self._broker.broker_id in topic.partitions[index].replicas]
         self._broker.replicas.expect([TopicPartition(topic.name, index) for index in mine], topic.topic_id, config)
-        # In the same turn: a partition that is hosted from here on gets its role from this.
+        # In the same iteration of the loop: a partition that is hosted from here on gets its role from this.
         self._broker.metadata.put_topic(topic)
         if topic.name == OFFSETS_TOPIC:
-            for index in mine:  # at once, as far as that goes: whoever finds a coordinator is to find it at work
+            for index in mine:  # as soon as possible: a client that finds a coordinator should find it ready
                 self._broker.replicas.get(topic.name, index)
         for index, state in enumerate(topic.partitions):
             if self._broker.broker_id not in state.replicas or index in new_partitions:
                 continue
             name = TopicPartition(topic.name, index)
             if name in self._broker.replicas.expected:
-                continue  # it gets its role when its log is made
+                continue  # it gets its role when its log is created
             partition = self._broker.replicas.host(name, topic.topic_id, config, is_new=False)
             log = partition.log
             if partition.must_flush and log is not None:
                 try:
                     await asyncio.to_thread(log.flush)
-                except OSError as error:  # of one directory; the partitions of the others are served
+                except OSError as error:  # only one directory fails; partitions in the others are served
                     _logger.error("%s could not be flushed: %s", name, self._broker.directories.log_failed(log, error))
             self._give_role(partition, state)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
@@ -73,7 +73,7 @@ class TopicHost:
                 self._broker.groups.resign(index)
 
     def hosted(self, partition: Partition) -> None:
-        """A new partition has its log: it gets the role and the config that its topic has by now."""
+        """A new partition has its log: sets its role and config to the topic's current ones."""
         name, index = partition.name
         topic = self._broker.metadata.topic(name)
         if topic is None or topic.topic_id != partition.topic_id:
@@ -111,7 +111,7 @@ class TopicHost:
     def _told(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.error("the controller could not be told of failed replicas: %s", error)
+            _logger.error("could not report failed replicas to the controller: %s", error)
 
     def topic_config_changed(self, name: str) -> None:
         topic = self._broker.metadata.topic(name)
@@ -124,7 +124,7 @@ class TopicHost:
                 partition.log.update_config(config)
 
     async def close(self) -> None:
-        """Waits until the controller has heard of all failed replicas."""
+        """Waits until all failed replicas are reported to the controller."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -1,4 +1,4 @@
-"""Configs as clients are shown them: each key with its value, and every place that sets it, the strongest first."""
+"""Configs as DescribeConfigs shows them: each key with its value, and all its sources in order of precedence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS: Final = {
     for key, synonyms in BROKER_SCALED.items()
     for name, _ in (synonyms[:1] if key == "flush.ms" else synonyms)
 }
-"""Keys of a broker that say the same in several units, the finest first."""
+"""Broker keys for the same setting in several units, the finest unit first."""
 
 
 def described_topic(store: ConfigStore, name: str) -> Iterator[DescribedConfig]:
@@ -31,7 +31,7 @@ def described_topic(store: ConfigStore, name: str) -> Iterator[DescribedConfig]:
     for key in TOPIC_CONFIG:
         synonyms = _synonyms(store, _broker_name(key.name))
         value = values[key.name]
-        if key.name in own and key.accepts(own[key.name]):  # as `ConfigStore` passes over what is wrong in the tree
+        if key.name in own and key.accepts(own[key.name]):  # `ConfigStore` ignores invalid values in the tree, too
             value = key.parse(own[key.name])
             synonyms.insert(
                 0, DescribedConfigSynonym(name=key.name, value=_text(key, value), source=ConfigSource.TOPIC)
@@ -49,7 +49,7 @@ def described_broker(store: ConfigStore) -> Iterator[DescribedConfig]:
 
 
 def described_broker_defaults(store: ConfigStore) -> Iterator[DescribedConfig]:
-    """What is set for all brokers in the tree, and nothing else."""
+    """Only the keys that are set in the tree for all brokers."""
     for name, text in sorted(store.for_all_brokers.items()):
         key = broker_key(name)
         synonyms = [each for each in _synonyms(store, name) if each.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
@@ -57,7 +57,7 @@ def described_broker_defaults(store: ConfigStore) -> Iterator[DescribedConfig]:
 
 
 def described_group(store: ConfigStore, group_id: str) -> Iterator[DescribedConfig]:
-    """Every key of a group, whether there is such a group or not."""
+    """Every key of a group, even if the group does not exist."""
     own = store.groups.own(group_id)
     for key in GROUP_CONFIG:
         name = broker_synonym(key.name)
@@ -90,12 +90,12 @@ def _described(
 
 
 def _broker_name(topic_key: str) -> str | None:
-    """The broker's key that stands in for a topic's."""
+    """The broker key with the default of a topic key."""
     return BROKER_SCALED[topic_key][0][0] if topic_key in BROKER_SCALED else BROKER_SYNONYMS.get(topic_key)
 
 
 def _synonyms(store: ConfigStore, name: str | None) -> list[DescribedConfigSynonym]:
-    """Who sets a broker's key, and its default; passwords without their value."""
+    """The sources of a broker key and its default; passwords without their value."""
     if name is None:
         return []
     names = _UNITS.get(name, (name,))
@@ -113,7 +113,7 @@ def _synonyms(store: ConfigStore, name: str | None) -> list[DescribedConfigSynon
         for each in names
         if each in settings
     ]
-    # Kafka begins with the key that was asked for, even if one of another unit is stronger.
+    # Kafka lists the requested key first, even if one with another unit takes precedence.
     start = next((index for index, each in enumerate(found) if each.name == name), len(found))
     return found[start:]
 

@@ -1,8 +1,8 @@
-"""Configs of single groups: how long members of the consumer protocol may be silent, and how often they are heard.
+"""Configs of groups: session timeout and heartbeat interval of members in the consumer protocol.
 
-Kafka has these since 4.0, without ZooKeeper; they lie in the tree as other configs do. A group need not be there to be
-configured, and is listed as long as it sets anything. The broker's limits hold when a group is changed, and again when
-its settings are used: the broker's file may have other limits by then.
+Kafka has these since 4.0, without ZooKeeper; here they are in the tree like other configs. A group need not exist to be
+configured, and is listed as long as it has configs. The broker's limits apply when a group is changed, and again when
+its settings are used: the broker's file may have different limits by then.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _LIMITS: Final = {
     HEARTBEAT_INTERVAL: ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
     SESSION_TIMEOUT: ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
 }
-"""The broker's keys for the least and the most."""
+"""The broker keys for the minimum and the maximum."""
 
 
 def broker_synonym(name: str) -> str:
-    """The broker's key that holds where a group does not set this one."""
+    """The broker key that applies if a group does not set this one."""
     return f"group.{name}"
 
 
@@ -61,10 +61,10 @@ class GroupConfigs:
 
     def __init__(self, coordination: Coordination, config: BrokerConfig) -> None:
         self.consumer_times: dict[str, ConsumerTimes] = {}
-        """What holds in groups that set anything themselves."""
+        """The effective times of groups that have their own configs."""
         self._coordination = coordination
         self._config = config
-        """Its keys about groups do not change while the broker runs."""
+        """The broker's keys for groups do not change while it runs."""
         self._groups: dict[str, Settings] = {}
         self._changing = asyncio.Lock()
 
@@ -78,15 +78,15 @@ class GroupConfigs:
             self._note(group_id, settings_in(path, node, GROUP_CONFIG.__getitem__))
 
     def __iter__(self) -> Iterator[str]:
-        """The groups that set anything."""
+        """The groups that have their own configs."""
         return iter(self._groups)
 
     def own(self, group_id: str) -> Settings:
-        """What the group sets itself."""
+        """The group's own configs."""
         return self._groups.get(group_id, NO_SETTINGS)
 
     async def alter(self, group_id: str, change: Change, *, validate_only: bool = False) -> None:
-        """Changes what a group sets itself. What is wrong raises `ConfigError`, and nothing is done."""
+        """Changes a group's configs. Raises `ConfigError` for an invalid change, which is not made."""
         async with self._changing:
             settings = change(self.own(group_id))
             self._check(settings)
@@ -139,7 +139,7 @@ class GroupConfigs:
         return used
 
     def _value(self, name: str, settings: Settings) -> int:
-        """The group's own, or the broker's."""
+        """The group's own value, or the broker's."""
         value: int = (
             GROUP_CONFIG[name].parse(settings[name]) if name in settings else self._config[broker_synonym(name)]
         )

@@ -1,4 +1,4 @@
-"""Where a broker listens, and where it says it can be reached: `NAME://host:port`, with commas between several."""
+"""Listeners and advertised listeners: `NAME://host:port`, separated by commas."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LISTENER: Final = re.compile(r"(.*)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-
 _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 _LOOPBACK_NAMES: Final = ("localhost", "ip6-localhost", "localhost.localdomain")
 LOOPBACK_LISTENER: Final = "PLAINTEXT://127.0.0.1:9092"
-"""Where a broker listens that was started without any configuration."""
+"""The listener of a broker that was started without any configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A name, the protocol behind it, and an address: host "" means every address, port 0 any free one."""
+    """A name, its security protocol, and an address: host "" means all addresses, port 0 any free port."""
 
     name: str
     protocol: str
@@ -31,12 +31,12 @@ class Listener:
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether it is not an address that a client can be told."""
+        """Whether the address cannot be advertised to clients."""
         return self.host in _EVERY_ADDRESS
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs on this machine can reach it."""
+        """Whether only this machine can reach it."""
         try:
             return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
         except ValueError:
@@ -44,7 +44,7 @@ class Listener:
 
     @property
     def is_exposed(self) -> bool:
-        """Whether other machines can reach it, and nothing asks who they are."""
+        """Whether other machines can reach it without authentication."""
         return self.protocol == "PLAINTEXT" and not self.is_loopback
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ def parse_protocols(key: str, text: str) -> dict[str, str]:
 
 
 def parse_listeners(key: str, text: str, protocols: Mapping[str, str], *, distinct_ports: bool) -> tuple[Listener, ...]:
-    """Listeners in their order. Names are in upper case, and each has its own; so are ports, where they must be."""
+    """The listeners, in order. Names are in upper case and unique; ports are unique if they must be."""
     found = tuple(_parse(key, part.strip(), protocols) for part in text.split(",") if part.strip())
     names = [listener.name for listener in found]
     if len(set(names)) < len(names):
@@ -90,8 +90,8 @@ def _parse(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
 
 
 def moved_listener(text: str, ignored: Collection[str], *, host: str | None, port: int | None) -> str:
-    """The listeners in `text` with the host or the port of the only one replaced; what is None stays as it is.
-    Listeners in `ignored` are not opened, and stay. Where several could be meant, a `ConfigError` names them."""
+    """The listeners in `text` with the host or the port of the only one replaced, unless None. Listeners in `ignored`
+    are not opened, and not changed. If there are several others, raises a `ConfigError` that names them."""
     option = "--host" if host is not None else "--port"
     parts = [part.strip() for part in text.split(",") if part.strip()]
     matches = [_LISTENER.fullmatch(part) for part in parts]
@@ -100,7 +100,7 @@ def moved_listener(text: str, ignored: Collection[str], *, host: str | None, por
         raise ConfigError(option, f"the configuration has {len(meant)} listeners ({text}): change 'listeners' instead")
     match = matches[meant[0]]
     if match is None:
-        return text  # to be refused with its own reason
+        return text  # refused later, with its own reason
     old_host = match[2] or match[3] or ""
     new_host = old_host if host is None else host.strip("[]")
     moved = Listener(match[1], "", new_host, int(match[4]) if port is None else port)
@@ -109,7 +109,7 @@ def moved_listener(text: str, ignored: Collection[str], *, host: str | None, por
 
 
 def _check_ports(key: str, listeners: Sequence[Listener]) -> None:
-    """A port can be had twice only on an IPv4 address and an IPv6 address."""
+    """A port can be used twice only on an IPv4 address and an IPv6 address."""
     taken: dict[int, list[int]] = {}
     for listener in listeners:
         if listener.port:
@@ -120,7 +120,7 @@ def _check_ports(key: str, listeners: Sequence[Listener]) -> None:
 
 
 def _ip_version(host: str) -> int:
-    """0 for a name."""
+    """4 or 6; 0 for a host name."""
     try:
         return ipaddress.ip_address(host).version
     except ValueError:
@@ -129,8 +129,8 @@ def _ip_version(host: str) -> int:
 
 @cache
 def own_host_name() -> str:
-    """What clients elsewhere may know this machine by: its full name where that has an IPv4 address, else the loopback
-    address. A name that only IPv6 knows would lead clients of a broker on IPv4 nowhere."""
+    """The name of this machine for clients: its full name if that has an IPv4 address, else the loopback address.
+    Clients of a broker on IPv4 cannot use a name that has only an IPv6 address."""
     try:
         found = socket.getaddrinfo(
             socket.gethostname(), None, socket.AF_INET, socket.SOCK_STREAM, 0, socket.AI_CANONNAME

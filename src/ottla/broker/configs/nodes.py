@@ -1,5 +1,4 @@
-"""Settings as they lie in the coordination tree. What is there may come from elsewhere: a setting that is wrong is
-passed over, with a word in the log."""
+"""Settings in the coordination tree. Other programs may have written them: an invalid setting is ignored and logged."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ from ottla.zookeeper.znodes import decode_config, encode_config
 
 Settings = Mapping[str, str]
 Change = Callable[[Settings], Settings]
-"""Makes what shall be set of what is set."""
+"""Computes the new settings from the current ones."""
 KeyOf = Callable[[str], ConfigKey]
-"""The key of that name; `ConfigError` if there is none."""
+"""Looks up a key by name; raises `ConfigError` for an unknown name."""
 
 NO_SETTINGS: Final[Settings] = MappingProxyType({})
 
@@ -24,13 +23,13 @@ _logger = logging.getLogger(__name__)
 
 
 def settings_in(path: str, node: Znode | None, key_of: KeyOf) -> Settings:
-    """What a node sets, as far as its keys are there and can have those values; nothing if there is no node."""
+    """The valid settings of a node; empty if there is no node."""
     kept = {}
     for key, text in ({} if node is None else decode_config(path, node.data)).items():
         try:
             key_of(key).parse(text)
         except ConfigError as error:
-            _logger.error("a setting in %s is passed over: %s", path, error)
+            _logger.error("ignoring an invalid setting in %s: %s", path, error)
         else:
             kept[key] = text
     return MappingProxyType(kept)

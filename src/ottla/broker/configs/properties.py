@@ -1,8 +1,8 @@
-"""Java's properties files, as Kafka's are: `key=value` lines, with all that `java.util.Properties` reads.
+"""Parses Java properties files: `key=value` lines, with the whole syntax of `java.util.Properties`.
 
-A line that begins with # or ! is a comment. A key ends at the first =, : or blank. A line that ends with an odd number
-of backslashes goes on in the next one. `\\uXXXX`, `\\t`, `\\n`, `\\r` and `\\f` are escapes; any other character behind
-a backslash stands for itself.
+A line that starts with # or ! is a comment. A key ends at the first =, : or blank. A line that ends with an odd number
+of backslashes continues in the next one. `\\uXXXX`, `\\t`, `\\n`, `\\r` and `\\f` are escapes; any other character
+after a backslash stands for itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(ValueError):
-    """A line that cannot be read; `line` counts from 1."""
+    """A line that cannot be parsed; `line` counts from 1."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -32,11 +32,11 @@ class Property:
     key: str
     value: str
     line: int
-    """Where it begins, counted from 1."""
+    """The first line of the entry, counted from 1."""
 
 
 def parse_properties(text: str) -> list[Property]:
-    """Every entry, in order; of several with the same key, Java keeps the last."""
+    """All entries, in order; of several with the same key, Java uses the last."""
     found = []
     for number, line in _logical_lines(text):
         end = _key_end(line)
@@ -47,7 +47,7 @@ def parse_properties(text: str) -> list[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments and empty ones, joined where they go on; each with the number of its first."""
+    """The logical lines without comments and blank lines, each with the number of its first line."""
     start, so_far = 0, ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         line = raw.lstrip(_BLANKS)
@@ -85,5 +85,5 @@ def _unescape(text: str, line: int) -> str:
             return chr(int(escape[1:], 16))
         return _CONTROLS.get(escape, escape)
 
-    # Java keeps characters beyond 16 bits as two escapes.
+    # Java writes characters beyond 16 bits as two escapes.
     return _ESCAPE.sub(replace, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

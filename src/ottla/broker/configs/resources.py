@@ -1,4 +1,4 @@
-"""What has a config, as requests name it, and how requests change it."""
+"""Config resources in requests, and how requests alter them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 ChangeByKeys = Callable[[Settings, KeyOf], Settings]
-"""Makes what shall be set of what is set, and of what keys there are."""
+"""Computes the new settings from the current ones and the known keys."""
 
 
 class Entry(Protocol):
@@ -47,8 +47,8 @@ Outcome = tuple[ErrorCode, str | None]
 async def outcomes(
     broker: Broker, resources: Sequence[R], plan: Callable[[R], ChangeByKeys | None], *, validate_only: bool
 ) -> list[Outcome]:
-    """Alters what topics, brokers and groups set; what is refused of one does not touch the others. `plan` tells what
-    to do with a resource, or None if that is done already. Topics are written together."""
+    """Alters the configs of topics, brokers and groups; an error in one does not affect the others. `plan` returns the
+    change of a resource, or None if it is already done. Topics are written together."""
     named = Counter((each.resource_type, each.resource_name) for each in resources)
     found: list[Outcome] = []
     topics: dict[str, ChangeByKeys] = {}
@@ -77,19 +77,19 @@ async def outcomes(
 
 
 async def _alter_other(broker: Broker, resource: Resource, change: ChangeByKeys, *, validate_only: bool) -> None:
-    """Changes what a broker or group sets; what cannot be raises `BrokerError`."""
+    """Alters the configs of a broker or group; raises `BrokerError` if that is not possible."""
     match resource.resource_type:
         case ResourceType.BROKER:
             await _alter_broker(broker, resource.resource_name, change, validate_only=validate_only)
         case ResourceType.GROUP:
             await _alter_group(broker, resource.resource_name, change, validate_only=validate_only)
         case other:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"Resources of type {other} cannot be altered so.")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"Resources of type {other} cannot be altered here.")
 
 
 def _check_topic(broker: Broker, name: str) -> None:
     if not name:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, "There are no settings for all topics: name one.")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "There are no configs for all topics: name a topic.")
     fault = fault_of_name(name)
     if fault is not None:
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
@@ -134,7 +134,7 @@ async def _alter_broker(
         await broker.configs.alter_broker(
             broker_id, lambda settings: change(settings, broker_key), validate_only=validate_only
         )
-    except ConfigError as error:  # Kafka's code for what a broker cannot be set to
+    except ConfigError as error:  # Kafka's error code for invalid broker configs
         raise BrokerError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
@@ -150,14 +150,14 @@ async def _alter_group(broker: Broker, group_id: str, change: ChangeByKeys, *, v
 
 def check_group_name(group_id: str) -> None:
     if not group_id:
-        raise BrokerError(ErrorCode.INVALID_REQUEST, "There are no settings for all groups: name one.")
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "There are no configs for all groups: name a group.")
 
 
 def check_broker_name(broker: Broker, name: str) -> int:
-    """This broker's id; another's is refused, since only it knows what it can be set to."""
+    """Checks that the name is this broker's id: only a broker itself knows its valid configs."""
     if name != str(broker.broker_id):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST,
-            f"This is broker {broker.broker_id}, and {name!r} was asked for: a broker's config is asked of itself.",
+            f"This is broker {broker.broker_id}, not {name!r}: send requests for a broker's configs to that broker.",
         )
     return broker.broker_id

@@ -8,7 +8,7 @@ from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.net.limits import Limits
 
 _QUEUED_FRAMES: Final = 4
-"""Frames of the largest size that may be in memory where queued.max.request.bytes does not say otherwise."""
+"""How many frames of the maximum size may be in memory unless queued.max.request.bytes is set."""
 
 
 def limits_of(config: BrokerConfig) -> Limits:
@@ -22,7 +22,7 @@ def limits_of(config: BrokerConfig) -> Limits:
         connections_of_address=config.connection_limits,
         idle_s=idle_ms / 1000 if idle_ms >= 0 else float("inf"),
         queued_bytes=queued if queued > 0 else _QUEUED_FRAMES * largest,
-        # Kafka's default of 100 KiB holds a fast client back on a fast network; the system's own does not.
+        # Kafka's default of 100 KiB slows down a fast client on a fast network; the system's default does not.
         receive_buffer_bytes=config["socket.receive.buffer.bytes"]
         if "socket.receive.buffer.bytes" in config.given
         else -1,

@@ -1,7 +1,7 @@
-"""Where settings come from: a properties file, the environment, the command line.
+"""The sources of settings: a properties file, the environment, the command line.
 
-In the environment a key is written as containers of Kafka do it: `KAFKA_` and the key in upper case, with _ for a dot,
-__ for an underscore and ___ for a dash. `OTTLA_METRICS_PORT` is ottla.metrics.port.
+Environment variables are named as in Kafka's container images: `KAFKA_` and the key in upper case, with _ for a dot, __
+for an underscore and ___ for a dash. `OTTLA_METRICS_PORT` is ottla.metrics.port.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ottla.base.config import ConfigError, ConfigSchema
 from ottla.broker.configs.properties import PropertiesError, parse_properties
 
 _MEANT: Final = 0.85
-"""How much a variable must be like a key to be taken for a slip. The environment is everybody's: KAFKA_BROKERS may tell
-some client where to go."""
+"""How similar a variable must be to a key to count as a typo. Other programs use the environment, too: KAFKA_BROKERS
+may be meant for a client."""
 _NO_SETTINGS: Final = re.compile(
-    # Of Kafka's own scripts and images, and what Kubernetes sets for a service named kafka.
+    # Variables of Kafka's scripts and images, and those that Kubernetes sets for a service named kafka.
     r"KAFKA_(\w*OPTS|HOME|VERSION|DEBUG\w*|JMX_\w+|LOG4J_\w+|TOOLS_\w+|CLUSTER_ID|MODE|SERVICE_\w+|PORT(_\d+_\w+)?)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A key, its value as text, and who set it, for people."""
+    """A key, its value as text, and a description of its source."""
 
     key: str
     text: str
@@ -51,7 +51,7 @@ def settings_of_file(path: Path) -> Iterator[Setting]:
 
 
 def settings_of_environment(environ: Mapping[str, str], schema: ConfigSchema) -> Iterator[Setting]:
-    """Variables that are no setting are passed over; one that all but names a key is given on, to be refused."""
+    """Ignores variables that are not settings; passes on one that is similar to a key, so that it is refused."""
     names = {key.name.lower(): key.name for key in schema}
     for variable, text in sorted(environ.items()):
         prefix, _, rest = variable.partition("_")

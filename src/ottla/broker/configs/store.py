@@ -1,9 +1,9 @@
-"""Configs that change while the broker runs: what topics set themselves, what is set for this broker, and what is set
-for all brokers. They lie in the coordination tree as Kafka keeps them.
+"""Configs that change while the broker runs: those of topics, of this broker, and of all brokers. They are stored in
+the coordination tree in Kafka's format.
 
-A topic's own setting comes first, then this broker's, then that for all brokers, then the file's, then the default.
-A change is checked as a whole, with all that stays as it is, before any of it is written. `group_configs` does the same
-for groups.
+A topic's own setting takes precedence, then this broker's, then that for all brokers, then the file's, then the
+default. A change is checked as a whole, together with the unchanged settings, before any of it is written.
+`group_configs` does the same for groups.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ottla.zookeeper.paths import config as config_path
 _logger = logging.getLogger(__name__)
 
 _SPARE_LOG_CONFIGS: Final = 100
-"""How many may be kept that no topic has any more."""
+"""How many parsed configs are kept that no topic uses."""
 NOT_WHILE_RUNNING: Final = frozenset({"advertised.listeners", "listener.security.protocol.map", "listeners"})
-"""Kafka opens and closes listeners as these change."""
+"""Kafka opens and closes listeners when these change."""
 _THREADS: Final = (
     "background.threads",
     "log.cleaner.threads",
@@ -40,29 +40,29 @@ _THREADS: Final = (
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
 )
-"""Numbers that may at most be doubled or halved at once."""
+"""Numbers that one change can at most double or halve."""
 
 
 def broker_key(name: str) -> ConfigKey:
-    """A key that can be set for a broker in the tree; also those that no file can set."""
+    """A key that can be set for a broker in the tree, including those that cannot be set in a file."""
     return DYNAMIC_ONLY[name] if name in DYNAMIC_ONLY else BROKER_CONFIG[name]
 
 
 WriteTopics = Callable[[Mapping[str, Settings]], Awaitable[Mapping[str, object]]]
-"""Keeps what topics set; tells for each what came of it, where an exception means that nothing did."""
+"""Stores the configs of topics; returns the outcome of each. If it raises, nothing was stored."""
 
 
 class ConfigStore:
-    """Owned by the loop. `on_topic_change` and `on_broker_change` are called when something is other than it was: with
-    the topic, and with the broker's keys."""
+    """Owned by the loop. `on_topic_change` is called with a topic whose configs changed, `on_broker_change` with the
+    broker keys that changed."""
 
     def __init__(self, coordination: Coordination, config: BrokerConfig, broker_id: int) -> None:
         self.static = config
         self.broker_id = broker_id
         self.effective = config
-        """The broker's config with all that was changed."""
+        """The broker's config, with dynamic changes applied."""
         self.for_broker: Settings = NO_SETTINGS
-        """What is set in the tree for this broker alone."""
+        """Settings in the tree for this broker only."""
         self.for_all_brokers: Settings = NO_SETTINGS
         self.groups = GroupConfigs(coordination, config)
         self.on_topic_change: Callable[[str], None] = lambda _: None
@@ -70,11 +70,11 @@ class ConfigStore:
         self._coordination = coordination
         self._topics: dict[str, Settings] = {}
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
-        """By what the topic sets: most set the same, namely nothing."""
+        """Parsed configs by the topic's settings: most topics have none."""
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Reads what is set for brokers and groups. Topics are told by `note_topic`."""
+        """Reads the settings of brokers and groups. Those of topics come through `note_topic`."""
         paths = [self._broker_path(self.broker_id), self._broker_path(None)]
         nodes = await self._coordination.get_many(paths)
         self.for_broker, self.for_all_brokers = (
@@ -83,12 +83,12 @@ class ConfigStore:
         try:
             self.effective = self._merged(self.for_all_brokers, self.for_broker)
         except ConfigError as error:
-            _logger.error("%s and %s do not fit together, and are passed over: %s", *paths, error)
+            _logger.error("%s and %s contradict each other and are ignored: %s", *paths, error)
             self.for_broker = self.for_all_brokers = NO_SETTINGS
         await self.groups.load()
 
     def current(self, key: str) -> Any:
-        """The present value of a broker's key."""
+        """The current value of a broker key."""
         if key in DYNAMIC_ONLY:
             text = self.for_broker.get(key, self.for_all_brokers.get(key))
             return DYNAMIC_ONLY[key].default if text is None else DYNAMIC_ONLY[key].parse(text)
@@ -130,10 +130,10 @@ class ConfigStore:
                 return LogConfig.from_properties(left, self.effective.given)
             except ConfigError as error:
                 if error.key not in left:
-                    _logger.error("what the topic %s sets does not fit, and is passed over: %s", name, error)
+                    _logger.error("ignoring the contradictory settings of topic %s: %s", name, error)
                     left.clear()
                 else:
-                    _logger.error("a setting of the topic %s is passed over: %s", name, error)
+                    _logger.error("ignoring an invalid setting of topic %s: %s", name, error)
                     del left[error.key]
 
     async def alter_topics(

@@ -1,1 +1,1 @@
-"""What the group coordinator needs of a broker: its log, its topics and its settings."""
+"""What the group coordinator needs from a broker: its log, the cluster's topics, and settings."""

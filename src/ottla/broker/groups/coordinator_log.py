@@ -1,4 +1,4 @@
-"""The partitions of an internal topic, as the coordinator that lives on them sees them."""
+"""The log of a coordinator: the partitions of an internal topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NONE: Final = ErrorCode.NONE
 
 
 class ReplicatedCoordinatorLog:
-    """The seam of `ottla.coordinator`, kept by this broker's replicas."""
+    """Implements the coordinator's log interface with this broker's replicas."""
 
     def __init__(self, topic: str, replicas: Replicas, metadata: MetadataCache, *, commit_timeout_ms: int) -> None:
         self.topic = topic
@@ -27,7 +27,7 @@ class ReplicatedCoordinatorLog:
         self._topics = metadata.topics
         self._commit_timeout_s = commit_timeout_ms / 1000
         self._last_led: dict[int, Partition] = {}
-        """As they were found last; not always so any more."""
+        """The partitions when last looked up; may be outdated."""
 
     @property
     def partition_count(self) -> int:
@@ -73,7 +73,7 @@ class ReplicatedCoordinatorLog:
 
     def _led(self, index: int) -> Partition:
         partition = self._last_led.get(index)
-        if partition is None or partition.log is None or not partition.is_leader:  # else it is in place still
+        if partition is None or partition.log is None or not partition.is_leader:  # otherwise it is still valid
             partition = self._replicas.get(self.topic, index)
             if partition is None or not partition.is_leader:
                 raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
@@ -82,7 +82,7 @@ class ReplicatedCoordinatorLog:
 
 
 class _AwaitedCommit(DelayedOperation[Partition]):
-    """Waits until every in-sync replica has what is below an offset."""
+    """Waits until every in-sync replica has the records below an offset."""
 
     __slots__ = ("_error", "_offset", "_tell")
 

@@ -1,4 +1,4 @@
-"""The broker's keys about groups, and what groups set themselves, as the group coordinator reads them."""
+"""The group coordinator's settings, from the configs of the broker and of groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MS_A_MINUTE = 60_000
 
 
 def group_settings(config: BrokerConfig, own_consumer_times: Mapping[str, ConsumerTimes]) -> GroupSettings:
-    # Kafka 3.9 has the new protocol as a preview, and its default lets no group change to it; 4 lets all.
+    # In Kafka 3.9 the new protocol is a preview, and no group migrates to it by default; in Kafka 4 all groups can.
     policy = "group.consumer.migration.policy"
     return GroupSettings(
         session_timeout_min_ms=config["group.min.session.timeout.ms"],
@@ -33,5 +33,5 @@ def group_settings(config: BrokerConfig, own_consumer_times: Mapping[str, Consum
 
 
 def _assignor(name: str) -> str:
-    """By Kafka's class (UniformAssignor), or by its name (uniform)."""
+    """By the name of Kafka's class (UniformAssignor), or by its short name (uniform)."""
     return name.rpartition(".")[2].removesuffix("Assignor").lower()

@@ -7,7 +7,8 @@ from ottla.broker.metadata.metadata_cache import MetadataCache
 
 
 class GroupTopics:
-    """The seam of `ottla.coordinator`, kept by the broker's metadata. Whoever changes that says so: `changed`."""
+    """Implements the coordinator's view of topics with the broker's metadata. Call `changed` after every change of
+    it."""
 
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata

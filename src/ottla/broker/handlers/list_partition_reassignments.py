@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def list_partition_reassignments(
     broker: Broker, request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """Partitions that are not being moved, or do not exist, are passed over."""
+    """Skips partitions that are not being reassigned or do not exist."""
     known = broker.metadata.topics
     asked: Iterable[tuple[str, Iterable[tuple[int, PartitionState]]]]
     if request.topics is None:

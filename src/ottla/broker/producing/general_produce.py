@@ -1,7 +1,7 @@
-"""Appends the batches of any produce request, and answers when as many replicas have them as it asked for.
+"""Appends the batches of any produce request, and answers when enough replicas have them (acks).
 
-Batches are views of the frame they came in: validated and patched there, written to the log from there. Those that
-take long to validate are copied, and appended later (`held_produce`).
+Batches are views of the request's frame, where they are validated and patched, and from where they are written to the
+log. Batches that take long to validate are copied and appended later (`held_produce`).
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ TOPIC_IDS_SINCE: Final = 13
 _ZSTD_SINCE: Final = 7
 _NEW_LEADER_SINCE: Final = 10
 _ADMIN_CLIENT: Final = "__admin_client"
-"""Who calls itself so may write to the topics of coordinators, as in Kafka: for repairs."""
+"""A client with this id may write to internal topics, as in Kafka: for repairs."""
 _HIDDEN: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
 
 _LENGTH: Final = Struct(">i")
 _SHORTEST: Final = 14
 """Bytes of a message of the oldest format, after its length: less than any batch."""
 _ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
-"""The byte of a batch with all attributes that are in use."""
+"""The byte of a batch with all attributes in use."""
 
 Waiting = dict[Partition, tuple[int, ProducePartitionResponse]]
-"""Where the high watermark must be for a partition's answer."""
+"""The high watermark that each partition's response waits for."""
 AtOnce = ProduceResponse | EncodedResponse | Deferred | ConnectionAbortedError | None
 Answer = AtOnce | Coroutine[Any, Any, ProduceResponse | Deferred | ConnectionAbortedError | None]
 
@@ -81,7 +81,7 @@ def answered(
 
 
 def is_transactional(records: Bytes | None) -> bool:
-    """Whether the first batch says that it is part of a transaction; there is no other for a partition."""
+    """Whether the first batch is part of a transaction; there is only one batch per partition."""
     return (
         records is not None
         and len(records) > _ATTRIBUTES_LOW
@@ -91,14 +91,14 @@ def is_transactional(records: Bytes | None) -> bool:
 
 
 def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *, is_large: bool = False) -> Answer:
-    """`is_large`: the only batch of the request was found to be so."""
+    """`is_large`: the only batch of the request is known to be large."""
     acks = request.acks
     by_id = context.version >= TOPIC_IDS_SINCE
     bad_acks = _NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
     refusal = _NONE
     if any(is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data):
-        # Kafka's answer to transactional records without a transactional id. There are no transactions here yet, so
-        # nobody may have an id; clients take it as fatal.
+        # Kafka's error for transactional records without a transactional id. There are no transactions here yet, so
+        # no client can have an id; clients treat it as fatal.
         refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     partitions = broker.replicas.partitions
     held = broker.held_produces
@@ -110,7 +110,7 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
         answers: list[ProducePartitionResponse] = []
         for asked in topic.partition_data:
             partition = partitions.get((name, asked.index))  # type: ignore[call-overload]  # equal to its tuple
-            if partition is None:  # perhaps it is so new that its log is still to be made
+            if partition is None:  # a new partition may not have its log yet
                 partition = broker.replicas.get(name, asked.index)
             records = asked.records
             error = refusal
@@ -152,7 +152,7 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
 
 
 class _Outcomes:
-    """What became of the batches of a request, as far as that is known."""
+    """The outcomes of a request's batches, as far as they are known."""
 
     __slots__ = ("_broker", "_is_complete", "acks", "first_error", "open_count", "waiting")
 
@@ -163,7 +163,7 @@ class _Outcomes:
         self.waiting: Waiting = {}
         self.first_error: ProducePartitionResponse | None = None
         self.open_count = 0
-        """Of batches that are held."""
+        """The number of held batches."""
 
     def answer(self, partition: Partition, index: int, outcome: AppendOutcome) -> ProducePartitionResponse:
         if not isinstance(outcome, AppendInfo):
@@ -181,7 +181,7 @@ class _Outcomes:
         self._broker.request_stats.api(ProduceRequest.api_key).count_error(answer.error_code)
 
     def later(self, partition: Partition, answers: list[ProducePartitionResponse]) -> Finish:
-        """For a batch that is held: puts its answer where one stands for it, the last of those that there are."""
+        """The callback for a held batch: replaces its placeholder, which is the last of `answers` now."""
         at = len(answers) - 1
         self.open_count += 1
 
@@ -194,7 +194,7 @@ class _Outcomes:
         return finish
 
     async def complete(self) -> None:
-        """Until no batch is held any more."""
+        """Waits until no batch is held."""
         if self.open_count:
             self._is_complete = asyncio.get_running_loop().create_future()
             await self._is_complete
@@ -210,7 +210,7 @@ async def _answered_later(
 
 
 def _unacknowledged(broker: Broker, outcomes: _Outcomes, context: RequestContext) -> ConnectionAbortedError | None:
-    """Nobody waits for an answer; a client that lost records can be told only by closing its connection."""
+    """With acks=0 there is no response: closing the connection is the only way to report a failure."""
     failed = outcomes.first_error
     if failed is None:
         return None
@@ -227,7 +227,7 @@ def _unacknowledged(broker: Broker, outcomes: _Outcomes, context: RequestContext
 
 
 def _once_each(topics: list[ProduceTopic], *, by_id: bool) -> list[ProduceTopic]:
-    """The topics as they are, or, if a partition is there more than once, only the last of it, as in Kafka."""
+    """The topics; if a partition appears more than once, only its last entry, as in Kafka."""
     names = {topic.topic_id if by_id else topic.name for topic in topics}
     if len(names) == len(topics) and all(
         len({asked.index for asked in topic.partition_data}) == len(topic.partition_data)
@@ -248,7 +248,7 @@ def _once_each(topics: list[ProduceTopic], *, by_id: bool) -> list[ProduceTopic]
 
 
 def _length_at(records: Bytes, position: int) -> int:
-    """How long the batch at the position says that it is, after its length."""
+    """The length field of the batch at the position: its size after that field."""
     length: int = _LENGTH.unpack_from(records, position + LENGTH_AT)[0]
     return length
 
@@ -274,7 +274,7 @@ def _fault(records: Bytes | None, version: int) -> ErrorCode:
 
 
 def _fault_after(records: Bytes, position: int) -> ErrorCode:
-    """Another batch is one too many, and what cannot be one is corrupt."""
+    """A second batch is invalid, and bytes that cannot be a batch are corrupt."""
     left = len(records) - position
     if left < LENGTH_PREFIX_SIZE:
         return _NONE
@@ -285,7 +285,7 @@ def _fault_after(records: Bytes, position: int) -> ErrorCode:
 
 
 def _format_fault(records: Bytes | None) -> ErrorCode:
-    """What Kafka finds in the first bytes of a batch. A log finds it as well, and can say more of it."""
+    """The errors that Kafka finds in the first bytes of a batch. The log also finds them, with better messages."""
     if records is None or len(records) <= MAGIC_AT or records[MAGIC_AT] == MAGIC_V2:
         return _NONE
     return ErrorCode.INVALID_RECORD if records[MAGIC_AT] < MAGIC_V2 else ErrorCode.CORRUPT_MESSAGE

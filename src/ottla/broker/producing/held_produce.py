@@ -33,7 +33,7 @@ from ottla.replication.partition import Partition
 _logger = logging.getLogger(__name__)
 
 HELD_BYTES_MAX: Final = 256 * 2**20
-"""Of batches that are held, before more are refused: producers send those again."""
+"""Limit for held batches; more are refused, and producers retry them."""
 _SLOW_AT_BYTES: Final = 64 * 2**20
 """As much is held before the loop waits for a thread with every batch that comes."""
 _PATIENCE_S: Final = 1.0
@@ -42,12 +42,12 @@ _THREADS_MAX: Final = 4
 """As many batches are compressed at once, where there are as many cores: the libraries that do it need no GIL."""
 
 AppendOutcome = AppendInfo | LogError | ReplicationError
-"""What became of a batch."""
+"""The outcome of an append."""
 Finish = Callable[[AppendOutcome], None]
 
 
 class _Held:
-    """A batch, whether it is to be appended by all replicas, and whom to tell."""
+    """A batch, whether it needs acks=all, and the callback for its outcome."""
 
     __slots__ = ("all_replicas", "data", "finish")
 
@@ -69,14 +69,14 @@ class HeldProduces:
         """By one of the few threads, or just done."""
         self._is_closed = False
         self.queues: dict[Partition, deque[_Held]] = {}
-        """The batches that are held for a partition, in order; the first is being validated. No queue is empty."""
+        """The held batches of each partition, in order; the first is being validated. No queue is empty."""
         self.held_bytes = 0
 
     def hold(self, partition: Partition, records: Buffer, *, all_replicas: bool, finish: Finish) -> None:
         """Appends the records when all held before them are, and then calls `finish` with what became of them: at once
         where they cannot be held."""
         if self.held_bytes + len(records) > HELD_BYTES_MAX or self._is_closed:
-            reason = f"{self.held_bytes} bytes of large batches wait to be validated: send it again later"
+            reason = f"{self.held_bytes} bytes of large batches are waiting for validation: retry later"
             finish(ReplicationError(ErrorCode.REQUEST_TIMED_OUT, reason))
             return
         self.held_bytes += len(records)
@@ -91,7 +91,7 @@ class HeldProduces:
             queue.append(held)
 
     def close(self) -> None:
-        """What is still held is dropped: its connections are closed."""
+        """Drops all held batches: their connections are closed."""
         self._is_closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._thread_for_large.shutdown(wait=False, cancel_futures=True)
@@ -108,7 +108,7 @@ class HeldProduces:
         work = partial(prepare, held.data, now_ms=self._clock.now_ms(), config=log.config, bounded=not is_large)
         try:
             validated = threads.submit(work)
-        except Exception as error:  # the system may have no more threads
+        except Exception as error:  # for example, no thread can be started
             _logger.exception("a batch for %s could not be handed to a thread that validates", partition.name)
             self._loop.call_soon(self._refused, partition, held, LogError(repr(error)))
         else:
@@ -117,7 +117,7 @@ class HeldProduces:
             validated.add_done_callback(partial(self._from_thread, partition, held))
 
     def _refused(self, partition: Partition, held: _Held, error: LogError) -> None:
-        """The partition must not wait for a batch that nobody validates."""
+        """Removes a batch that cannot be validated, so that the partition does not wait for it."""
         if not self._is_closed:
             self._end(partition, held, error)
 
@@ -147,7 +147,7 @@ class HeldProduces:
         self._end(partition, held, outcome)
 
     def _end(self, partition: Partition, held: _Held, outcome: AppendOutcome) -> None:
-        """Tells what became of a partition's first batch, and goes on with those behind it."""
+        """Reports the outcome of a partition's first batch, and continues with the next ones."""
         self._tell(partition, held, outcome)
         self._go_on(partition)
 
@@ -160,7 +160,7 @@ class HeldProduces:
             _logger.exception("an append to %s could not be answered", partition.name)
 
     def _go_on(self, partition: Partition) -> None:
-        """Appends what is held, up to the next large batch, a number in each turn of the loop."""
+        """Appends held batches up to the next large one, some in each iteration of the loop."""
         if self._is_closed:
             return
         queue = self.queues[partition]
@@ -180,8 +180,8 @@ class HeldProduces:
     def _attempt(
         self, partition: Partition, held: _Held, records: Buffer | PreparedBatches, *, bounded: bool = False
     ) -> AppendOutcome:
-        if error := partition.check_leader():  # it may have lost it, or gone, meanwhile
-            return ReplicationError(error, f"{partition.name} cannot be written to here any more")
+        if error := partition.check_leader():  # this broker may have lost the leadership or the partition
+            return ReplicationError(error, f"{partition.name} can no longer be written to on this broker")
         try:
             return partition.append(records, all_replicas=held.all_replicas, bounded=bounded)
         except LargeBatchError:

@@ -1,8 +1,8 @@
-"""Ids for idempotent producers: each is handed out once in the life of a cluster.
+"""Ids for idempotent producers: each is used once in the life of a cluster.
 
-A broker takes whole blocks of them, by moving the end that is written in `/latest_producer_id_block`. The move is
-durable before the first id of the block is given away, and asks for the version of the node that it read: so no crash
-and no other broker makes an id come twice. What is left of a block when its broker stops is lost: there are 2**63.
+A broker allocates whole blocks of ids by advancing the end in `/latest_producer_id_block`. The write is durable before
+the first id of the block is used, and checks the version of the node: so neither a crash nor another broker can make an
+id appear twice. The rest of a block is lost when its broker stops: there are 2**63 ids.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MAX_ID: Final = 2**63 - 1
 
 
 class ProducerIdError(Exception):
-    """There are no ids behind the last block."""
+    """No ids are left after the last block."""
 
 
 class ProducerIds:
-    """Used from one event loop. The next block is fetched while the last ids of the present one are given out, so
-    that hardly anybody waits."""
+    """Used from one event loop. The next block is allocated before the current one is used up, so that requests rarely
+    wait."""
 
     def __init__(self, coordination: Coordination, broker_id: int) -> None:
         self._coordination = coordination
@@ -39,11 +39,11 @@ class ProducerIds:
         self._fetching: asyncio.Task[None] | None = None
 
     async def next_id(self) -> int:
-        """One that nobody has. Where a block is needed and cannot be had, it raises what stands in the way: of the
-        coordination, a `ZnodeError` for a node that holds something else, or a `ProducerIdError`."""
+        """A new id. If a block cannot be allocated, raises the error of the coordination tree, a `ZnodeError` for an
+        invalid node, or a `ProducerIdError`."""
         while self._next_id == self._end_id:
             if self._spare is None:
-                # Shared by all who wait, so one of them that is cancelled must not cancel it.
+                # Shared by all waiting requests, so the cancellation of one must not cancel it.
                 await asyncio.shield(self._fetch())
             else:
                 self._next_id, self._end_id, self._spare = self._spare.start, self._spare.stop, None
@@ -54,7 +54,7 @@ class ProducerIds:
         return producer_id
 
     async def close(self) -> None:
-        """Ends a fetch that is under way."""
+        """Cancels an allocation in progress."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.wait([self._fetching])
@@ -68,17 +68,17 @@ class ProducerIds:
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetching = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            _logger.warning("no block of producer ids could be taken, the next request tries again: %s", error)
+            _logger.warning("could not allocate a block of producer ids; the next request will retry: %s", error)
 
     async def _take_block(self) -> None:
         while True:
             node = await self._coordination.get(PRODUCER_ID_BLOCK)
             first = 0
-            if node is not None and node.data:  # Kafka makes the node without data
+            if node is not None and node.data:  # Kafka creates the node without data
                 first = ProducerIdBlock.decode(PRODUCER_ID_BLOCK, node.data).last + 1
             last = first + BLOCK_SIZE - 1
             if first < 0 or last > _MAX_ID:
-                raise ProducerIdError(f"{PRODUCER_ID_BLOCK}: no ids are left behind a block that ends at {first - 1}")
+                raise ProducerIdError(f"{PRODUCER_ID_BLOCK}: no ids are left after a block that ends at {first - 1}")
             data = ProducerIdBlock(self._broker_id, first, last).encode()
             try:
                 if node is None:

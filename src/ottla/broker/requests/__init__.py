@@ -1,1 +1,1 @@
-"""What handlers share: what they are given and may raise, and how they find what a request names."""
+"""What handlers share: their context, their errors, deferred responses, and the lookup of partitions."""

@@ -1,4 +1,4 @@
-"""What handlers are given and may raise."""
+"""The types that handlers work with: contexts, errors, and responses that come later."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ottla.wire.schema import Request, Response
 from ottla.wire.versions import Versions
 
 EncodedResponse: TypeAlias = bytes
-"""A response that is bytes already, but for the frame's head: for answers that are all alike."""
+"""A response that is already encoded, except for the frame's header."""
 
 
 class BrokerError(Exception):
-    """A request, or a part of it, that is refused: Kafka's code, and a sentence for people."""
+    """A request, or a part of it, is refused: Kafka's error code and a message."""
 
     def __init__(self, code: ErrorCode, reason: str | None = None) -> None:
         super().__init__(reason or code.description)
@@ -23,7 +23,7 @@ class BrokerError(Exception):
 
 
 class Deferred:
-    """An answer that comes later, and leaves in the moment it does: cheaper than a future, which waits for the loop."""
+    """A response that comes later, and is sent immediately then: cheaper than a future, which waits for the loop."""
 
     __slots__ = ("_cancel", "_response", "_take")
 
@@ -48,30 +48,30 @@ class Deferred:
             take(self._response)
 
     def when_cancelled(self, cancel: Callable[[], object]) -> None:
-        """Sets what to call, once, if the connection closes before the answer: stop waiting, nobody will read it. An
-        answer given after that is dropped."""
+        """Sets a callback for a connection that closes before the response, to stop waiting. A later response is
+        dropped."""
         self._cancel = cancel
 
     def cancel(self) -> None:
-        """The connection closed and the request is still unanswered. Called by the dispatcher."""
+        """Called by the dispatcher when the connection closed before the response."""
         cancel = getattr(self, "_cancel", None)  # a subclass with its own constructor has none
         self._forget()
         if cancel is not None:
             cancel()
 
     def _forget(self) -> None:
-        """Breaks the cycles with the request and the operation that waits: the answer's bytes are freed when it was
-        sent, not when the garbage collector comes by."""
+        """Breaks the reference cycles with the request and the waiting operation: the response's memory is freed when
+        it is sent, not at the next garbage collection."""
         self._take = self._cancel = None
 
 
 RequestReader = Callable[[int], Callable[[memoryview], Any]]
-"""Gives what reads the bodies of requests of a version."""
+"""Returns the decoder of request bodies of a version."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Whose request it is, and what it came in. The same object for all requests of a connection and version."""
+    """The client and connection of a request. The same object for all requests of a connection and version."""
 
     version: int
     client_id: str | None
@@ -82,7 +82,7 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True)
 class HandlerEntry:
-    """A handler, and the versions it serves and tells of."""
+    """A handler, with the versions that it serves and advertises."""
 
     request: type[Request]
     served: Versions

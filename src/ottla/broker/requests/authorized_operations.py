@@ -1,5 +1,5 @@
-"""What a client may do with a thing, as responses say it: a bit an operation, numbered as in access control lists
-(KIP-430). Without an authorizer everybody may do everything that can be done with it."""
+"""The authorized operations in responses, one bit per operation (KIP-430). Without an authorizer every client may do
+every operation that exists for a resource."""
 
 from __future__ import annotations
 

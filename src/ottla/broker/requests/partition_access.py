@@ -1,4 +1,4 @@
-"""Finds the partition that a request names, or says why it cannot be served here."""
+"""Finds the partition that a request names, or raises the reason why this broker cannot serve it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def hosted_partition(broker: Broker, topic: str, index: int) -> Partition:
-    """The partition, whoever leads it, and also if its log directory is offline."""
+    """The partition, even if another broker leads it or its log directory is offline."""
     partition = broker.replicas.get(topic, index)
     if partition is not None:
         return partition
@@ -24,7 +24,7 @@ def hosted_partition(broker: Broker, topic: str, index: int) -> Partition:
 
 
 def led_partition(broker: Broker, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
-    """The partition, if this broker leads it and its log is there. Leader epochs are those that the client knows."""
+    """The partition, if this broker leads it and its log is online. `current_leader_epoch` is the client's."""
     partition = hosted_partition(broker, topic, index)
     code = partition.check_leader(current_leader_epoch)
     if code is not ErrorCode.NONE:

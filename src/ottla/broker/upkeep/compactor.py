@@ -1,7 +1,7 @@
-"""Runs the compactions of a broker: as many at a time as `log.cleaner.threads` says, each in a thread.
+"""Runs the compactions of a broker: up to `log.cleaner.threads` at a time, each in a thread.
 
-The loop chooses logs and swaps segments; see `ottla.log.compaction`. While a log is compacted nobody else may delete
-its segments: retention asks `is_compacting`, and is told by `on_ended` when the pass is over.
+The loop chooses logs and swaps segments; see `ottla.log.compaction`. While a log is compacted, nothing else may delete
+its segments: retention checks `is_compacting`, and `on_ended` reports the end of a pass.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.log.partition_log import PartitionLog
 _logger = logging.getLogger(__name__)
 
 _MOST_THREADS: Final = 256
-"""A bound for the pool, which makes no more than it needs: `log.cleaner.threads` can change."""
+"""The maximum size of the pool, which starts only the threads it needs: `log.cleaner.threads` can change."""
 
 
 class Compactor:
@@ -33,7 +33,7 @@ class Compactor:
 
     def __init__(self, directories: LogDirectories, configs: ConfigStore, stats: UpkeepStats) -> None:
         self.on_ended: Callable[[PartitionLog], None] = lambda _: None
-        """Called when a pass over a log is over, however it ended."""
+        """Called when a pass over a log ends for any reason."""
         self._directories = directories
         self._configs = configs
         self._stats = stats
@@ -41,15 +41,15 @@ class Compactor:
         self._pool = ThreadPoolExecutor(_MOST_THREADS, "ottla-compaction")
         self._passes: set[asyncio.Task[None]] = set()
         self._skipped: set[Path] = set()
-        """Logs whose pass failed in this round: they are tried again in the next one, not at once."""
+        """Logs whose pass failed in this round: they are retried in the next one."""
         self._unwritten: set[Path] = set()
-        """Log directories whose forgotten partitions are to be written down."""
+        """Log directories whose checkpoint must be written because partitions were removed."""
         self._writing: asyncio.Task[None] | None = None
         self._is_stopping = False
         stats.uncleanable = lambda: self._cleaner.uncleanable
 
     def start(self) -> None:
-        """Says so if it will be slow, and drops the offsets of partitions that are gone."""
+        """Warns if compaction will be slow, and drops the offsets of partitions that are gone."""
         missing = missing_packages()
         if missing:
             _logger.info(
@@ -65,7 +65,7 @@ class Compactor:
                 _logger.error("%s: %s", directory.path, self._directories.failed(directory, error))
 
     async def stop(self) -> None:
-        """Passes end without being applied; what they have replaced already stays."""
+        """Cancels running passes; segments that they have already replaced stay."""
         self._is_stopping = True
         self._cleaner.cancel_all()
         for task in self._passes:
@@ -80,7 +80,7 @@ class Compactor:
         return CleanerOptions.from_properties(self._configs.effective.given)
 
     def config_changed(self) -> None:
-        """The rate holds at once, also for passes that are under way; the rest from the next pass on."""
+        """The rate applies immediately, also to running passes; other options from the next pass on."""
         self._cleaner.change_options(self._options())
 
     # --- what others need to know -------------------------------------------------------------------------------------
@@ -89,12 +89,12 @@ class Compactor:
         return self._cleaner.is_compacting(log)
 
     def cancel(self, log: PartitionLog) -> None:
-        """A pass over the log ends soon."""
+        """Cancels a pass over the log."""
         self._cleaner.cancel(log)
 
     def forget(self, log: PartitionLog) -> None:
-        """The log is about to be deleted or moved. Its offset goes from every directory: it may have been in another
-        one before, and a new partition of that name may come to lie there."""
+        """The log is about to be deleted or moved. Its offset is removed from every directory: it may have been in
+        another one before, and a new partition with that name may be placed there."""
         for directory in self._directories.online():
             try:
                 if self._cleaner.forget(directory.path, log.partition):
@@ -103,7 +103,7 @@ class Compactor:
                 _logger.error("%s: %s", directory.path, self._directories.failed(directory, error))
 
     def _write_soon(self, path: Path) -> None:
-        """In a thread, once for all that are forgotten in the same turn of the loop: it syncs."""
+        """Writes in a thread, because it syncs; once for all logs of the same iteration of the loop."""
         self._unwritten.add(path)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write_forgotten(), name="forget cleaned logs")
@@ -123,8 +123,8 @@ class Compactor:
     # --- passes -------------------------------------------------------------------------------------------------------
 
     async def compact(self) -> None:
-        """Begins a pass over every log that is due, the dirtiest first, and waits where all threads are busy. Returns
-        when no further one is due; passes may still be under way then."""
+        """Starts a pass over every log that is due, the dirtiest first, and waits while all threads are busy. Returns
+        when no more logs are due; passes may still be running then."""
         self._skipped.clear()
         while not self._is_stopping and self._configs.current("log.cleaner.enable"):
             if len(self._passes) >= self._configs.current("log.cleaner.threads"):
@@ -157,7 +157,7 @@ class Compactor:
 
     def _failed(self, compaction: Compaction, error: Exception) -> None:
         self._skipped.add(compaction.directory)
-        # A file that is gone because its segment was taken out of the log, or the log deleted, is no failing disk.
+        # A file that is gone because its segment or its log was deleted is not a disk failure.
         if isinstance(error, FileNotFoundError) and compaction.was_overtaken:
             error = CompactionCancelledError(f"{compaction.partition}: {error}")
         self._cleaner.fail(compaction, error)

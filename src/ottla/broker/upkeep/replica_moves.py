@@ -1,7 +1,7 @@
 """Moves replicas between this broker's log directories while they serve.
 
-Copying and syncing run in threads, piece by piece; only the last, small piece and the change of places happen on the
-loop, where nothing can be appended in between. Owned by the loop.
+Copying and syncing run in threads, piece by piece; only the last small piece and the switch happen on the loop, where
+nothing can be appended in between. Owned by the loop.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ottla.replication.replicas import Replicas
 _logger = logging.getLogger(__name__)
 
 _SMALL_BYTES: Final = 64 * 1024
-"""What may be left to copy on the loop."""
+"""The most that may be left to copy on the loop."""
 _ROUNDS: Final = 10
-"""Of copying and syncing, each of which leaves less than the one before, unless a producer is quicker than the disk."""
+"""Rounds of copying and syncing. Each leaves less than the one before, unless a producer is faster than the disk."""
 _GONE: Final = (errno.ENOENT, errno.EBADF)
-"""Retention may remove what is being copied."""
+"""Retention may remove segments that are being copied."""
 
 
 class ReplicaMoves:
-    """See the module. `close` gives up what is not finished."""
+    """See the module. `close` abandons unfinished moves."""
 
     def __init__(self, directories: LogDirectories, replicas: Replicas) -> None:
         self._directories = directories
@@ -41,14 +41,14 @@ class ReplicaMoves:
         self._is_closing = False
 
     def start(self, partition: Partition, target: LogDirectory) -> None:
-        """Goes on by itself; a move to elsewhere is given up for it. Nothing is done if the replica is there, or on its
-        way. What cannot even begin raises a `LogError`."""
+        """Starts a move in the background; abandons a move to another directory. Does nothing if the replica is already
+        there or on its way. Raises `LogError` if the move cannot begin."""
         name, directories = partition.name, self._directories
         present = directories.moves.get(name)
         if present is not None:
             if present.target_path == target.path:
                 return
-            del directories.moves[name]  # its task sees that, and removes the copy
+            del directories.moves[name]  # its task notices, and removes the copy
         if directories.directory_of(name) is target:
             return
         try:
@@ -68,11 +68,11 @@ class ReplicaMoves:
         try:
             async with self._turns:
                 if not await self._copy(move):
-                    _logger.info("%s: its move to %s was given up", name, target_path)
+                    _logger.info("%s: abandoned its move to %s", name, target_path)
                     self._directories.give_up_move(move)
                     return
             self._finish(move)
-            _logger.info("%s lies in %s now", name, target_path)
+            _logger.info("%s is now in %s", name, target_path)
         except Exception as error:
             if isinstance(error, OSError):
                 target = next(each for each in self._directories.directories if each.path == target_path)
@@ -84,11 +84,11 @@ class ReplicaMoves:
             ):
                 self._directories.log_failed(move.source, cause)
             unexpected = None if isinstance(error, (OSError, LogError, RecordError)) else error
-            _logger.error("%s stays where it is, and not in %s: %s", name, target_path, error, exc_info=unexpected)
+            _logger.error("%s could not be moved to %s: %s", name, target_path, error, exc_info=unexpected)
             self._directories.give_up_move(move)
 
     async def _copy(self, move: ReplicaMove) -> bool:
-        """Nearly everything, synced; False if nobody wants it any more."""
+        """Copies and syncs nearly everything; False if the move was abandoned."""
         for _ in range(_ROUNDS):
             while self._is_wanted(move) and (piece := move.next_piece()) is not None and len(piece) > _SMALL_BYTES:
                 await asyncio.to_thread(move.copy, piece)
@@ -96,7 +96,7 @@ class ReplicaMoves:
                 return False
             behind = move.lag
             await asyncio.to_thread(move.copy_log.flush)
-            if move.lag <= behind:  # nothing came while it was synced
+            if move.lag <= behind:  # nothing was appended during the sync
                 break
         return self._is_wanted(move)
 
@@ -104,19 +104,19 @@ class ReplicaMoves:
         return not self._is_closing and self._directories.is_moving(move)
 
     def _finish(self, move: ReplicaMove) -> None:
-        self._replicas.on_delete(move.source)  # compaction of the old place ends
+        self._replicas.on_delete(move.source)  # compaction of the old log ends
         log = self._directories.finish_move(move, random_uuid())
         partition = self._replicas.partitions.get(move.partition)
         if partition is not None:
             partition.move_to(log)
 
     def _failed(self, target: LogDirectory, error: OSError) -> LogDirectoryError:
-        """A full disk takes no more replicas, and goes on serving those it has."""
+        """A full disk accepts no more replicas, and keeps serving those it has."""
         if not is_full(error):
             self._directories.take_offline(target, str(error))
         return LogDirectoryError(target.path, f"no replica can be moved here: {error}")
 
 
 def moving_to(directories: LogDirectories, directory: LogDirectory) -> dict[TopicPartition, ReplicaMove]:
-    """What is on its way to a directory."""
+    """The moves to a directory that are in progress."""
     return {name: move for name, move in directories.moves.items() if move.target_path == directory.path}

@@ -1,6 +1,6 @@
-"""The background scrub of a broker: reads closed segments again, one after the other, in a thread, at a bounded rate.
+"""The background scrub of a broker: rereads closed segments, one after the other, in a thread, at a limited rate.
 
-`ottla.log.scrub.bytes.per.second` bounds it, and `ottla.log.scrub.interval.ms` says how often a segment has its turn.
+`ottla.log.scrub.bytes.per.second` limits the rate, and `ottla.log.scrub.interval.ms` sets how often a segment is read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ScrubStoppedError(Exception):
 
 
 class Scrubbing:
-    """Run by `Upkeep`, stopped once. On the loop, but for the reading."""
+    """Run by `Upkeep`, stopped once. Runs on the loop, except for the reading."""
 
     def __init__(self, directories: LogDirectories, config: Callable[[str], Any]) -> None:
         self._directories = directories
@@ -40,7 +40,7 @@ class Scrubbing:
         self._thread = ThreadPoolExecutor(1, "ottla-scrub")
 
     async def run(self) -> None:
-        """Looks at every segment that is due."""
+        """Checks every segment that is due."""
         rate = self._config("ottla.log.scrub.bytes.per.second")
         if not rate:
             return
@@ -69,11 +69,11 @@ class Scrubbing:
         except ScrubStoppedError:
             return
         except (OSError, LogError) as error:
-            # Removed meanwhile; or a disk that fails, which those who need the file find out.
+            # Removed meanwhile; or the disk fails, which code that needs the file will notice.
             if task.is_present:
                 _logger.warning("%s could not be checked for damage: %s", task.segment.path, error)
 
     def stop(self) -> None:
-        """Soon: the reading ends at the next batch."""
+        """Stops soon: the reading ends at the next batch."""
         self._stopping.set()
         self._thread.shutdown(wait=True, cancel_futures=True)

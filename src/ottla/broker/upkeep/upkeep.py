@@ -1,8 +1,7 @@
-"""What a broker does from time to time for its logs: write offsets down, flush, delete, compact.
+"""Periodic work on a broker's logs: checkpoints, flushes, retention, compaction.
 
-On the loop, a few logs at a time; whatever syncs or takes long runs in a thread. A log or a directory that cannot be
-looked after does not keep the others from it, and no error ends a task for good: it is told, counted, and the task
-comes round again.
+Runs on the loop, a few logs at a time; syncs and long operations run in threads. An error in one log or directory does
+not affect the others, and no error ends a task for good: it is logged and counted, and the task runs again.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _LONGEST_SLEEP_S: Final = 86_400.0
 
 
 class Upkeep:
-    """Started once, stopped once."""
+    """Can be started once and stopped once."""
 
     def __init__(
         self,
@@ -52,7 +51,7 @@ class Upkeep:
         self._compactor = Compactor(directories, configs, self.stats)
         self._compactor.on_ended = self._compaction_ended
         self._held_back: set[PartitionLog] = set()
-        """Logs that retention has passed over, because they were being compacted."""
+        """Logs that retention skipped because they were being compacted."""
         self._scrubbing = Scrubbing(directories, self._config)
         self._complaints = ThrottledLog(_logger, directories.clock, interval_s=60)
         self._config_changed = asyncio.Event()
@@ -86,11 +85,11 @@ class Upkeep:
         await self._compactor.stop()
 
     def config_changed(self, keys: frozenset[str]) -> None:
-        """Some of the broker's keys are other than they were."""
+        """Some of the broker's configs changed."""
         if "producer.id.expiration.ms" in keys:
             self._directories.change_producer_id_expiration(self._config("producer.id.expiration.ms"))
         self._compactor.config_changed()
-        self._config_changed.set()  # whoever sleeps looks at its interval again
+        self._config_changed.set()  # sleeping tasks check their interval again
         self._config_changed = asyncio.Event()
 
     def _every(
@@ -108,7 +107,7 @@ class Upkeep:
         return asyncio.get_running_loop().create_task(run(), name=f"upkeep: {name}")
 
     async def _sleep(self, interval_s: Callable[[], float]) -> None:
-        """As long as the interval, which may change meanwhile."""
+        """Sleeps for the interval, which may change meanwhile."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         while True:
@@ -121,7 +120,7 @@ class Upkeep:
                     await changed.wait()
 
     async def _logs(self) -> AsyncIterator[PartitionLog]:
-        """Every log, some at a time, with other work in between."""
+        """All logs, some at a time, with other work in between."""
         logs: Iterator[PartitionLog] = self._directories.logs()
         while some := list(islice(logs, _LOGS_AT_A_TIME)):
             for log in some:
@@ -137,7 +136,7 @@ class Upkeep:
             except OSError as error:
                 self._complaints.warning(
                     directory.path,
-                    "%s: offsets were not written down: %s",
+                    "%s: offsets were not checkpointed: %s",
                     directory.path,
                     self._directories.failed(directory, error),
                 )
@@ -145,12 +144,12 @@ class Upkeep:
                 self.stats.task_failed("checkpoint")
 
     def _flush_interval_s(self) -> float:
-        """As often as it is set; where only a topic asks for it, every second."""
+        """The configured interval; every second if only topics have one."""
         interval_s: float = self._config("log.flush.scheduler.interval.ms") / 1000
         return interval_s if interval_s < _WEEK_S else 1.0
 
     def _scrub_interval_s(self) -> float:
-        """How often to look which segments are due."""
+        """How often to check which segments are due."""
         interval_s: float = self._config("ottla.log.scrub.interval.ms") / 1000
         return min(interval_s, _SCRUB_S)
 
@@ -165,7 +164,7 @@ class Upkeep:
                 self._retain_log(log)
                 continue
             self._held_back.add(log)
-            if not log.config.compacts:  # any more: nobody wants the rest of the pass
+            if not log.config.compacts:  # the config changed: the rest of the pass is useless
                 self._compactor.cancel(log)
 
     def _compaction_ended(self, log: PartitionLog) -> None:

@@ -175,4 +175,4 @@ def test_what_is_wrong_in_the_tree_is_passed_over(tmp_path: Path, caplog: pytest
     run(tmp_path, spoil)
     with caplog.at_level(logging.ERROR, "ottla"):
         run(tmp_path, look)
-    assert "a setting in /config/groups/half is passed over: consumer.session.timeout.ms: 'soon'" in caplog.text
+    assert "ignoring an invalid setting in /config/groups/half: consumer.session.timeout.ms: 'soon'" in caplog.text

@@ -30,5 +30,5 @@ def test_what_is_written_is_read_as_far_as_it_is_right(tmp_path: Path, caplog: p
     with caplog.at_level(logging.ERROR, "ottla"):
         asyncio.run(main())
     assert found == [{"x": "3"}, {"count": "5"}]
-    assert f"a setting in {PATH} is passed over: count: 'few' is not a whole number" in caplog.text
-    assert f"a setting in {PATH} is passed over: no.such: there is no such test config" in caplog.text
+    assert f"ignoring an invalid setting in {PATH}: count: 'few' is not a whole number" in caplog.text
+    assert f"ignoring an invalid setting in {PATH}: no.such: there is no such test config" in caplog.text

@@ -247,8 +247,8 @@ def test_a_broker_starts_with_what_is_wrong_in_the_tree_and_says_so(
     run(tmp_path, spoil)
     with caplog.at_level(logging.ERROR, "ottla"):
         run(tmp_path, look)
-    assert "a setting of the topic topic is passed over: retention.ms: 'soon' is not a whole number" in caplog.text
-    assert "a setting in /config/brokers/1 is passed over: max.connections: 'few'" in caplog.text
+    assert "ignoring an invalid setting of topic topic: retention.ms: 'soon' is not a whole number" in caplog.text
+    assert "ignoring an invalid setting in /config/brokers/1: max.connections: 'few'" in caplog.text
 
 
 def test_settings_in_the_tree_that_do_not_fit_together_are_passed_over(

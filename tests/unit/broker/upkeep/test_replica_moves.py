@@ -335,7 +335,7 @@ def test_a_target_that_fails(
             made.moves.start(made.partition, made.second)
             await made.until_moved()
             assert (made.second.failure is not None) is is_offline
-            assert "topic-0 stays where it is" in caplog.text
+            assert "topic-0 could not be moved to" in caplog.text
             made.append()
             assert offsets(made.partition) == [0, 1, 2]
             assert made.directories.directory_of(NAME) is made.first
