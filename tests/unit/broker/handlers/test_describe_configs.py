@@ -127,7 +127,7 @@ def test_a_group_s_own_come_before_the_broker_s(tmp_path: Path) -> None:
         timeout = only(ask(broker, GROUP, "g", [key], documentation=True))
         assert (timeout.value, timeout.config_source) == ("46000", 8)
         assert synonyms(timeout) == [(key, "46000", 8), *of_broker]
-        assert "silence" in (timeout.documentation or "")
+        assert "Session timeout" in (timeout.documentation or "")
 
     run(tmp_path, test, {"group.consumer.session.timeout.ms": "50000"})
 
@@ -178,7 +178,7 @@ def test_synonyms_and_documentation_only_on_request(tmp_path: Path) -> None:
         bare = only(ask(broker, BROKER, "1", ["num.partitions"], synonyms=False))
         assert (bare.synonyms, bare.documentation) == ([], None)
         told = only(ask(broker, BROKER, "1", ["num.partitions"], documentation=True))
-        assert told.documentation == "Partitions of topics that are made without saying how many."
+        assert told.documentation == "Number of partitions of topics that are created without one."
 
     run(tmp_path, test)
 
