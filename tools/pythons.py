@@ -72,9 +72,10 @@ def prepare(version: str, python: Path) -> Path:
         return own
     _say(f"Python {version}: preparing {place.relative_to(ROOT)}")
     subprocess.run([python, "-m", "venv", "--clear", place], check=True)
-    pip = [str(own), "-m", "pip", "install", "--quiet", "--constraint", "constraints.txt"]
-    subprocess.run([*pip, "--upgrade", "pip"], check=True, cwd=ROOT)
-    subprocess.run([*pip, "--editable", EXTRAS, "--group", "dev"], check=True, cwd=ROOT)
+    pip = [str(own), "-m", "pip", "install", "--quiet"]
+    constraint = ["--constraint", "constraints.txt"]
+    subprocess.run([*pip, *constraint, "--upgrade", "pip"], check=True, cwd=ROOT)
+    subprocess.run([*pip, *constraint, "--editable", EXTRAS, "--group", "dev"], check=True, cwd=ROOT)
     old_kio = ["--no-deps", "--target", str(place / OLD_KIO), "--requirement", f"tests/support/oracles/{OLD_KIO}.txt"]
     subprocess.run([*pip, *old_kio], check=True, cwd=ROOT)
     stamp.touch()
