@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 from zlib import crc32
 
 from ottla.base.clock import Clock
@@ -196,10 +196,17 @@ class PartitionLog:
             data, info = assign(data, next_offset=self.next_offset, now_ms=now_ms, leader_epoch=leader_epoch)
         else:
             data, info = validate_and_assign(data, self.next_offset, now_ms, self.config, leader_epoch, origin, bounded)
+        if len(data) > self.config.segment_bytes:  # before their sequence, as in Kafka
+            self._refuse_size(len(data))
         duplicate = self.producers.check(info.headers, data, origin)
         if duplicate is not None:
             return info.of_duplicate(duplicate, self.log_start_offset)
         return self._append(data, info, now_ms)
+
+    def _refuse_size(self, size: int) -> NoReturn:
+        raise RecordListTooLargeError(
+            f"{self.partition}: {size} bytes of batches do not fit a segment of {self.config.segment_bytes}"
+        )
 
     def append_own(self, batch: NewBatch, leader_epoch: int) -> int:
         """Appends a batch that this broker has just made itself; the offset behind it. Nothing in it need be looked at,
@@ -251,9 +258,7 @@ class PartitionLog:
     def _append(self, data: Buffer, info: AppendInfo, now_ms: int) -> AppendInfo:
         size, last_offset, config = len(data), info.last_offset, self.config
         if size > config.segment_bytes:
-            raise RecordListTooLargeError(
-                f"{self.partition}: {size} bytes of batches do not fit a segment of {config.segment_bytes}"
-            )
+            self._refuse_size(size)
         # In memory only: until the next flush, which writes epochs before it moves the recovery point, recovery reads
         # them from the records themselves.
         latest = self.epochs.latest_epoch

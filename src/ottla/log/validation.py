@@ -172,8 +172,8 @@ def _sound_headers(data: Buffer, origin: AppendOrigin) -> tuple[tuple[BatchHeade
 
 
 def _check_lengths(data: Buffer, config: LogConfig) -> None:
-    """A client may send one batch per partition, of a limited size. Checked before CRCs, as in Kafka: clients retry a
-    wrong CRC."""
+    """A client may send one batch per partition, from offset 0 on and of a limited size. Checked before CRCs, as in
+    Kafka: clients retry a wrong CRC."""
     try:
         header = read_header(data, 0)
     except RecordError:
@@ -184,6 +184,8 @@ def _check_lengths(data: Buffer, config: LogConfig) -> None:
         if size < len(data):
             behind = len(data) - size
             raise NotOneBatchError(f"{behind} bytes follow the batch; a client may send one batch per partition")
+    if header.base_offset:
+        raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {header.base_offset}")
     _check_size(header, config)
 
 
@@ -371,9 +373,7 @@ def _positions(headers: Sequence[BatchHeader]) -> Iterator[int]:
 
 
 def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> None:
-    base_offset, length, _, _, _, attributes, last_delta, _, max_timestamp_ms, producer_id, epoch, sequence, count = (
-        header
-    )
+    _, length, _, _, _, attributes, last_delta, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
     if length > config.max_message_bytes - LENGTH_PREFIX_SIZE:
         _check_size(header, config)
     if (
@@ -391,8 +391,6 @@ def _check_batch(header: BatchHeader, config: LogConfig, origin: AppendOrigin, n
         _refuse_attributes(header)
     if count < 1 or count != last_delta + 1:
         raise InvalidRecordsError(f"a batch of {count} records has last offset delta {last_delta}")
-    if base_offset:
-        raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {base_offset}")
     if producer_id >= 0 and (sequence < 0 or epoch < 0):
         raise InvalidRecordsError(f"producer {producer_id} sends sequence number {sequence} and epoch {epoch}")
 

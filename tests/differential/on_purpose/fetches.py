@@ -42,17 +42,28 @@ def _fetches_recompressed(found: Difference) -> bool:
     return any(settings(found, topic).get("compression.type", set()) - {"producer"} for topic in topics)
 
 
-def _without_sizes(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in batch.items() if key != "bytes"} for batch in batches]
-
-
 def _ends_elsewhere(found: Difference) -> bool:
-    """The same batches in both answers, apart from their sizes, but more of them in one."""
+    """The same batches in both answers, apart from their sizes, but perhaps more of them in one."""
     ours, theirs = (
-        _without_sizes(_records(found, tree).get("batches", [])) for tree in (found.our_tree, found.their_tree)
+        [_compared(batch, stamped=_is_stamped(found)) for batch in _records(found, tree).get("batches", [])]
+        for tree in (found.our_tree, found.their_tree)
     )
     common = min(len(ours), len(theirs))
     return ours[:common] == theirs[:common]
+
+
+def _compared(batch: dict[str, Any], *, stamped: bool) -> dict[str, Any]:
+    """Without its size and, if producers set LogAppendTime, the times of its records."""
+    left_out = ("bytes", "base_timestamp") if stamped else ("bytes",)
+    compared = {key: value for key, value in batch.items() if key not in left_out}
+    if stamped and isinstance(batch["records"], list):
+        compared["records"] = [[offset, *rest] for offset, _, *rest in batch["records"]]
+    return compared
+
+
+def _is_stamped(found: Difference) -> bool:
+    """Producers set LogAppendTime, which is the broker's to set, and the batches were compressed again."""
+    return _is_recompressed(found) and any(batch.get("damage") == "log append time" for batch in sent_before(found))
 
 
 def _is_size_of_recompressed(found: Difference) -> bool:
@@ -102,11 +113,7 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     OnPurpose(
         "producers that set LogAppendTime, recompressed",
         "Kafka then gives every record the newest time of the batch; Ottla leaves each its own.",
-        lambda found: (
-            found.field in _TIMES
-            and _is_recompressed(found)
-            and any(batch.get("damage") == "log append time" for batch in sent_before(found))
-        ),
+        lambda found: found.field in _TIMES and _is_stamped(found),
     ),
     OnPurpose(
         "fetching from zstd topics in old versions",

@@ -30,12 +30,20 @@ _JOINING: Final = (None, ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
 """Answers to a join that is not refused; to some, nobody waited for one."""
 
 
+def _request(found: Difference) -> dict[str, Any]:
+    """That the answer is for: if it was waited for, the one that was sent first and is not answered yet."""
+    if "receive" not in found.step:
+        return found.request
+    number = found.step["receive"]
+    sent = [each for each in found.history if each.step.get("later") and each.step.get("connection", 0) == number]
+    received = sum(1 for each in found.history if each.step.get("receive") == number)
+    return sent[received].request if received < len(sent) else {}
+
+
 def _group(found: Difference) -> str | None:
     """That the difference is about, as requests name it."""
-    if "receive" in found.step:
-        return _group_of_answer(found)
-    if "group_id" in found.request:
-        return str(found.request["group_id"])
+    if "group_id" in (request := _request(found)):
+        return str(request["group_id"])
     for struct in structs(found):
         if "group_id" in struct:
             return _as_asked(struct["group_id"])
@@ -44,14 +52,6 @@ def _group(found: Difference) -> str | None:
 
 def _as_asked(name: str) -> str:
     return name.replace("$-g", "$group:")
-
-
-def _group_of_answer(found: Difference) -> str | None:
-    """For an answer that was waited for: the group of the request that was sent first and is not answered yet."""
-    number = found.step["receive"]
-    sent = [each for each in found.history if each.step.get("later") and each.step.get("connection", 0) == number]
-    received = sum(1 for each in found.history if each.step.get("receive") == number)
-    return str(sent[received].request.get("group_id")) if received < len(sent) else None
 
 
 def _asked_of(group: str | None, exchange: Exchange, api: str) -> bool:
@@ -184,10 +184,11 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "Kafka fails with UNKNOWN_SERVER_ERROR if a member that was given its id joins as a static one; Ottla says "
         "that it does not know such a member.",
         lambda found: (
-            (found.api, found.field) == ("JoinGroup", "error_code")
+            found.api in ("JoinGroup", "receive")
+            and found.field == "error_code"
             and (found.ours, found.theirs) == (_UNKNOWN, ErrorCode.UNKNOWN_SERVER_ERROR)
-            and found.request.get("group_instance_id") is not None
-            and found.request["member_id"] != ""
+            and _request(found).get("group_instance_id") is not None
+            and _request(found)["member_id"] != ""
         ),
         parts_ways=True,
     ),

@@ -35,6 +35,8 @@ def _is_refused_here(found: Difference, is_such: Callable[[Batch], bool]) -> boo
             and found.theirs in _MADE_LATER
             and any(is_such(batch) for batch in sent_here(found))
         )
+    if found.field == f"{_PARTITION}/record_errors":  # both refuse it, and Kafka for some of its records
+        return found.ours == [] and any(is_such(batch) for batch in sent_here(found))
     if found.path == "connection":
         return (found.ours, found.theirs) == ("closed", "open") and any(
             is_such(batch) for _, batches in produced(found.step) for batch in batches or ()

@@ -20,6 +20,9 @@ _DYNAMIC_DEFAULT: Final = 3
 _ONLY_BROKER: Final = 1
 _OPERATIONS: Final = range(4)
 """To set, delete, append to and subtract from a config."""
+_OF_LISTS: Final = (2, 3)
+_NO_CONFIGS: Final = ("", "no.such.key")
+"""Keys in dialogues that no topic has."""
 
 
 def _is_config_of_other_version(found: Difference) -> bool:
@@ -49,7 +52,7 @@ def _asked_topic(found: Difference) -> dict[str, Any]:
 
 
 def _is_assigned_to_nobody(topic: dict[str, Any]) -> bool:
-    return any(set(each["broker_ids"]) - {_ONLY_BROKER} for each in topic.get("assignments", ()))
+    return any(set(each["broker_ids"]) != {_ONLY_BROKER} for each in topic.get("assignments", ()))
 
 
 def _makes_unled_topic(found: Difference) -> bool:
@@ -85,14 +88,15 @@ def _is_nameless(found: Difference) -> bool:
             and found.ours == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             and not str(innermost(found)["name"]).startswith("$")
         )
+    if (found.api, found.field) != ("IncrementalAlterConfigs", "responses/error_code"):
+        return False
+    changes = [change for resource in found.request["resources"] for change in resource["configs"]]
+    if any(change["config_operation"] not in _OPERATIONS for change in changes):
+        return found.ours in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG)
     return (
-        (found.api, found.field) == ("IncrementalAlterConfigs", "responses/error_code")
-        and found.ours in (ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG)
-        and any(
-            change["config_operation"] not in _OPERATIONS
-            for resource in found.request["resources"]
-            for change in resource["configs"]
-        )
+        found.peer == "3.9.1"
+        and found.ours == ErrorCode.INVALID_CONFIG
+        and any(change["config_operation"] in _OF_LISTS and change["name"] in _NO_CONFIGS for change in changes)
     )
 
 
@@ -153,8 +157,8 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     ),
     OnPurpose(
         "a name for the error of changes",
-        "Kafka fails with UNKNOWN_SERVER_ERROR for an operation on configs that there is not, and 3.9.1 for partitions "
-        "of a topic with an impossible name; Ottla says what is wrong.",
+        "Kafka fails with UNKNOWN_SERVER_ERROR for an operation on configs that there is not; 3.9.1 also for appending "
+        "to a config that there is not, and for partitions of an impossible topic. Ottla says what is wrong.",
         lambda found: found.theirs == ErrorCode.UNKNOWN_SERVER_ERROR and _is_nameless(found),
     ),
     OnPurpose(

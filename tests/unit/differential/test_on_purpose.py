@@ -151,6 +151,16 @@ def test_sizes_of_recompressed_batches() -> None:
         assert set(_reasons(FETCH, _fetched(_batch(0, 90)), _fetched(_batch(0, 95)), (other,))) == {None}
 
 
+def test_times_and_sizes_of_records_that_producers_stamp() -> None:
+    history = (_created(compression_type="gzip"), Exchange(_produce({"damage": "log append time"}), {}, {}))
+    ours, theirs = _fetched(_batch(0, 90)), _fetched(_batch(0, 95))
+    theirs["responses"][0]["partitions"][0]["records"]["batches"][0]["records"][0][1] = "$time:5"
+    stamped, sizes = "producers that set LogAppendTime, recompressed", "sizes of recompressed batches"
+    assert _reasons(FETCH, ours, theirs, history) == [sizes, sizes, stamped]
+    assert _reasons(FETCH, ours, theirs, history[:1]) == [None, sizes, None]
+    assert set(_reasons(FETCH, ours, theirs, (_created(), *history[1:]))) == {None}
+
+
 def test_segments_that_refused_batches_begin() -> None:
     created, refused = _created(segment_bytes="1048576"), Exchange(_produce({"pid": 5, "epoch": 0}), {}, {})
     ours, theirs = _fetched(_batch(0), _batch(1)), _fetched(_batch(0))
@@ -205,6 +215,19 @@ def test_changes_that_kafka_fails_on() -> None:
     assert _reasons(step(0), ours, theirs) == [None]
 
 
+def test_a_member_with_a_new_id_that_joins_as_a_static_one() -> None:
+    def joins(**more: Any) -> Exchange:
+        request = {"group_id": "$group:0", "member_id": "$member:m0", **more}
+        return _asked("JoinGroup", request, "sent", connection=1, later=True)
+
+    ours, theirs = {"error_code": 25}, {"error_code": -1}
+    name = "a name for the error of a join"
+    assert _reasons({"receive": 1}, ours, theirs, (joins(group_instance_id="i"),)) == [name]
+    assert _reasons(joins(group_instance_id="i").step, ours, theirs) == [name]
+    assert _reasons({"receive": 1}, ours, theirs, (joins(),)) == [None]
+    assert _reasons({"receive": 2}, ours, theirs, (joins(group_instance_id="i"),)) == [None]
+
+
 def test_listed_groups_that_kafka_keeps_for_a_while() -> None:
     step = {"api": "ListGroups", "version": 4, "request": {}}
     deleted = _asked("OffsetDelete", {"group_id": "$group:0"}, {"error_code": 0})
@@ -235,6 +258,7 @@ def test_topics_that_are_assigned_to_nobody() -> None:
         return {"topics": [{"name": f"$-tnew{index}", "error_code": code} for index, code in enumerate(codes)]}
 
     assert _reasons(step(2), answer(39, 0), answer(0, 0), peer="3.9.1") == ["assignments to nobody"]
+    assert _reasons(step(), answer(39, 0), answer(0, 0), peer="3.9.1") == ["assignments to nobody"]
     assert _reasons(step(2), answer(39, 0), answer(0, 0)) == [None]
     assert _reasons(step(1), answer(39, 0), answer(0, 0), peer="3.9.1") == [None]
     assert _reasons(step(2), answer(0, 39), answer(0, 0), peer="3.9.1") == [None]

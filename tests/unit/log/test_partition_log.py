@@ -154,6 +154,15 @@ def test_batches_must_fit_a_segment(home: Home) -> None:
         log.append_as_leader(batch([bytes(600)]), 0)
     with pytest.raises(RecordListTooLargeError, match="500"):
         log.append_as_follower(batch([bytes(600)], base_offset=0, leader_epoch=0))
+    log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=5), 0)
+    with pytest.raises(RecordListTooLargeError):  # before its sequence is looked at, as in Kafka
+        log.append_as_leader(batch([bytes(600)], producer_id=9, producer_epoch=0, sequence=7), 0)
+
+
+def test_batches_that_do_not_fit_a_segment_leave_no_trace(home: Home) -> None:
+    log = home.open(LogConfig(segment_bytes=500))
+    with pytest.raises(RecordListTooLargeError):
+        log.append_as_leader(batch([bytes(600)]), 0)
     assert (log.next_offset, log.size, bases(log)) == (0, 0, [0])
     assert log.epochs.entries == ()
 

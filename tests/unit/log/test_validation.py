@@ -301,6 +301,8 @@ def test_a_client_may_not_set_a_delete_horizon() -> None:
 def test_the_first_offset_of_a_clients_batch_is_zero() -> None:
     with pytest.raises(InvalidRecordsError, match="offset 0"):
         validate(batch(1, base_offset=3))
+    with pytest.raises(InvalidRecordsError, match="offset 0"):  # before its size is looked at, as in Kafka
+        validate(batch(1, base_offset=3), LogConfig(max_message_bytes=0))
 
 
 def test_a_producer_needs_an_epoch() -> None:
