@@ -1,10 +1,10 @@
-"""Handlers: one module an API. A handler registers itself; which APIs a broker has follows from what is registered.
+"""Handlers: one module per API. Handlers register themselves; a broker serves the registered APIs.
 
     @handles(CreateTopicsRequest)
     async def create_topics(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> …Response:
 
-A handler may also be a plain function; it answers the response itself, or something to await where the answer must
-wait. A `BrokerError` that it raises becomes the error code of the whole response where the response has one.
+A handler may also be an ordinary function that returns the response, or a `Deferred` if the response must wait. If it
+raises a `BrokerError`, that becomes the error code of the whole response, if the response has one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def handles(
     advertised: str | None = None,
     reader: RequestReader | None = None,
 ) -> Callable[[F], F]:
-    """Registers a handler for the versions it serves: all stable ones that are declared, unless it says which.
-    `advertised` is what clients are told, where that must differ. `reader` reads requests in a way of the handler's
-    own, for those that come so often that the objects of the declared message are too dear."""
+    """Registers a handler for `versions`, by default all stable ones that are declared. `advertised` are the versions
+    in ApiVersions responses, if they must differ. `reader` decodes requests without the objects of the declared
+    message, for very frequent requests."""
 
     def register(function: F) -> F:
         if request.api_key in _entries:
@@ -53,7 +53,7 @@ def _stable(request: type[Request]) -> Versions:
 
 @cache
 def handlers() -> dict[int, HandlerEntry]:
-    """Every handler, by API key; imports them all."""
+    """All handlers by API key; imports them all."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     return dict(sorted(_entries.items()))

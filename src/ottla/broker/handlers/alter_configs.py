@@ -1,4 +1,4 @@
-"""AlterConfigs: what a topic, broker or group sets is exactly this, from now on."""
+"""AlterConfigs: replaces all configs of a topic, broker or group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def alter_configs(broker: Broker, request: AlterConfigsRequest, context: R
     def plan(resource: AlterConfigsResource) -> ChangeByKeys:
         settings = {entry.name: entry.value for entry in resource.configs if entry.value is not None}
         if len(settings) < len(resource.configs):
-            raise BrokerError(ErrorCode.INVALID_REQUEST, "A value is null: leave out keys that are not to be set.")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "A value is null: omit keys that should not be set.")
         return lambda *_: settings
 
     altered = await outcomes(broker, request.resources, plan, validate_only=request.validate_only)

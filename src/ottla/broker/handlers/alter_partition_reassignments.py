@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45), all versions: move a partition to other replicas, or call a move off (KIP-455)."""
+"""AlterPartitionReassignments (45): reassigns partitions to other replicas, or cancels a reassignment (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs: replicas of this broker lie in other log directories of it from now on (KIP-113).
+"""AlterReplicaLogDirs: moves replicas between this broker's log directories (KIP-113).
 
-The answer says that a move has begun; DescribeLogDirs tells how far it is.
+The response says that a move has begun; DescribeLogDirs shows its progress.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _logger = logging.getLogger(__name__)
 async def alter_replica_log_dirs(
     broker: Broker, request: AlterReplicaLogDirsRequest, _: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Each replica for itself. Of two places for one the last counts, as in Kafka."""
+    """Handles each replica independently. If a replica has two targets, the last one counts, as in Kafka."""
     places = {
         TopicPartition(topic.name, index): target.path
         for target in request.dirs
@@ -64,11 +64,11 @@ def _move(broker: Broker, name: TopicPartition, path: str) -> None:
     try:
         partition = hosted_partition(broker, *name)
     except BrokerError as error:
-        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # Kafka keeps to the code that older clients know
-            raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE, "the partition has no replica here") from None
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # Kafka uses the code that older clients know
+            raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE, "this broker has no replica of the partition") from None
         raise
     if target.failure is not None or partition.log is None:
-        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory it lies in or shall go to is offline")
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "its log directory or the target directory is offline")
     broker.replica_moves.start(partition, target)
 
 

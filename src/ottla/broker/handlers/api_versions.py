@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker serves, derived from the handlers that are there."""
+"""ApiVersions: the APIs and versions that this broker serves, derived from the registered handlers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""ConsumerGroupHeartbeat (68), all versions: how a member of the consumer protocol joins, stays, leaves, and learns
-what it owns (KIP-848)."""
+"""ConsumerGroupHeartbeat (68): lets a member of the consumer protocol join, stay and leave, and sends its assignment
+(KIP-848)."""
 
 from __future__ import annotations
 

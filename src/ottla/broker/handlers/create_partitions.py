@@ -1,4 +1,4 @@
-"""CreatePartitions (37), all versions: topics grow, by a number or by assignments of the new partitions."""
+"""CreatePartitions (37): adds partitions to topics, by a total count or with replica assignments."""
 
 from __future__ import annotations
 

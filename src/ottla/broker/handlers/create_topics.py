@@ -1,7 +1,7 @@
-"""CreateTopics (19), all versions: with counts, or with assignments by hand.
+"""CreateTopics (19): creates topics, with counts or with replica assignments.
 
-From version 5 on the answer tells what came of it: partitions, replicas, and the whole config, with its sources
-(KIP-525). With `validate_only` it tells what would.
+From version 5 on the response has the result: partitions, replicas, and all configs with their sources (KIP-525). With
+`validate_only` it has what the result would be.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ottla.broker.configs.store import ConfigStore
 
 _DEFAULT: Final = -1
-"""Of a count: the broker's own."""
+"""For a count: the broker's default."""
 _BY_TOPIC: Final = 1
 _BY_BROKER: Final = 2
 _BY_ALL_BROKERS: Final = 3
@@ -40,12 +40,12 @@ _BY_FILE: Final = 4
 _NOT_SET: Final = 5
 
 Defaults = Mapping[str, tuple[str, int]]
-"""What topics have that set nothing themselves, where it is not Kafka's default: with the source."""
+"""The configs of topics without their own settings that differ from Kafka's defaults, with their sources."""
 
 
 @handles(CreateTopicsRequest)
 async def create_topics(broker: Broker, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """One answer for each name. A topic that is named more than once is not created."""
+    """The response has one entry per name. A topic that appears more than once is not created."""
     times = Counter(topic.name for topic in request.topics)
     wanted: list[WantedTopic] = []
     outcomes: dict[str, TopicState | ControllerError] = {}
@@ -83,7 +83,7 @@ def _wanted(topic: CreatableTopic, config: BrokerConfig, times: int) -> WantedTo
 
 
 def _answer(name: str, outcome: TopicState | ControllerError, configs: _Configs | None) -> CreatedTopic:
-    """With the whole config if there is what tells it."""
+    """With all configs if `configs` is given."""
     if isinstance(outcome, ControllerError):
         return CreatedTopic(name=name, error_code=outcome.code, error_message=outcome.reason)
     return CreatedTopic(
@@ -108,7 +108,7 @@ def _broker_defaults(configs: ConfigStore) -> Defaults:
 
 
 class _Configs:
-    """Whole configs of topics, where most keys are the same for all: those are made once."""
+    """All configs of topics. Most keys are the same for all topics: those are built once."""
 
     def __init__(self, defaults: Defaults) -> None:
         self._defaults = [

@@ -1,5 +1,4 @@
-"""DeleteRecords: partitions begin later from now on. What is before is not read again, and its segments go with the
-next retention."""
+"""DeleteRecords: advances the log start offset of partitions. Retention later deletes the segments before it."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _NO_LOW_WATERMARK: Final = -1
 
 @handles(DeleteRecordsRequest)
 def delete_records(broker: Broker, request: DeleteRecordsRequest, _: RequestContext) -> DeleteRecordsResponse:
-    """Each partition for itself."""
+    """Handles each partition independently."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResponse(
@@ -52,7 +51,7 @@ def _answer(broker: Broker, topic: str, asked: DeleteRecordsPartition) -> Delete
 
 def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
     if is_internal(topic):
-        # Their records are the state of coordinators: without their beginning it could not be loaded again.
+        # Their records are the state of coordinators, which could not be loaded without the first records.
         raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     partition = led_partition(broker, topic, index)
     if partition.log is not None and not partition.log.config.deletes:

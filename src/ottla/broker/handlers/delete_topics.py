@@ -1,7 +1,7 @@
 """DeleteTopics (20), all versions: by name, or by id (KIP-516).
 
-As in Kafka 4, a topic that is given more than once is not deleted, and there is one answer for it. (Kafka 3.9 in
-ZooKeeper mode deletes it, and answers as often as it is given.)
+As in Kafka 4, a topic that appears more than once is not deleted, and the response has one entry for it. (Kafka 3.9 in
+ZooKeeper mode deletes it, and has an entry for each appearance.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, context: R
             found[known_name] = found.get(known_name, 0) + times
             if topic_id != ZERO_UUID:
                 given_ids[known_name] = topic_id
-    # Before they are deleted: then nobody knows their ids any more.
+    # Before they are deleted: their ids are unknown afterwards.
     ids = {name: _id_of(broker, name) for name in found}
     outcomes = await _delete(broker, [name for name, times in found.items() if times == 1], given_ids)
     answers = []
@@ -62,13 +62,13 @@ def _answer(name: str | None, topic_id: Uuid, error: BrokerError | None) -> Dele
 def _name_of(broker: Broker, name: str | None, topic_id: Uuid, version: int) -> str:
     if not broker.config["delete.topic.enable"]:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
-        raise BrokerError(code, "This broker deletes no topics: delete.topic.enable is false.")
+        raise BrokerError(code, "Deleting topics is disabled: delete.topic.enable is false.")
     if topic_id == ZERO_UUID:
         if name is None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "A topic to delete has neither a name nor an id.")
         return name
     if name is not None:
-        reason = f"Topic '{name}' is to be deleted both by its name and by an id; give one of them."
+        reason = f"Topic '{name}' has both a name and an id in the request; give only one of them."
         raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
     known_name = broker.metadata.name_of(topic_id)
     if known_name is None:

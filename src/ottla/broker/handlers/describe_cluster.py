@@ -1,5 +1,5 @@
-"""DescribeCluster (60), all versions: who belongs to the cluster (KIP-700). Only brokers answer here, no controllers
-of their own (KIP-919), and none of them is fenced (KIP-1073)."""
+"""DescribeCluster (60): the brokers of the cluster (KIP-700). There are no dedicated controllers (KIP-919), and no
+fenced brokers (KIP-1073)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def describe_cluster(
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="This is a broker; controllers of their own are asked for, and this cluster has none.",
+            error_message="This is a broker; the request asks for controllers, and this cluster has no dedicated ones.",
         )
     if request.endpoint_type != _BROKERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"There are no endpoints of type {request.endpoint_type}; 1 stands for brokers.",
+            error_message=f"Unknown endpoint type {request.endpoint_type}; use 1 for brokers.",
         )
     metadata = broker.metadata
     brokers = metadata.brokers_of(context.listener)

@@ -1,4 +1,4 @@
-"""DescribeConfigs: what holds for topics, brokers, loggers and groups, and where each value comes from."""
+"""DescribeConfigs: the configs of topics, brokers, loggers and groups, and the source of each value."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 Alike = tuple[frozenset[tuple[str, str]], frozenset[str]]
-"""What a topic sets itself, and which keys are asked for: topics that share both are described once a request."""
+"""A topic's own settings and the requested keys: topics with the same ones are described once per request."""
 
 
 @handles(DescribeConfigsRequest)
@@ -40,7 +40,7 @@ def describe_configs(
 ) -> DescribeConfigsResponse:
     alike: dict[Alike, list[DescribedConfig]] = {}
     results = [_result(broker, each, request, alike) for each in request.resources]
-    if context.version == 0:  # which knows no other sources
+    if context.version == 0:  # which has no other sources
         for result in results:
             for config in result.configs:
                 config.is_default = config.config_source == ConfigSource.DEFAULT
@@ -55,7 +55,7 @@ def _result(
 ) -> DescribeConfigsResourceResponse:
     result = DescribeConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
     try:
-        # An empty list asks for everything too: that is what Kafka makes of it.
+        # As in Kafka, an empty list also means all keys.
         wanted = frozenset(resource.configuration_keys or ())
         described = _described(broker, resource)
         if resource.resource_type == ResourceType.TOPIC:
@@ -97,7 +97,7 @@ def _described(broker: Broker, resource: DescribeConfigsResource) -> Iterable[De
             check_broker_name(broker, name)
             return described_loggers()
         case ResourceType.CLIENT_METRICS if name:
-            return ()  # nobody has subscribed to any
+            return ()  # there are no subscriptions
         case ResourceType.GROUP:
             check_group_name(name)
             return described_group(broker.configs, name)

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in this broker's log directories, how much it is, and how much room is left."""
+"""DescribeLogDirs: the replicas in this broker's log directories, their sizes, and the free space."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(broker: Broker, request: DescribeLogDirsRequest, _: RequestContext) -> DescribeLogDirsResponse:
-    """Every directory, with those of the partitions asked for that it has. Only what is on its way there lags: a
-    replica's own high watermark is never beyond its end."""
+    """All directories, each with its requested partitions. Only replicas that are being moved have a lag: a replica's
+    high watermark is never beyond its own end."""
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}

@@ -1,4 +1,4 @@
-"""DescribeProducers: what a partition remembers of its idempotent and transactional producers."""
+"""DescribeProducers: the state of a partition's idempotent and transactional producers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def describe_producers(
     broker: Broker, request: DescribeProducersRequest, _: RequestContext
 ) -> DescribeProducersResponse:
-    """Of the replica that is here, leader or not: each has its own memory."""
+    """The state of this broker's replica, leader or not: each replica has its own."""
     return DescribeProducersResponse(
         topics=[
             DescribeProducersTopicResponse(

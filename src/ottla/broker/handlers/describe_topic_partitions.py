@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (75): topics and their partitions, a page at a time (KIP-966).
+"""DescribeTopicPartitions (75): topics and their partitions, one page at a time (KIP-966).
 
-Topics come in the order of their names, so that the cursor, the first partition of the next page, finds its place again
-whatever was made or deleted meanwhile.
+Topics are sorted by name, so that the cursor, the first partition of the next page, stays valid when topics are created
+or deleted in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def describe_topic_partitions(
     cursor = request.cursor
     asked = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
-        # There is no place for an error but at topics.
+        # The response has error codes only for topics.
         errors = [DescribedTopic(name=name, error_code=ErrorCode.INVALID_REQUEST) for name in sorted(asked)]
         return DescribeTopicPartitionsResponse(topics=errors)
     first_name = cursor.topic_name if cursor is not None else ""

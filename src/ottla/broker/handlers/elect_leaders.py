@@ -1,4 +1,4 @@
-"""ElectLeaders (43), all versions: the preferred leader, or any that lives (KIP-460)."""
+"""ElectLeaders (43): elects the preferred leader, or any live replica (KIP-460)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNCLEAN: Final = 1
 @handles(ElectLeadersRequest)
 async def elect_leaders(broker: Broker, request: ElectLeadersRequest, _context: RequestContext) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
-        reason = f"There is no election of type {request.election_type}: 0 is preferred, 1 is unclean."
+        reason = f"Unknown election type {request.election_type}: use 0 for preferred or 1 for unclean."
         raise BrokerError(ErrorCode.INVALID_REQUEST, reason)
     wanted = None
     if request.topic_partitions is not None:
@@ -40,7 +40,7 @@ async def elect_leaders(broker: Broker, request: ElectLeadersRequest, _context: 
     by_topic: dict[str, list[ElectLeadersPartitionResponse]] = {}
     for (topic, index), refusal in outcomes.items():
         if wanted is None and refusal is not None and refusal.code is ErrorCode.ELECTION_NOT_NEEDED:
-            continue  # of all partitions there are, only those are told of where something happened
+            continue  # a request for all partitions returns only those where something happened
         by_topic.setdefault(topic, []).append(
             ElectLeadersPartitionResponse(
                 partition_id=index,

@@ -57,7 +57,7 @@ def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> Fet
             session = None
     reading = FetchReading(broker, request, context.version, session, asked, is_incremental=is_incremental)
     answers, size, is_final = reading.read()
-    # Not more than may be given: nobody would ever have that much.
+    # Not more than the maximum, which could never be reached.
     min_bytes = min(request.min_bytes, reading.max_bytes)
     if is_final or size >= min_bytes or request.max_wait_ms <= 0:
         return reading.response(answers)

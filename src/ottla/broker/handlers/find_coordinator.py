@@ -1,10 +1,10 @@
-"""FindCoordinator (10): which broker looks after a group.
+"""FindCoordinator (10): the broker that coordinates a group.
 
-The topic of groups is made when the first one is asked for. Kafka answers meanwhile that there is no coordinator yet,
-and the client asks again; here the first answer waits for the topic.
+`__consumer_offsets` is created at the first request. Kafka answers meanwhile that no coordinator is available, and the
+client retries; here the first response waits for the topic.
 
-There are no transactions yet. A producer that asks for the coordinator of a transactional id is told that it may not
-use one, because all clients take that as fatal: after "not available" they would ask again until their time is over.
+There are no transactions yet. A request for the coordinator of a transactional id gets an authorization error, because
+all clients treat that as fatal: after "not available" they would retry until their timeout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SEVERAL_KEYS_SINCE: Final = 4
 _NO_NODE: Final = -1
-NO_TRANSACTIONS: Final = "This broker has no transactions yet: use a producer without transactional.id."
+NO_TRANSACTIONS: Final = "This broker does not support transactions yet: use a producer without transactional.id."
 
 
 @handles(FindCoordinatorRequest)
@@ -51,8 +51,8 @@ async def _with_new_topic(
     try:
         await broker.controller.create_topic(wanted, reason="automatically, for the offsets of consumer groups")
     except ControllerError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # then somebody else was quicker
-            _logger.error("%s could not be made, so no group can be served: %s", OFFSETS_TOPIC, error)
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another request created it first
+            _logger.error("%s could not be created, so no group can be served: %s", OFFSETS_TOPIC, error)
     return _response(broker, request, context)
 
 
@@ -85,7 +85,7 @@ def _coordinator(broker: Broker, key_type: int, key: str, context: RequestContex
     endpoint = brokers.get(leader_of(topic.partitions[index], brokers.keys()))
     if endpoint is None:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    broker.replicas.get(OFFSETS_TOPIC, index)  # one that is not made yet is made now: members come next
+    broker.replicas.get(OFFSETS_TOPIC, index)  # creates its log now if necessary: requests of members come next
     return Coordinator(key=key, node_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port)
 
 

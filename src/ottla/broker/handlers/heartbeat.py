@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of a group is alive, and hears whether a rebalance is due."""
+"""Heartbeat (12): keeps a member of a group alive, and tells it whether a rebalance is in progress."""
 
 from __future__ import annotations
 

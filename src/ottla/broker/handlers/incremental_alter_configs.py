@@ -57,18 +57,18 @@ async def incremental_alter_configs(
 
 
 def _check_operations(resource: IncrementalAlterConfigsResource) -> None:
-    """What can be told without the resource, and is told before it is looked for, in Kafka's order."""
+    """Checks that do not need the resource, in Kafka's order."""
     for entry in resource.configs:
         if entry.value is None and entry.config_operation != _DELETE:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"The value of {entry.name} is null: delete it instead.")
     for entry in resource.configs:
         if entry.config_operation in _NAMES and resource.resource_type == ResourceType.TOPIC:
-            with suppress(ConfigError):  # told with the other unknown keys
+            with suppress(ConfigError):  # reported with the other unknown keys
                 _check_is_list(TOPIC_CONFIG[entry.name], entry)
     for entry in resource.configs:
         if entry.config_operation not in (_SET, _DELETE, _APPEND, _SUBTRACT):
             raise BrokerError(
-                ErrorCode.INVALID_REQUEST, f"There is no operation {entry.config_operation}, as asked for {entry.name}."
+                ErrorCode.INVALID_REQUEST, f"Unknown operation {entry.config_operation} for {entry.name}."
             )
 
 
@@ -96,7 +96,7 @@ def _check_is_list(key: ConfigKey, entry: IncrementalAlterConfigsEntry) -> None:
 
 
 def _altered_list(key: ConfigKey, text: str | None, operation: int, value: str) -> str:
-    """Where the list is not set, its default is what is added to and taken from."""
+    """If the list is not set, the operation applies to its default."""
     present = key.default or () if text is None else key.parse(text)
     named = tuple(part.strip() for part in value.split(","))
     if operation == _APPEND:
@@ -107,11 +107,11 @@ def _altered_list(key: ConfigKey, text: str | None, operation: int, value: str) 
 def _alter_loggers(entries: Sequence[IncrementalAlterConfigsEntry], *, validate_only: bool) -> None:
     for entry in entries:
         if entry.config_operation in _NAMES:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, f"A logger has one level: {entry.name} is no list.")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"A logger has only one level: {entry.name} is not a list.")
         if not log_levels.exists(entry.name):
-            raise BrokerError(ErrorCode.INVALID_CONFIG, f"There is no logger {entry.name!r}.")
+            raise BrokerError(ErrorCode.INVALID_CONFIG, f"Logger {entry.name!r} does not exist.")
         if entry.config_operation == _DELETE and entry.name == log_levels.ROOT:
-            raise BrokerError(ErrorCode.INVALID_REQUEST, "The root of all loggers must have a level: set another.")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, "The root logger must have a level: set another one instead.")
         if entry.config_operation == _SET and entry.value not in log_levels.LEVELS:
             raise BrokerError(
                 ErrorCode.INVALID_CONFIG,

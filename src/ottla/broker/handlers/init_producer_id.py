@@ -1,7 +1,7 @@
-"""InitProducerId: an id for a producer that numbers its records, so that none is appended twice.
+"""InitProducerId: allocates ids for idempotent producers.
 
-An idempotent producer always gets a new id with epoch 0, also when it names the one it has (KIP-360): it raises its
-epoch itself where that is enough. Transactional ids are refused with an error that clients take as fatal: see
+An idempotent producer always gets a new id with epoch 0, even if it sends its current one (KIP-360): it bumps its epoch
+itself where that is enough. Transactional ids are refused with an error that clients treat as fatal: see
 `find_coordinator`.
 """
 
@@ -35,7 +35,7 @@ async def init_producer_id(
         code = error.code
     except CoordinationError as error:
         _logger.warning("no producer id for client %s: %s", context.client_id, error)
-        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # which producers take as "ask again"
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # producers retry after this error
     except (ProducerIdError, ZnodeError) as error:
         _logger.error("no producer id for client %s: %s", context.client_id, error)
         code = ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""JoinGroup (11): becomes a member of a group, and waits for the others."""
+"""JoinGroup (11): adds a member to a group, and waits for the other members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (13): takes members out of a group."""
+"""LeaveGroup (13): removes members from a group."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""ListConfigResources: the names of everything that has a config. In version 0 that was subscriptions to clients'
-metrics alone, of which there are none yet."""
+"""ListConfigResources: the names of all resources with configs. In version 0 these are only subscriptions to client
+metrics, of which there are none yet."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ListOffsets: where a partition begins and ends, and where it was at a time.
+"""ListOffsets: the start and end offsets of a partition, and offsets by timestamp.
 
-A consumer is told of nothing behind the high watermark, or the last stable offset if it reads only what is committed;
-a replica of everything. Places in remote storage are unknown ones: there is no such storage.
+For a consumer the end is the high watermark, or the last stable offset with read_committed; for a replica the log end.
+There is no remote storage, so offsets in it are unknown.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _FIRST_VERSION_WITH_EPOCHS: Final = 4
 
 _CONSUMER: Final = -1
 _DEBUGGER: Final = -2
-"""The replica id of a tool that may also ask a follower."""
+"""The replica id of a tool that may also query a follower."""
 _READ_COMMITTED: Final = 1
 
 
 @handles(ListOffsetsRequest)
 def list_offsets(broker: Broker, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Each partition for itself. One that is named twice is refused, but not in v0."""
+    """Handles each partition independently. One that appears twice is refused, except in v0."""
     version = context.version
     twice = _named_twice(request) if version > 0 else frozenset[tuple[str, int]]()
     has_epochs = version >= _FIRST_VERSION_WITH_EPOCHS
@@ -67,7 +67,7 @@ def list_offsets(broker: Broker, request: ListOffsetsRequest, context: RequestCo
                 if twice and (name, index) in twice:
                     raise BrokerError(ErrorCode.INVALID_REQUEST)
                 if timestamp == _LATEST and version > 0:
-                    # Asked for many at once by consumers and monitors; no file needs to be looked at.
+                    # Consumers and monitoring request many of these at once; no file is read.
                     partition = hosted.get((name, index))  # type: ignore[call-overload]  # equal to its tuple
                     log = partition.log if partition is not None and partition.is_leader else None
                     if log is None or asked.current_leader_epoch != NO_LEADER_EPOCH:
@@ -94,7 +94,7 @@ def _named_twice(request: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
 
 
 def _bound(log: PartitionLog, request: ListOffsetsRequest) -> int:
-    """As far as the asking side may know of the log."""
+    """The end of the log for this client."""
     if request.replica_id != _CONSUMER:
         return log.next_offset
     return log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
@@ -106,7 +106,7 @@ def _answer(
     partition, log = _readable(broker, request, topic, asked)
     directory = broker.directories.directory_of(partition.name)
     if directory is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted at this moment
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # deleted just now
     with broker.directories.guard(directory):
         if version == 0:
             offsets = _offsets_before(log, asked.timestamp, asked.max_num_offsets)
@@ -137,7 +137,7 @@ _UNKNOWN: Final = (-1, -1, -1)
 
 
 def _place(partition: Partition, log: PartitionLog, timestamp: int, end: int) -> tuple[int, int, int]:
-    """Timestamp, offset and leader epoch of what is asked for, each -1 if unknown; nothing at or behind `end`."""
+    """Timestamp, offset and leader epoch of the result, each -1 if unknown; nothing at or after `end`."""
     if timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         return -1, log.log_start_offset, _earliest_epoch(partition, log)
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
@@ -149,8 +149,8 @@ def _place(partition: Partition, log: PartitionLog, timestamp: int, end: int) ->
 
 
 def _earliest_epoch(partition: Partition, log: PartitionLog) -> int:
-    """The epoch of the first record. In an empty log that is the leader's: its epoch begins there, though that is
-    written down only with its first record."""
+    """The epoch of the first record. In an empty log that is the leader's: its epoch begins there, though it is written
+    only with its first record."""
     if partition.is_leader and log.log_start_offset == log.next_offset:
         return partition.leader_epoch
     first = log.epochs.earliest_entry
@@ -158,7 +158,7 @@ def _earliest_epoch(partition: Partition, log: PartitionLog) -> int:
 
 
 def _offsets_before(log: PartitionLog, timestamp: int, max_count: int) -> list[int]:
-    """What v0 wants: where segments begin that were last written before a time, the newest first, and the log's end."""
+    """The result of v0: the base offsets of segments last written before a time, newest first, and the log end."""
     places = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]
     if log.active.size:
         places.append((log.next_offset, log.clock.now_ms()))

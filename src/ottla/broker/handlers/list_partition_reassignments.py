@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): moves of partitions that are under way (KIP-455)."""
+"""ListPartitionReassignments (46): the reassignments in progress (KIP-455)."""
 
 from __future__ import annotations
 

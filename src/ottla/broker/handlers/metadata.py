@@ -1,7 +1,7 @@
-"""Metadata (3), all versions: brokers, and where the partitions of topics live.
+"""Metadata (3): the brokers, and the leaders and replicas of partitions.
 
-Every client asks again and again, mostly for what has not changed. So what is answered of a topic is made once, and
-again when its `TopicState` was replaced.
+Every client sends this often, and most topics have not changed. So the response for a topic is built once, and again
+when its `TopicState` is replaced.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def _create_missing(
         refusals = {
             name: outcome.code
             for name, outcome in zip(missing, outcomes, strict=True)
-            # Whoever was quicker made it, or it is still being deleted: nothing that a client could put right.
+            # Another request created it first, or it is still being deleted: the client cannot fix either.
             if isinstance(outcome, ControllerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
         }
     return _response(cache, request, context, _by_name(cache, names, context.version, refusals))
@@ -95,7 +95,7 @@ def _response(
 
 
 def _with_operations(topic: MetadataTopicResponse) -> MetadataTopicResponse:
-    """A struct of its own: the one that is given may be in other responses."""
+    """A copy: the given struct may be shared with other responses."""
     return MetadataTopicResponse(
         error_code=topic.error_code,
         name=topic.name,
@@ -127,7 +127,7 @@ def _error_of(name: str, refusals: dict[str, ErrorCode]) -> ErrorCode:
 
 
 def _by_id(cache: MetadataCache, request: MetadataRequest, version: int) -> list[MetadataTopicResponse]:
-    """Once one topic is asked for by its id, all are. Versions 10 and 11 have the field, but must not use it."""
+    """If one topic is requested by id, all must be. Versions 10 and 11 have the field, but must not use it."""
     asked = request.topics or []
     ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID))
     if version < 12 or not ids:
@@ -154,7 +154,7 @@ def _by_id(cache: MetadataCache, request: MetadataRequest, version: int) -> list
 
 
 class _MadeAnswers:
-    """What is answered of a broker's topics, as far as somebody asked. Good for one set of brokers."""
+    """A cache of the responses for topics that were requested. Valid for one set of brokers."""
 
     __slots__ = ("by_name", "live")
 
@@ -203,7 +203,7 @@ def _topic(topic: TopicState, live: frozenset[int], *, only_live: bool = False) 
 def _partition(
     index: int, partition: PartitionState, live: frozenset[int], *, only_live: bool
 ) -> MetadataPartitionResponse:
-    """With `only_live`, for version 0, replicas that are not there are left out, and that is an error."""
+    """With `only_live`, for version 0, unavailable replicas are omitted, with an error code."""
     leader = leader_of(partition, live)
     replicas, isr = list(partition.replicas), list(partition.isr)
     error = ErrorCode.NONE

@@ -30,7 +30,7 @@ def offset_commit(
 
 
 class _GatheredCommit(Deferred):
-    """Answered when the commits of this turn of the loop are in the log, never at once."""
+    """The response comes when the commits of this iteration of the loop are in the log, never immediately."""
 
     __slots__ = ("_commit",)
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forgets how far a group has read."""
+"""OffsetDelete (47): deletes committed offsets of a group."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""OffsetForLeaderEpoch: where the records of a leader's epoch end, for followers and consumers that look for the place
-at which their history and the log part."""
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, for followers and consumers that check whether their history
+diverges from the log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def offset_for_leader_epoch(
     broker: Broker, request: OffsetForLeaderEpochRequest, _: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """Epoch and offset are -1, without an error, where the epoch is not known."""
+    """Epoch and offset are -1, without an error, if the epoch is unknown."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochTopicResponse(

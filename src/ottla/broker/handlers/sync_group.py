@@ -1,4 +1,4 @@
-"""SyncGroup (14): gets a member its assignment, or takes everybody's from the leader."""
+"""SyncGroup (14): returns a member's assignment, and takes all assignments from the leader."""
 
 from __future__ import annotations
 

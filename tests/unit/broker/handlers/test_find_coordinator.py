@@ -97,7 +97,7 @@ def test_what_is_no_group_has_no_coordinator(tmp_path: Path) -> None:
             request = FindCoordinatorRequest(key="g", key_type=key_type, coordinator_keys=["g"])
             older = await client.ask(FindCoordinatorRequest(key="g", key_type=key_type), FindCoordinatorResponse, 3)
             assert older.error_code == error
-            assert ("no transactions" in (older.error_message or "")) == (key_type == TRANSACTION)
+            assert ("not support transactions" in (older.error_message or "")) == (key_type == TRANSACTION)
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
             (newer,) = (await client.ask(request, FindCoordinatorResponse, 6)).coordinators
             assert (newer.error_code, newer.node_id) == (error, -1)
