@@ -118,7 +118,11 @@ def test_lists_grow_and_shrink_from_their_default(tmp_path: Path) -> None:
         (resource(GROUP, "g", ("consumer.session.timeout.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG, "needs a list"),
         (resource(METRICS, "x", ("interval.ms", SET, "1")), ErrorCode.INVALID_REQUEST, "type 16"),
         (resource(LOGGER, "2", ("ottla", SET, "INFO")), ErrorCode.INVALID_REQUEST, "This is broker 1"),
-        (resource(LOGGER, "1", ("nobody.s", SET, "INFO")), ErrorCode.INVALID_CONFIG, "Logger 'nobody.s' does not exist"),
+        (
+            resource(LOGGER, "1", ("nobody.s", SET, "INFO")),
+            ErrorCode.INVALID_CONFIG,
+            "Logger 'nobody.s' does not exist",
+        ),
         (resource(LOGGER, "1", ("ottla", SET, "LOUD")), ErrorCode.INVALID_CONFIG, "'LOUD' is not a level for ottla"),
         (resource(LOGGER, "1", ("ottla", APPEND, "INFO")), ErrorCode.INVALID_REQUEST, "one level"),
         (resource(LOGGER, "1", ("root", DELETE, None)), ErrorCode.INVALID_REQUEST, "must have a level"),
