@@ -133,7 +133,7 @@ class Dispatcher:
         elif result is None:  # a request without a response
             route.stats.observe(len(frame), 0, perf_counter() - started_s)
         else:
-            pending = _PendingAnswer(self, connection, route, correlation_id, len(frame), started_s)
+            pending = _LaterAnswer(self, connection, route, correlation_id, len(frame), started_s)
             connection.reserve(pending)
             if isinstance(result, Deferred):
                 pending.wait_for(result)
@@ -236,7 +236,7 @@ class Dispatcher:
         connection.close()
 
     def _start(
-        self, pending: _PendingAnswer, request: Request, work: Coroutine[Any, Any, Response | Deferred | None]
+        self, pending: _LaterAnswer, request: Request, work: Coroutine[Any, Any, Response | Deferred | None]
     ) -> None:
         async def run() -> None:
             try:
@@ -270,7 +270,7 @@ class Dispatcher:
             await asyncio.wait(self._tasks)
 
 
-class _PendingAnswer(Slot):
+class _LaterAnswer(Slot):
     """A request that is answered later."""
 
     __slots__ = ("connection", "correlation_id", "deferred", "dispatcher", "route", "size", "started_s")

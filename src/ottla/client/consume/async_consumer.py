@@ -34,7 +34,7 @@ from ottla.client.consume.interceptors import ConsumerInterceptors
 from ottla.client.consume.kernels import KERNELS
 from ottla.client.consume.missing_topics import MissingTopics
 from ottla.client.consume.positions import Positions
-from ottla.client.consume.reader import RecordReader
+from ottla.client.consume.reader import PollReader
 from ottla.client.consume.record import ConsumerRecord, K, V
 from ottla.client.errors import ArgumentError, ClientError, ClosedError, OttlaError, WakeupError, WrongLoopError
 from ottla.client.membership import GroupMetadata, create_membership
@@ -185,7 +185,7 @@ class AsyncConsumer(Generic[K, V]):
         self._interceptors = ConsumerInterceptors(config.interceptors)
         self.subscriptions = Subscription()
         self.buffer = FetchBuffer(self.subscriptions)
-        self.reader = RecordReader(self.subscriptions, self.buffer, decoder, self._interceptors)
+        self.reader = PollReader(self.subscriptions, self.buffer, decoder, self._interceptors)
         self._user = Callbacks(takes_coroutines=True)
         self._user.loop = self._loop
         self.is_closing = False

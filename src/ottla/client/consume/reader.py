@@ -24,7 +24,7 @@ ENOUGH_DECODED_BYTES: Final = 8 * 1024 * 1024
 """The same for columns that were compressed well."""
 
 
-class RecordReader:
+class PollReader:
     """One thread at a time."""
 
     def __init__(

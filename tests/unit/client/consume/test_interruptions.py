@@ -20,7 +20,7 @@ from ottla.client.consume.decoding import Decoder
 from ottla.client.consume.fetch_buffer import FetchBuffer, FetchedChunk
 from ottla.client.consume.interceptors import ConsumerInterceptors
 from ottla.client.consume.kernels import KERNELS
-from ottla.client.consume.reader import RecordReader
+from ottla.client.consume.reader import PollReader
 from ottla.client.subscriptions.subscription import Position, Subscription
 from unit.client.consume.scripted_log import TOPIC, batch
 from unit.client.interruptions import Interruption
@@ -42,7 +42,7 @@ class LoopLess(Consumer):
         for state in self._subscriptions.partitions.values():
             state.seek(Position(0))
         self.buffer = FetchBuffer(self._subscriptions)
-        self._reader = RecordReader(
+        self._reader = PollReader(
             self._subscriptions, self.buffer, Decoder(config), ConsumerInterceptors(config.interceptors)
         )
         self._polling = threading.Lock()
