@@ -81,7 +81,7 @@ def test_the_wheel_in_a_bare_environment(tmp_path: Path, run: Run) -> None:
     assert run(python, "-c", PACKAGES).stdout.split() == ["cramjam", "crc32c", "isal", "ottla", "uvloop"]
 
     missing = run(python.with_name("ottla"), "topics", "list", code=1).stderr
-    assert missing == "Error: the command `ottla` needs typer. Install it with `pip install 'ottla[cli]'`.\n"
+    assert missing == "Error: The command `ottla` needs typer. Install it with `pip install 'ottla[cli]'`.\n"
     # pip takes the Ottla that is installed, and asks an index only for what the extra adds.
     extra = run(*install, "--no-index", "ottla[cli]", code=1).stderr
     assert f"Cannot install ottla[cli]=={ottla.__version__}" in extra

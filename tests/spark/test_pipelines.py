@@ -232,7 +232,7 @@ def test_a_query_that_cannot_start_stops_the_others(spark: SparkSession) -> None
 @pytest.mark.usefixtures("checkpoints")
 def test_a_query_that_the_pipeline_started_itself(spark: SparkSession) -> None:
     writer = spark.readStream.format("rate").load().writeStream.format("noop")
-    with pytest.raises(PipelineError, match=r"mine: was started by the pipeline itself, .* return the writer"):
+    with pytest.raises(PipelineError, match=r"mine: the pipeline started this query itself, .* return the writer"):
         queries.start({"mine": writer.queryName("mine").start()}, once=True)
     running = queries.start({"mine": writer.queryName("mine").start()}, once=False)
     assert queries.stop(running, lambda: False)

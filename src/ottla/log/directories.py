@@ -200,7 +200,7 @@ class LogDirectories:
             except Exception as error:  # whatever is wrong with one log, the others are served
                 directory.refused[partition] = str(error)
                 told = None if isinstance(error, LogError) else error
-                _logger.error("%s is offline, its log cannot be opened: %s", partition, error, exc_info=told)
+                _logger.error("%s is offline because its log cannot be opened: %s", partition, error, exc_info=told)
                 return None
 
         def load_some(entries: Sequence[tuple[TopicPartition, Path]]) -> list[PartitionLog]:
@@ -321,7 +321,7 @@ class LogDirectories:
         existing = self.directory_of(partition)
         if existing is not None:
             if existing.failure is not None:
-                raise LogDirectoryError(existing.path, f"{partition} lies here, and the directory is offline")
+                raise LogDirectoryError(existing.path, f"{partition} is in this directory, which is offline")
             log = existing.logs[partition]
             if topic_id is not None:
                 with self.guard(existing):
@@ -603,7 +603,7 @@ class LogDirectories:
         """Raises the last failure if every directory is offline."""
         if not self.online():
             last = self.directories[-1]
-            raise LogDirectoryError(last.path, f"no log directory is left; the last failure was: {last.failure}")
+            raise LogDirectoryError(last.path, f"all log directories are offline; the last failure was: {last.failure}")
 
 
 def _age(log: PartitionLog) -> tuple[int, int]:

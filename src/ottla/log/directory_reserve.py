@@ -40,7 +40,7 @@ class DirectoryReserve:
                 return
             self._disk.write(self._path, random.Random(0).randbytes(self._size_bytes))  # zeros may take no room
         except OSError as error:
-            _logger.warning("%s: no room is kept for a clean stop: %s", self._path, error)
+            _logger.warning("%s: no space could be reserved for a clean shutdown: %s", self._path, error)
             self.release()
 
     def release(self) -> bool:

@@ -123,7 +123,7 @@ class _Loader:
             try:
                 return PartitionMetadata.load(self.disk, self.directory, was_flushed=was_flushed)
             except CorruptCheckpointError as error:
-                self.damages.repaired(error.path, f"{error.problem}. The topic's id is written anew")
+                self.damages.repaired(error.path, f"{error.problem}. The topic id is written again")
         return PartitionMetadata(self.disk, self.directory, is_synced=was_flushed)
 
     def load(self) -> PartitionLog:
@@ -272,7 +272,7 @@ class _Loader:
                 except CorruptIndexError as error:
                     reason = str(error)
             if reason:
-                _logger.warning("%s: its indexes are made anew: %s", segment.path, reason)
+                _logger.warning("%s: rebuilding its indexes: %s", segment.path, reason)
                 cut = self.recover_segment(segments)
                 segment.flush()  # nobody will look at it again, whatever becomes of this run
                 if cut:
@@ -333,7 +333,7 @@ class _Loader:
                     if header.leader_epoch > (-1 if latest is None else latest):
                         self.epochs.assign(header.leader_epoch, header.base_offset, write=False)
             except CorruptRecordsError as error:
-                _logger.warning("%s; epochs that begin behind that are not known", error)
+                _logger.warning("%s; leader epochs that start after that are not known", error)
         self.epochs.flush()
 
     # 3. What may not have reached the disk.
@@ -348,12 +348,15 @@ class _Loader:
             end = segment.read_next_offset()
             if cut:
                 _logger.warning(
-                    "%s: %d bytes behind offset %d are not whole valid batches and are cut off", segment.path, cut, end
+                    "%s: truncating %d bytes after offset %d, which are not complete valid batches",
+                    segment.path,
+                    cut,
+                    end,
                 )
             elif following is None or self.is_gap_rightful(end, following):
                 continue
             for later in reversed(segments[index + 1 :]):
-                _logger.warning("%s: it begins behind what was lost, and goes", later.path)
+                _logger.warning("%s: deleted, because it starts after the lost records", later.path)
                 later.delete()
                 self.disk.remove(self.directory / segment_name(later.base_offset, PRODUCER_SNAPSHOT))
             # Else a power cut could bring them back behind new records.

@@ -372,7 +372,7 @@ class PartitionLog:
                     self.disk.remove(path)
             self.disk.sync_directory(self.directory)
         except OSError as error:
-            raise OSError(errno.EIO, f"a half-made segment cannot be removed ({error})", error.filename) from error
+            raise OSError(errno.EIO, f"an incomplete segment cannot be deleted ({error})", error.filename) from error
 
     def _segment_options(self) -> SegmentOptions:
         return SegmentOptions(
@@ -399,7 +399,7 @@ class PartitionLog:
         end = self.next_offset
         if not self.log_start_offset <= offset <= end:
             raise LogOffsetOutOfRangeError(
-                f"{self.partition}: offset {offset} is asked for, there are {self.log_start_offset} to {end}"
+                f"{self.partition}: offset {offset} is out of range, the log has {self.log_start_offset} to {end}"
             )
         if bound is None or bound > end:
             bound = end
@@ -722,7 +722,7 @@ def replay_producers(segments: Sequence[Segment], producers: ProducerStates, sta
                 if header.producer_id >= 0:
                     producers.replay(header, partial(segment.log.read_at, position, header.size_in_bytes))
         except (CorruptRecordsError, InvalidRecordsError) as error:
-            _logger.warning("%s; what its producers did behind that is not known", error)
+            _logger.warning("%s; the producer state after that is not known", error)
 
 
 _base_offset = attrgetter("base_offset")

@@ -78,14 +78,14 @@ class PartitionMetadata:
     def assign(self, topic_id: Uuid, *, sync: bool = True) -> None:
         """Writes the id down, if it is not yet there. Without `sync`, `flush` makes it survive a power cut."""
         if topic_id == ZERO_UUID:
-            raise ValueError("the id of all zeros stands for no topic")
+            raise ValueError("an id of all zeros is not a topic id")
         if self.topic_id == topic_id:
             return
         if self.topic_id is not None:
             there, asked = format_uuid(self.topic_id), format_uuid(topic_id)
             raise InconsistentTopicIdError(
                 self.path,
-                f"the folder belongs to topic id {there}, not {asked}; the older topic's folder must go first",
+                f"the directory belongs to topic id {there}, not {asked}; delete the older directory first",
             )
         content = f"version: {VERSION}\ntopic_id: {format_uuid(topic_id)}".encode("ascii")
         if sync:
@@ -126,7 +126,7 @@ def _parse(path: Path, content: bytes) -> tuple[int, Uuid]:
     except ValueError as error:
         raise _corrupt(path, f"line 2: {error}") from None
     if topic_id == ZERO_UUID:
-        raise _corrupt(path, "line 2: the id of all zeros stands for no topic")
+        raise _corrupt(path, "line 2: an id of all zeros is not a topic id")
     return version, topic_id
 
 
@@ -141,5 +141,5 @@ def _field(path: Path, lines: list[str], index: int, form: str) -> str:
 
 
 def _corrupt(path: Path, reason: str) -> CorruptCheckpointError:
-    remedy = "restore the file, or remove it while the broker is stopped: the id is then written anew"
+    remedy = "restore the file, or delete it while the broker is stopped: the id is then written again"
     return CorruptCheckpointError(path, reason, remedy)

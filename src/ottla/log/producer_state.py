@@ -278,7 +278,7 @@ class ProducerStates:
             try:
                 rows = self.snapshots.read(offset)
             except CorruptSnapshotError as error:
-                _logger.warning("%s; it is removed, and an older snapshot or the log itself stands in", error)
+                _logger.warning("%s; deleted, an older snapshot or the log is used instead", error)
                 self.snapshots.remove(offset)
                 continue
             loaded = (ProducerEntry.of_row(row) for row in rows)

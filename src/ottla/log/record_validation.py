@@ -132,7 +132,7 @@ def _faults(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
     is_stamped = _pretends_to_be_stamped(header, config)
     for index, (timestamp_ms, has_key) in enumerate(iter_marks(records, header.record_count, header.base_timestamp_ms)):
         if config.compacts and not has_key:
-            yield RecordFault(index, f"record {index} has no key, and the topic is compacted by key"), False
+            yield RecordFault(index, f"record {index} has no key, but the topic is compacted"), False
         elif is_stamped:
             yield RecordFault(index, f"record {index} has the timestamp type LogAppendTime; send CreateTime"), True
         elif checks_time and timestamp_ms != NO_TIMESTAMP:

@@ -562,7 +562,7 @@ class Segment:
         start = index.lookup(index.lookup(offset)[0] - 1)[1]
         _, _, damage = self._follow(start, position + 1, end_offset=end_offset, compacted=compacted)
         if damage is not None:
-            reason = f"offset {offset} is not there, and the batch at byte {damage} is damaged"
+            reason = f"offset {offset} is missing, and the batch at position {damage} is corrupt"
             raise CorruptRecordsError(f"{self.path}: {reason}", position=damage)
 
     def _follow(self, start: int, until: int, *, end_offset: int, compacted: bool) -> tuple[int, int, int | None]:

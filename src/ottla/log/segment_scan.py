@@ -109,7 +109,7 @@ def _old_header_at(buffer: ByteBuffer, at: int, available: int, position: int) -
 
 
 def _refuse_length(length: int, position: int, offset: int) -> NoReturn:
-    raise BatchLengthError(f"no batch has length {length}", position=position, base_offset=offset)
+    raise BatchLengthError(f"{length} is not a valid batch length", position=position, base_offset=offset)
 
 
 class OffsetOrderError(RecordError):

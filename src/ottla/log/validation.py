@@ -183,7 +183,9 @@ def _check_lengths(data: Buffer, config: LogConfig) -> None:
         read_header(data, size)
         if size < len(data):
             behind = len(data) - size
-            raise NotOneBatchError(f"{behind} bytes follow the batch; a client may send one batch per partition")
+            raise NotOneBatchError(
+                f"{behind} bytes follow the batch; a request may contain only one batch per partition"
+            )
     if header.base_offset:
         raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {header.base_offset}")
     _check_size(header, config)

@@ -191,14 +191,14 @@ def _refuse_stub(buffer: ByteBuffer, position: int, available: int) -> NoReturn:
     if available >= LENGTH_PREFIX_SIZE:
         base_offset, length = _OFFSET_AND_LENGTH.unpack_from(buffer, position)
         if length < _SHORTEST_LENGTH:
-            raise BatchLengthError(f"no batch has length {length}", position=position, base_offset=base_offset)
+            raise BatchLengthError(f"{length} is not a valid batch length", position=position, base_offset=base_offset)
     raise TruncatedBatchError(f"{available} bytes are too few for a batch", position=position)
 
 
 def _refuse_start(buffer: ByteBuffer, position: int, length: int, magic: int) -> NoReturn:
     base_offset = _INT64.unpack_from(buffer, position)[0]
     if length < _SHORTEST_LENGTH or magic == MAGIC_V2:
-        raise BatchLengthError(f"no batch has length {length}", position=position, base_offset=base_offset)
+        raise BatchLengthError(f"{length} is not a valid batch length", position=position, base_offset=base_offset)
     old = " (an old message set: `ottla.records.legacy` reads those)" if magic in (0, 1) else ""
     raise UnknownMagicError(f"magic {magic} instead of 2{old}", position=position, base_offset=base_offset)
 
@@ -376,7 +376,7 @@ class BatchView:
             raise error.located(position=self.position, base_offset=header.base_offset) from None
         if last_offset_delta < 0 or header.base_offset + last_offset_delta > MAX_INT64:
             raise OffsetDeltaError(
-                f"no batch has last offset delta {last_offset_delta}",
+                f"{last_offset_delta} is not a valid last offset delta",
                 position=self.position,
                 base_offset=header.base_offset,
             )
@@ -424,7 +424,7 @@ class BatchView:
 
     def _writable(self) -> bytearray | memoryview:
         if isinstance(self.buffer, bytes) or (isinstance(self.buffer, memoryview) and self.buffer.readonly):
-            raise TypeError("this batch lies in a read-only buffer: patch a copy of it in a bytearray")
+            raise TypeError("this batch is in a read-only buffer: copy it to a bytearray first")
         return self.buffer
 
 

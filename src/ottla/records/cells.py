@@ -103,7 +103,7 @@ def _bytes_array(column: BytesColumn) -> Any:
         return column
     if column.type.id in _CAST_FIRST:
         return column.cast(pa.binary())
-    raise TypeError(f"a column of {column.type} has no bytes to send: cast it to binary or string first")
+    raise TypeError(f"a column of type {column.type} cannot be sent: cast it to binary or string first")
 
 
 def _header_columns(headers: HeadersColumn) -> tuple[Int64s, Any, Any]:

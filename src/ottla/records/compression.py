@@ -290,7 +290,7 @@ class _Lz4Frame:
     def _read_header(self, check_header: bool) -> int:
         header = bytes(self._source[self.start : self.start + 19])
         if header[:4] != _LZ4_MAGIC or len(header) < 7:
-            raise DecompressionError(f"lz4: no frame begins with {header[:7].hex()}")
+            raise DecompressionError(f"lz4: {header[:7].hex()} is not the start of a frame")
         flags, block_descriptor = header[4], header[5]
         size_code = block_descriptor >> 4
         if flags & _LZ4_VERSION_MASK != _LZ4_VERSION or flags & _LZ4_DICTIONARY_BIT or not 4 <= size_code <= 7:
@@ -403,7 +403,7 @@ def _zstd_bound(source: memoryview) -> int:
             position += 4 + _LITTLE_ENDIAN_UINT32.unpack_from(source, position)[0]
             continue
         if magic != _ZSTD_MAGIC:
-            raise DecompressionError(f"zstd: no frame begins with {magic:#010x}")
+            raise DecompressionError(f"zstd: {magic:#010x} is not the start of a frame")
         descriptor = source[position]
         single_segment = descriptor >> 5 & 1
         content_size_code = descriptor >> 6

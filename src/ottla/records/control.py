@@ -112,7 +112,7 @@ def read_transaction_marker(batch: BatchView, *, verify_crc: bool = True) -> Tra
     header = batch.header
     where = {"position": batch.position, "base_offset": header.base_offset}
     if not header.is_control:
-        raise MalformedRecordError("it holds data, no control record", **where)
+        raise MalformedRecordError("it is not a control record", **where)
     records = decode_batch(batch, verify_crc=verify_crc)
     if not records:
         return None

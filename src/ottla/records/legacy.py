@@ -80,7 +80,7 @@ class MessageView:
         self.buffer = buffer
         self.position = position
         if self.size_in_bytes < _SMALLEST_SIZE[magic]:
-            raise self._error(BatchLengthError, f"no message of magic {magic} has size {size}")
+            raise self._error(BatchLengthError, f"a message of magic {magic} cannot have size {size}")
         if self.size_in_bytes > len(buffer) - position:
             available = len(buffer) - position
             raise self._error(
@@ -160,11 +160,11 @@ class MessageView:
     def _inner_records(self, verify_crc: bool, max_decompressed_bytes: int) -> list[Record]:
         _, value = self.key_and_value()
         if value is None:
-            raise MalformedRecordError("it is compressed and has no value")
+            raise MalformedRecordError("the message is compressed and has no value")
         payload = decompress(self.compression, value, max_bytes=max_decompressed_bytes, magic=self.magic)
         inner = list(_messages_inside(payload, self.magic))
         if not inner:
-            raise MalformedRecordError("it is compressed and holds no message")
+            raise MalformedRecordError("the message is compressed and contains no message")
         base = self._base_of_inner_offsets(inner[-1].offset)
         stamped = self.timestamp_type is TimestampType.LOG_APPEND_TIME
         records = []

@@ -30,7 +30,7 @@ def _read(buffer: ByteBuffer, position: int, largest: int) -> tuple[int, int]:
             return value, position
         shift += 7
         if shift >= bits:
-            raise MalformedRecordError(f"a varint of {bits} bits goes on beyond byte {position}, longer than it can be")
+            raise MalformedRecordError(f"a varint of {bits} bits continues beyond byte {position}, its maximum length")
 
 
 def read_unsigned_varint(buffer: ByteBuffer, position: int) -> tuple[int, int]:

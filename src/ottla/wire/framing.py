@@ -56,7 +56,7 @@ def api_of(api_key: int) -> Api:
     try:
         return apis()[api_key]
     except KeyError:
-        raise UnknownApiError(f"there is no API with key {api_key}") from None
+        raise UnknownApiError(f"unknown API key {api_key}") from None
 
 
 def read_request(frame: bytes | bytearray | memoryview) -> ReceivedRequest:

@@ -214,7 +214,7 @@ class _Writer(_Walk):
         try:
             self.parts.append(struct.pack(">" + kind.value, value))
         except (struct.error, TypeError, OverflowError) as error:
-            raise self.error(InvalidValueError, f"{value!r} is no {kind.name.lower()}: {error}") from None
+            raise self.error(InvalidValueError, f"{value!r} is not a valid {kind.name.lower()}: {error}") from None
 
     def length(self, kind: Kind, compact: bool, length: int) -> None:
         """-1 for null."""

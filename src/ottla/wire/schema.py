@@ -91,7 +91,7 @@ class WireType:
 
     def struct_class(self) -> type[Struct]:
         if self.struct is None:
-            raise TypeError(f"{self.kind} is no struct")
+            raise TypeError(f"{self.kind} is not a struct")
         return self.struct
 
 

@@ -35,7 +35,7 @@ def encode_unsigned(value: int) -> bytes:
     if 0 <= value < 128:
         return ONE_BYTE[value]
     if not 0 <= value < LIMIT:
-        raise OverflowError(f"{value} is no unsigned 32-bit number")
+        raise OverflowError(f"{value} is not an unsigned 32-bit integer")
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)

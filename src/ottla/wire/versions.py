@@ -27,7 +27,7 @@ class Versions:
             return NO_VERSIONS
         form = _FORM.fullmatch(text)
         if form is None:
-            raise ValueError(f"{text!r} is no range of versions; write it like '0+', '3-7', '5' or 'none'")
+            raise ValueError(f"{text!r} is not a version range such as '0+', '3-7', '5' or 'none'")
         low = int(form["low"])
         high = OPEN_END if form["open"] else int(form["high"] or low)
         return Versions(low, high)

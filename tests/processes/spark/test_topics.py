@@ -177,7 +177,7 @@ def test_a_time_after_all_records(data: TopicData, views: Views) -> None:
 def test_offsets_have_to_be_given_for_all_partitions_and_no_others(data: TopicData, views: Views) -> None:
     zero, one, two = (data.partition(index) for index in range(3))
     view = views.of(subscribe=data.name)
-    with pytest.raises(SourceError, match=f"option startingOffsets: says nothing of {one}"):
+    with pytest.raises(SourceError, match=f"option startingOffsets: lacks {one}"):
         view.position(AtOffsets({zero: 0}), "startingOffsets", is_start=True)
     with pytest.raises(SourceError, match=f"{two} is not one of the partitions to read"):
         view.position(AtOffsets({zero: 0, one: 0, two: 0}), "startingOffsets", is_start=True)

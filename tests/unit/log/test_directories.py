@@ -681,7 +681,7 @@ def test_a_log_that_cannot_be_opened_is_offline_alone(
 
     monkeypatch.setattr("ottla.log.directories.load", refuse_one)
     directories = broker.start()
-    assert "topic-0 is offline, its log cannot be opened" in caplog.text
+    assert "topic-0 is offline because its log cannot be opened" in caplog.text
     assert values(directories.get(partition(1))) == list(range(10))
     assert directories.get(partition(0)) is None
     # Nor is it begun anew, in whatever directory.
@@ -745,7 +745,7 @@ def test_a_directory_that_fails_takes_only_its_replicas_offline(code: int) -> No
     assert directories.online() == [directories.directories[1]]
     assert directories.get(partition(0)) is None
     assert directories.directory_of(partition(0)) is failing, "known, but not served"
-    with pytest.raises(LogDirectoryError, match=r"topic-0 lies here"):
+    with pytest.raises(LogDirectoryError, match=r"topic-0 is in this directory"):
         directories.create(partition(0), CONFIG)
     with pytest.raises(LogDirectoryError, match=r"topic-9 may lie here"):
         directories.create(partition(9), CONFIG, is_new=False)
@@ -813,14 +813,14 @@ def test_without_any_directory_left_there_is_no_broker() -> None:
     disk, broker = simulated()
     broker.kill(broker.start())
     disk.fail(errno.EIO, when=within(Path("/data"), DiskOperation.READ), times=None)
-    with pytest.raises(LogDirectoryError, match=r"/data/disk1: no log directory is left.*Input/output error"):
+    with pytest.raises(LogDirectoryError, match=r"/data/disk1: all log directories are offline.*Input/output error"):
         broker.start()
     disk.heal()
     directories = broker.start()
     disk.fail(errno.EIO, when=within(Path("/data")), times=None)
     directories.checkpoint()
     assert directories.online() == []
-    with pytest.raises(LogDirectoryError, match="no log directory is left"):
+    with pytest.raises(LogDirectoryError, match="all log directories are offline"):
         directories.create(partition(5), CONFIG)
 
 

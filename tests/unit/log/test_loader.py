@@ -292,7 +292,7 @@ def test_a_missing_index_is_made_anew(
     log.close()
     assert home.disk.read(path) == before
     if clean or which != -1:
-        assert f"{base:020d}.log: its indexes are made anew: {suffix} missing" in caplog.text
+        assert f"{base:020d}.log: rebuilding its indexes: {suffix} missing" in caplog.text
 
 
 @pytest.mark.parametrize("suffix", [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX])

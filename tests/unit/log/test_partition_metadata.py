@@ -70,7 +70,7 @@ def test_what_kafka_reads_is_read(tmp_path: Path, content: bytes) -> None:
         (b"version: 0", "line 2, 'topic_id: <id>', is missing"),
         (b"version: 0\ntopic_id:n7EWTiunQuiBqUJV2_i6Nw", "line 2 is"),
         (b"version: 0\ntopic_id: n7EWTiunQuiBqUJV", "line 2: 'n7EWTiunQuiBqUJV' is not a valid id"),
-        (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "line 2: the id of all zeros"),
+        (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "line 2: an id of all zeros"),
         (b"\xff\xfe\x00", "line 1 is"),
     ],
 )
@@ -82,7 +82,7 @@ def test_what_cannot_be_read_names_file_line_and_remedy(tmp_path: Path, content:
     text = str(corrupt.value)
     assert text.startswith(f"{path}: ")
     assert reason in text
-    assert "remove it while the broker is stopped" in text
+    assert "delete it while the broker is stopped" in text
 
 
 def test_follows_its_folder(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ POISON = {
     "headers that are not there": (record_bytes(0, headers=header_bytes(count=50)), 1, "50 headers"),
     "a header without a key": (record_bytes(0, headers=header_bytes((None, b""))), 1, "header without a key"),
     "a timestamp beyond 64 bits": (record_bytes(0, timestamp_delta=2**63 - 1), 1, "beyond 64 bits"),
-    "a varint of six bytes": (b"\x90\x80\x80\x80\x80\x00" + record_bytes(0)[1:], 1, "longer than it can be"),
+    "a varint of six bytes": (b"\x90\x80\x80\x80\x80\x00" + record_bytes(0)[1:], 1, "its maximum length"),
     "two bytes for two billion records": (b"zz", 2**31 - 1, "2147483647 records"),
     "nothing": (b"", 1, "."),
 }
@@ -131,7 +131,7 @@ def test_every_record_without_a_key_is_named(codec: Compression) -> None:
     with pytest.raises(InvalidRecordsError, match=r"5 of 9 records are refused: .*; and 2 more") as caught:
         validate(data, LogConfig(compacts=True))
     assert [fault.record_index for fault in caught.value.faults] == [0, 2, 4, 6, 8]
-    assert caught.value.faults[1].reason == "record 2 has no key, and the topic is compacted by key"
+    assert caught.value.faults[1].reason == "record 2 has no key, but the topic is compacted"
 
 
 def test_a_missing_key_and_a_timestamp_are_both_named_and_the_timestamp_decides() -> None:

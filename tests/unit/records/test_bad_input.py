@@ -269,6 +269,6 @@ def test_errors_tell_where() -> None:
     with pytest.raises(BatchLengthError) as caught:
         list(iter_batches(good + wrong))
     assert (caught.value.position, caught.value.base_offset) == (len(good), 3)
-    assert str(caught.value) == f"record batch with base offset 3 at byte {len(good)}: no batch has length 20"
+    assert str(caught.value) == f"record batch with base offset 3 at byte {len(good)}: 20 is not a valid batch length"
     with pytest.raises(TruncatedBatchError, match=f"at byte {len(good)}: 5 bytes"):
         list(iter_batches(good + b"12345"))

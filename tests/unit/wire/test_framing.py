@@ -111,7 +111,7 @@ def test_a_frame_too_short_for_a_header() -> None:
 
 
 def test_an_api_that_does_not_exist() -> None:
-    with pytest.raises(UnknownApiError, match="no API with key 999"):
+    with pytest.raises(UnknownApiError, match="unknown API key 999"):
         read_request(b"\x03\xe7\x00\x00\x00\x00\x00\x01\xff\xff")
 
 

@@ -80,7 +80,9 @@ def _more(path: Path, data: bytes, position: int, size: int) -> int:
     """The bytes of the batch that begins there, which the data has not all."""
     needed = int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX_SIZE], "big", signed=True) + LENGTH_PREFIX_SIZE
     if len(data) < LENGTH_PREFIX_SIZE or not len(data) < needed <= size - position:
-        raise CorruptRecordsError(f"{path}: no whole batch at byte {position}, with {size - position} to come")
+        raise CorruptRecordsError(
+            f"{path}: incomplete batch at position {position}, {size - position} bytes before the end"
+        )
     return needed
 
 

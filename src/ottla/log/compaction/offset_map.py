@@ -36,7 +36,8 @@ class OffsetMap:
         self._limit = min(int(slots * load_factor), slots - 1)
         if self._limit < 1:
             raise ValueError(
-                f"{max_bytes} bytes hold no key at a load of {load_factor}: raise log.cleaner.dedupe.buffer.size"
+                f"{max_bytes} bytes are too small at a load factor of {load_factor}: increase "
+                "log.cleaner.dedupe.buffer.size"
             )
         while slots > _SMALLEST_SLOTS * _GROWTH:
             slots //= _GROWTH

@@ -181,7 +181,8 @@ class PlainMap:
         self._limit = min(int(self._slots * load_factor), self._slots - 1)
         if self._limit < 1:
             raise ValueError(
-                f"{max_bytes} bytes hold no key at a load of {load_factor}: raise log.cleaner.dedupe.buffer.size"
+                f"{max_bytes} bytes are too small at a load factor of {load_factor}: increase "
+                "log.cleaner.dedupe.buffer.size"
             )
         self.offsets: dict[bytes, int] = {}
         self.until_offset = first_offset

@@ -450,7 +450,7 @@ def test_every_bad_record_is_named(tmp_path: Path) -> None:
         answer = await produce(client, request(client, batch_of(b"a", b"b", b"c")))
         assert ErrorCode.of(answer.error_code) is ErrorCode.INVALID_RECORD
         assert [(each.batch_index, each.batch_index_error_message) for each in answer.record_errors] == [
-            (index, f"record {index} has no key, and the topic is compacted by key") for index in range(3)
+            (index, f"record {index} has no key, but the topic is compacted") for index in range(3)
         ]
         assert (answer.error_message or "").startswith("3 of 3 records are refused")
 
