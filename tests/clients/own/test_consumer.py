@@ -325,7 +325,7 @@ def test_partitions_are_given_up_and_taken_again(consumer: Consumer, filled: lis
     assert offsets(seen, first) == offsets(seen, second) == list(range(100))
     consumer.unsubscribe()
     assert consumer.assignment() == frozenset()
-    with pytest.raises(ClientError, match="nothing to read"):
+    with pytest.raises(ClientError, match="nothing to poll"):
         consumer.poll(1)
     consumer.assign([first])
     assert consumer.poll(WAIT_S)[0].offset == 0
@@ -683,7 +683,7 @@ def test_mistakes_are_told_where_they_are_made(settings_of: SettingsOf, topic: s
             consumer.subscribe([topic])
         with pytest.raises(ClientError, match=r"group\.id"):
             consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1)})
-        with pytest.raises(ClientError, match="nothing to read"):
+        with pytest.raises(ClientError, match="nothing to poll"):
             consumer.poll(1)
     with Consumer(settings_of(group_id=topic)) as consumer:
         consumer.subscribe([topic])
