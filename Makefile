@@ -12,10 +12,10 @@ SLOWEST := --durations=25 --durations-min=0.5
 
 .PHONY: help setup bytecode wheel demo test test-pythons check format compat coverage differential bench fuzz crash soak golden clean
 
-help:  ## what there is to make
+help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
 
-setup: $(STAMP) $(OLD_KIO)  ## .venv with the package, all extras and the developers' tools
+setup: $(STAMP) $(OLD_KIO)  ## create .venv with the package, all extras and the developer tools
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { \
@@ -36,7 +36,7 @@ $(OLD_KIO): tests/support/oracles/kio-0.6.2.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(@D) --requirement $<
 	@touch $@
 
-wheel:  ## dist/ottla-VERSION-py3-none-any.whl, to install with pip
+wheel:  ## build dist/ottla-VERSION-py3-none-any.whl
 	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/ottla-*.whl
 
@@ -44,29 +44,29 @@ wheel:  ## dist/ottla-VERSION-py3-none-any.whl, to install with pip
 bytecode: setup
 	@$(BIN)/python -m compileall -q src tests bench tools
 
-demo: bytecode  ## it all at work: events of a shop through a broker and a pipeline on Spark, live
+demo: bytecode  ## run a broker, clients and a Spark pipeline together
 	@$(BIN)/ottla demo
 
-test: bytecode  ## the whole suite, Spark included, but for what needs artifacts of Kafka
+test: bytecode  ## run all tests that do not need Apache Kafka, including Spark
 	@command -v java >/dev/null || { echo "Java is not installed, and Spark needs it: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends openjdk-17-jre-headless; }
 	WORKERS=$(WORKERS) $(BIN)/python tools/run_tests.py -m "not compat and not soak"
 
-test-pythons:  ## a quick part of the suite on each supported Python that the machine has (TESTS=…)
+test-pythons:  ## run some tests with each supported Python on this machine (TESTS=…)
 	$(PYTHON) tools/pythons.py $(TESTS)
 
-check: setup  ## ruff, mypy (strict), import-linter
+check: setup  ## run ruff, mypy (strict) and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/lint-imports --config tools/import_cycles.toml
 
-format: setup  ## rewrite the code as ruff wants it
+format: setup  ## format the code with ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-compat: bytecode  ## against Apache Kafka's and Spark's own artifacts, from Maven Central, and kcat, from Debian
+compat: bytecode  ## run the tests that need Apache Kafka, Spark's Kafka connector and kcat (downloads them)
 	$(BIN)/python tools/kafka_artifacts.py
 	$(BIN)/python tools/spark_artifacts.py
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
@@ -83,14 +83,14 @@ coverage: bytecode  ## branch coverage of `make test` by room, and the modules t
 
 SECONDS_EACH ?= 900
 PEERS ?= 4.3.1 3.9.1
-differential: bytecode  ## random dialogues with a broker of ours and Apache Kafka's (SECONDS_EACH=…, PEERS=…, SEED=…)
+differential: bytecode  ## send random requests to Ottla and Kafka and compare the responses (SECONDS_EACH=…, PEERS=…, SEED=…)
 	$(BIN)/python tools/kafka_artifacts.py
 	for peer in $(PEERS); do \
 	  (cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m differential --peer $$peer --seconds $(SECONDS_EACH) \
 	    --restarts 3 $(if $(SEED),--seed $(SEED))) || exit 1; \
 	done
 
-bench: bytecode  ## ours beside its peers, in one run
+bench: bytecode  ## run all benchmarks next to their peers
 	$(BIN)/python bench/wire.py
 	$(BIN)/python bench/records.py
 	$(BIN)/python bench/compression.py
@@ -105,18 +105,18 @@ bench: bytecode  ## ours beside its peers, in one run
 	$(BIN)/python -m bench.spark --save
 
 COUNT ?= 1000000
-fuzz: bytecode  ## a million mutated frames, and as many mutated batches (COUNT=…)
+fuzz: bytecode  ## decode a million mutated frames and as many mutated batches (COUNT=…)
 	cd tests && ../$(BIN)/python -m fuzz.wire --count $(COUNT)
 	cd tests && ../$(BIN)/python -m fuzz.records --count $(COUNT)
 
 KILLS ?= 600
-crash: bytecode  ## kill a process that appends or compacts hundreds of times (KILLS=…, OTTLA_SEED=…)
+crash: bytecode  ## kill a process that appends or compacts, hundreds of times (KILLS=…, OTTLA_SEED=…)
 	OTTLA_KILLS=$(KILLS) $(PYTEST) -n $(WORKERS) -rP tests/crash
 
 # For each example that a property test draws in `make test`, this many.
 EXAMPLES ?= 25
 # One seed for the whole run, printed first, so that any failure can be run again. No single test may take an hour.
-soak: bytecode  ## long fault, damage and chaos runs, thousands of random cases (OTTLA_SEED=…)
+soak: bytecode  ## run the long fault, damage and chaos tests (OTTLA_SEED=…)
 	$(BIN)/python tools/kafka_artifacts.py
 	@seed=$${OTTLA_SEED:-$$($(BIN)/python -c 'import random; print(random.randrange(1, 2**32))')}; \
 	  echo "OTTLA_SEED=$$seed"; \
@@ -124,11 +124,11 @@ soak: bytecode  ## long fault, damage and chaos runs, thousands of random cases 
 	    || { echo "make soak failed. Run it again with OTTLA_SEED=$$seed."; exit 1; }
 	OTTLA_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -m "hypothesis and not soak and not compat"
 
-golden: bytecode  ## capture the golden bytes anew from real clients and brokers
+golden: bytecode  ## capture the golden bytes from real clients and brokers again
 	$(BIN)/python tools/kafka_artifacts.py
 	$(BIN)/python tests/golden/capture.py
 	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.tools.record
 	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.groups.record
 
-clean:  ## forget what was built
+clean:  ## delete everything that was built
 	rm -rf $(VENV) .build

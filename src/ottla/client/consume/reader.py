@@ -1,7 +1,7 @@
-"""What a poll does with what was fetched: takes it, decodes it, moves positions. In the thread that polls.
+"""What a poll does with fetched data: takes it, decodes it, and moves positions. Runs in the thread that polls.
 
-Whoever gives the user records of `take` and `take_arrow` sets `subscription.unfinished = {}` just before: until then
-an interruption takes them back (see `subscription`).
+The caller sets `subscription.unfinished = {}` just before it returns the records of `take` or `take_arrow` to the user:
+until then, an interruption undoes the poll (see `subscription`).
 """
 
 from __future__ import annotations
