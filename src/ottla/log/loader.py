@@ -273,7 +273,7 @@ class _Loader:
                     reason = str(error)
             if reason:
                 _logger.warning("%s: rebuilding its indexes: %s", segment.path, reason)
-                cut = self.recover_segment(segments)
+                cut = self.recover_segment(segments, end_offset=following)
                 segment.flush()  # nobody will look at it again, whatever becomes of this run
                 if cut:
                     _logger.error("%s: %d bytes were not whole valid batches and are cut off", segment.path, cut)
@@ -344,7 +344,7 @@ class _Loader:
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
             if not self.is_suspect(following):
                 continue
-            cut = self.recover_segment(segments[: index + 1], is_last=following is None)
+            cut = self.recover_segment(segments[: index + 1], is_last=following is None, end_offset=following)
             end = segment.read_next_offset()
             if cut:
                 _logger.warning(

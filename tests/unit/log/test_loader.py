@@ -527,6 +527,31 @@ def test_an_offset_that_was_not_written_is_cut_off(home: Home) -> None:
         written(home, 60 - log.next_offset)
 
 
+@pytest.mark.parametrize("compacts", [False, True])
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_last_batch_of_a_segment_never_reaches_into_the_next_one(
+    home: Home, caplog: pytest.LogCaptureFixture, is_flushed: bool, compacts: bool
+) -> None:
+    """No batch follows in its file, but the next segment's name says where its offsets end. Flushed segments are read
+    again because the index entry of the batch does not match it."""
+    config = replace(CONFIG, index_interval_bytes=50, compacts=compacts)
+    log = home.open(config)
+    fill(log, 60)
+    log.flush()
+    bases = [segment.base_offset for segment in log.segments]
+    *_, (position, header) = log.segments[1].iter_headers()
+    assert header.last_offset == bases[2] - 1
+    path = log.segments[1].path
+    size = log.segments[1].size - position
+    patch(home, path, struct.pack(">q", header.base_offset + 4), position)
+    log = home.open(config, clean=False, recovery_point=60 if is_flushed else 0)
+    assert log.segments[1].read_next_offset() == bases[2] - 1
+    assert f"{path}: {size} bytes" in caplog.text
+    behind = range(bases[2], 60) if is_flushed else ()
+    assert values(log) == [*range(bases[2] - 1), *behind]
+    check(log)
+
+
 @pytest.mark.parametrize("entry", [0, 1, -1])
 def test_an_index_that_points_beyond_the_file_is_made_anew(home: Home, entry: int) -> None:
     log = home.open(CONFIG)
