@@ -179,9 +179,10 @@ def _check_lengths(data: Buffer, config: LogConfig) -> None:
     except RecordError:
         return  # reported with the batch's other faults
     size = header.size_in_bytes
-    with suppress(RecordError):  # less than another batch is reported with the faults of the first, if it has any
-        read_header(data, size)
-        if size < len(data):
+    if size < len(data):
+        with suppress(RecordError):  # less than another batch is reported with the faults of the first, if it has any
+            if not _is_old_batch(data, size):
+                read_header(data, size)
             behind = len(data) - size
             raise NotOneBatchError(
                 f"{behind} bytes follow the batch; a request may contain only one batch per partition"
@@ -189,6 +190,14 @@ def _check_lengths(data: Buffer, config: LogConfig) -> None:
     if header.base_offset:
         raise InvalidRecordsError(f"a client's batch begins at offset 0, not at {header.base_offset}")
     _check_size(header, config)
+
+
+def _is_old_batch(data: Buffer, position: int) -> bool:
+    """Whether a whole message of magic 0 or 1 stands there, as far as its length tells."""
+    if len(data) - position <= MAGIC_AT or data[position + MAGIC_AT] >= MAGIC_V2:
+        return False
+    length = int.from_bytes(data[position + LENGTH_AT : position + LENGTH_PREFIX_SIZE], "big", signed=True)
+    return 0 < length <= len(data) - position - LENGTH_PREFIX_SIZE
 
 
 def has_old_magic(data: Buffer) -> bool:

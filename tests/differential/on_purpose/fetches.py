@@ -66,7 +66,28 @@ def _is_stamped(found: Difference) -> bool:
     return _is_recompressed(found) and any(batch.get("damage") == "log append time" for batch in sent_before(found))
 
 
+def _answered(tree: dict[str, Any]) -> set[Place]:
+    """The partitions that an answer to a fetch tells of."""
+    return {
+        Place(topic_key(topic.get("topic") or topic["topic_id"]), each["partition_index"])
+        for topic in tree["responses"]
+        for each in topic["partitions"]
+    }
+
+
+def _is_left_out(found: Difference) -> bool:
+    """A fetch in a session does not tell of partitions of which nothing fitted."""
+    only_one = _answered(found.our_tree) ^ _answered(found.their_tree)
+    return (
+        found.request.get("session_epoch", -1) > 0
+        and bool(only_one)
+        and all(settings(found, each.topic).get("compression.type", set()) - {"producer"} for each in only_one)
+    )
+
+
 def _is_size_of_recompressed(found: Difference) -> bool:
+    if found.api == "Fetch" and found.field in ("responses", "responses/partitions"):
+        return _is_left_out(found)
     if found.api != "Fetch" or not found.field.startswith(_RECORDS):
         return False
     if found.field == f"{_RECORDS}/batches/bytes":

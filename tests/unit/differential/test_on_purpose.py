@@ -151,6 +151,16 @@ def test_sizes_of_recompressed_batches() -> None:
         assert set(_reasons(FETCH, _fetched(_batch(0, 90)), _fetched(_batch(0, 95)), (other,))) == {None}
 
 
+def test_partitions_of_which_nothing_fitted() -> None:
+    step = {"api": "Fetch", "version": 12, "request": {"session_epoch": 2, "topics": []}}
+    ours: dict[str, Any] = {"responses": []}
+    theirs = _fetched(_batch(0))
+    recompressed = (_created(compression_type="gzip"),)
+    assert _reasons(step, ours, theirs, recompressed) == ["sizes of recompressed batches"]
+    assert _reasons(step, ours, theirs, (_created(),)) == [None]
+    assert _reasons(FETCH, ours, theirs, recompressed) == [None]
+
+
 def test_times_and_sizes_of_records_that_producers_stamp() -> None:
     history = (_created(compression_type="gzip"), Exchange(_produce({"damage": "log append time"}), {}, {}))
     ours, theirs = _fetched(_batch(0, 90)), _fetched(_batch(0, 95))

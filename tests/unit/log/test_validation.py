@@ -104,6 +104,8 @@ def test_the_batches_of_a_coordinator_follow_each_other() -> None:
 def test_a_client_sends_one_batch_at_a_time() -> None:
     with pytest.raises(NotOneBatchError, match="bytes follow the batch"):
         validate(batch(1) + batch(1))
+    with pytest.raises(NotOneBatchError, match="bytes follow the batch"):
+        validate(batch(1) + old_message(1, b"a"))
 
 
 def test_a_second_batch_is_refused_before_the_crc_of_the_first_is_checked() -> None:
