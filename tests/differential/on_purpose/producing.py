@@ -22,6 +22,7 @@ _MADE_LATER: Final = (
 """What Kafka answers to a batch whose form it has accepted."""
 _FOR_ALL: Final = ("magic 3", "codec 5")
 """Damages for which Kafka refuses the whole request."""
+_NO_PARTITION: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _NAMELESS: Final = ("payload", "record attributes", "codec 5", "offset deltas", "trailing")
 """Damages that Kafka does not expect."""
 
@@ -66,9 +67,9 @@ def _is_nameless(found: Difference) -> bool:
 
 
 def _is_refused_for_another(found: Difference) -> bool:
-    """This partition's batch is not the one for which Kafka refuses the request."""
+    """This partition's batch is not the one for which Kafka refuses the request, or its partition is not there."""
     others = [batch for _, batches in produced(found.step) for batch in batches or ()]
-    here = sent_here(found)
+    here = () if found.field == _ERROR and found.ours in _NO_PARTITION else sent_here(found)
     if not any(batch.get("damage") in _FOR_ALL and batch not in here for batch in others):
         return False
     if found.field == _ERROR:

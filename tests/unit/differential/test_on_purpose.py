@@ -116,6 +116,8 @@ def test_a_batch_for_which_kafka_refuses_the_whole_request() -> None:
     assert _reasons(step, _answer(0, 2), _answer(0, 0)) == [None]
     assert _reasons(_produce({}, other={"damage": "crc"}), _answer(0, 2), _answer(2, 2)) == [None]
     assert _reasons(_produce({"damage": "magic 3"}), _answer(0), _answer(2)) == [None]
+    assert _reasons(_produce({"damage": "magic 3"}), _answer(3), _answer(2)) == ["one bad partition"]
+    assert _reasons(_produce({"damage": "crc"}), _answer(3), _answer(2)) == [None]
 
 
 def test_half_a_batch_after_a_batch() -> None:
