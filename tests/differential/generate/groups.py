@@ -8,6 +8,8 @@ from differential.generate.model import Draft, Member
 from differential.generate.topics import NAMES
 
 _GROUPS = ("0", "1")
+_PATIENCE_MS = 600_000
+"""With members: longer than any dialogue, so that none is dropped by one broker a moment before the other."""
 
 
 def _group(draft: Draft) -> str:
@@ -21,7 +23,7 @@ def _join_request(draft: Draft, member: Member, version: int, member_id: str) ->
     protocols = draft.choose([["range"], ["range", "sticky"], ["sticky", "range"], ["range"], ["mine"]])
     request: dict[str, Any] = {
         "group_id": f"$group:{member.group}",
-        "session_timeout_ms": draft.weighted({30_000: 20, 5_999: 0.3, 1_800_001: 0.3, 6_000: 0.5}),
+        "session_timeout_ms": draft.weighted({_PATIENCE_MS: 20, 5_999: 0.3, 1_800_001: 0.3, 1_800_000: 0.5}),
         "member_id": member_id,
         "protocol_type": draft.weighted({"consumer": 20, "connect": 0.5, "": 0.3}),
         "protocols": [{"name": name, "metadata": _metadata(draft, f"{member.name} {name}")} for name in protocols],
@@ -29,7 +31,7 @@ def _join_request(draft: Draft, member: Member, version: int, member_id: str) ->
     if draft.maybe(0.02):
         request["protocols"] = []
     if version >= 1:
-        request["rebalance_timeout_ms"] = 30_000
+        request["rebalance_timeout_ms"] = _PATIENCE_MS
     if version >= 5 and member.instance_id is not None:
         request["group_instance_id"] = member.instance_id
     if draft.maybe(0.01):
@@ -98,13 +100,13 @@ def _simple_join(draft: Draft, member: Member, version: int, member_id: str) -> 
     """One that is not refused for what it says."""
     request: dict[str, Any] = {
         "group_id": f"$group:{member.group}",
-        "session_timeout_ms": 30_000,
+        "session_timeout_ms": _PATIENCE_MS,
         "member_id": member_id,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": _metadata(draft, member.name)}],
     }
     if version >= 1:
-        request["rebalance_timeout_ms"] = 30_000
+        request["rebalance_timeout_ms"] = _PATIENCE_MS
     if version >= 5 and member.instance_id is not None:
         request["group_instance_id"] = member.instance_id
     return request
@@ -334,7 +336,10 @@ def beat(draft: Draft) -> None:
     names = [draft.topic().name for _ in range(draft.number(1, 2))]
     if kind == "join":
         request.update(
-            member_epoch=0, rebalance_timeout_ms=30_000, subscribed_topic_names=sorted(set(names)), topic_partitions=[]
+            member_epoch=0,
+            rebalance_timeout_ms=_PATIENCE_MS,
+            subscribed_topic_names=sorted(set(names)),
+            topic_partitions=[],
         )
         if draft.maybe(0.3):
             request["server_assignor"] = draft.choose(["uniform", "range", "nonsense"])
@@ -351,7 +356,7 @@ def beat(draft: Draft) -> None:
     else:
         request["member_epoch"] = 0
         request.update(
-            draft.choose([{}, {"rebalance_timeout_ms": 30_000}, {"subscribed_topic_names": []}, {"group_id": ""}])
+            draft.choose([{}, {"rebalance_timeout_ms": _PATIENCE_MS}, {"subscribed_topic_names": []}, {"group_id": ""}])
         )
     draft.ask("ConsumerGroupHeartbeat", version, request, **{"as": name})
 
