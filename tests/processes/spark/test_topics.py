@@ -181,7 +181,7 @@ def test_offsets_have_to_be_given_for_all_partitions_and_no_others(data: TopicDa
         view.position(AtOffsets({zero: 0}), "startingOffsets", is_start=True)
     with pytest.raises(SourceError, match=f"{two} is not one of the partitions to read"):
         view.position(AtOffsets({zero: 0, one: 0, two: 0}), "startingOffsets", is_start=True)
-    with pytest.raises(SourceError, match="option startingOffsetsByTimestamp: says nothing"):
+    with pytest.raises(SourceError, match="option startingOffsetsByTimestamp: lacks"):
         view.position(AtTimes({zero: 0}), "startingOffsets", is_start=True)
 
 
