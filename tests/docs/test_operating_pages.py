@@ -6,6 +6,8 @@ import asyncio
 import configparser
 import re
 import shutil
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from ottla.broker.configs.broker_config import BROKER_CONFIG, load_config
 from ottla.broker.configs.sources import settings_of_environment
 from ottla.testing.broker import Broker
 from support.brokers import Client, batch_of, broker_in_loop
+from support.kafka_process import free_port
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "operating").glob("*.md"))
@@ -39,10 +42,13 @@ def test_links_lead_somewhere_and_configs_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if examples_of(page)], ids=lambda page: page.name)
 def test_the_examples_of_a_page(page: Path, tmp_path: Path) -> None:
-    for example in examples_of(page):
-        place = tmp_path / f"line-{example.line}"
-        place.mkdir()
-        run(example, "localhost:9092", place)
+    port = free_port()
+    with Broker({"ottla.zookeeper.port": port}) if page.name == "zookeeper.md" else nullcontext():
+        for example in examples_of(page):
+            place = tmp_path / f"line-{example.line}"
+            place.mkdir()
+            program = example.program.replace("127.0.0.1:2181", f"127.0.0.1:{port}")
+            run(replace(example, program=program), "localhost:9092", place)
 
 
 def test_the_file_of_the_page_loads_without_complaint(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def counting(function):
 PRODUCER = """
 from ottla import Producer
 from ottla.client.produce import compiled, encoding
-encoding.encode_batch = counting(encoding.encode_batch)
+compiled.LOAD_AFTER_S = 0.01  # else they would be loaded after millions of records
+encoding.encode_plain_columns = counting(encoding.encode_plain_columns)
 with Producer(settings, batch_size=262144, linger_ms=1000) as producer:
     for _ in range(count):
         producer.send(topic, bytes(100), partition=0)
@@ -39,7 +40,8 @@ ASYNC_PRODUCER = """
 import asyncio
 from ottla import AsyncProducer
 from ottla.client.produce import compiled, encoding
-encoding.encode_batch = counting(encoding.encode_batch)
+compiled.LOAD_AFTER_S = 0.01  # else they would be loaded after millions of records
+encoding.encode_plain_columns = counting(encoding.encode_plain_columns)
 async def main():
     async with AsyncProducer(settings, batch_size=262144, linger_ms=1000) as producer:
         for _ in range(count):

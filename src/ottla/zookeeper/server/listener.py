@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ottla.zookeeper.protocol.messages import MAX_FRAME_BYTES
 from ottla.zookeeper.server.core import LOCAL, Close, Effect, Send, ServerCore, Tell
@@ -98,13 +98,11 @@ class ServedConnection(asyncio.Protocol):
     # --- from asyncio -----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise TypeError(f"a stream transport is expected, not {transport!r}")
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's does not derive from it
         host, port = transport.get_extra_info("peername")[:2]
         self._address = f"{host}:{port}"
         self._id = self._listener.joined(self)
-        self._silence = asyncio.get_running_loop().call_later(_CONNECT_S, transport.abort)
+        self._silence = asyncio.get_running_loop().call_later(_CONNECT_S, self.transport.abort)
         self._submit(lambda core: core.opened(self._id, self._address))
 
     def data_received(self, data: bytes) -> None:
