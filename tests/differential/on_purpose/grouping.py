@@ -114,12 +114,23 @@ def _is_restarted_group(found: Difference) -> bool:
 
 
 def _awaited_restart(found: Difference, group: str | None) -> bool:
-    """Whether a member was given its id, and told to join with it, before a restart."""
+    """Whether members joined before a restart, or were given ids to join with, and until then none was assigned
+    anything and no offset was committed."""
     restarts = [number for number, exchange in enumerate(found.history) if "restart" in exchange.step]
-    return bool(restarts) and any(
-        _asked_of(group, exchange, "JoinGroup") and _error(exchange) == ErrorCode.MEMBER_ID_REQUIRED
-        for exchange in found.history[: restarts[-1]]
+    before = found.history[: restarts[-1]] if restarts else ()
+    return any(
+        _asked_of(group, exchange, "JoinGroup")
+        and _error(exchange) in (None, ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
+        for exchange in before
+    ) and not any(
+        _is_assigned(exchange) or (_asked_of(group, exchange, "OffsetCommit") and not _is_refused(exchange))
+        for exchange in before
     )
+
+
+def _is_assigned(exchange: Exchange) -> bool:
+    """An answer to SyncGroup, perhaps one that was waited for, of any group."""
+    return _error(exchange) == ErrorCode.NONE and bool(exchange.theirs.get("assignment"))
 
 
 ENTRIES: Final[tuple[OnPurpose, ...]] = (
@@ -140,8 +151,9 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         parts_ways=True,
     ),
     OnPurpose(
-        "groups that nobody joined, after a restart",
-        "Kafka 4 keeps a group in its log from when its first member is given an id, 3.9.1 from when it joined.",
+        "groups without assignments, after a restart",
+        "Kafka 4 keeps a group in its log from when its first member joins or is given an id, 3.9.1 from when members "
+        "are assigned something.",
         lambda found: found.peer == "3.9.1" and _is_restarted_group(found),
         parts_ways=True,
     ),

@@ -207,13 +207,19 @@ def test_groups_that_kafka_4_keeps_over_a_restart() -> None:
     ours, theirs = ({"groups": [{"group_id": "$-g0", "group_state": state}]} for state in ("Empty", "Dead"))
     given = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 79})
     restart = Exchange({"restart": True}, None, None)
-    name = "groups that nobody joined, after a restart"
+    name = "groups without assignments, after a restart"
     assert _reasons(step, ours, theirs, (given, restart), "3.9.1") == [name]
     assert _reasons(step, ours, theirs, (given, restart)) == [None]
     assert _reasons(step, theirs, ours, (given, restart), "3.9.1") == [None]
     assert _reasons(step, ours, theirs, (restart, given), "3.9.1") == [None]
     joined = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 0})
-    assert _reasons(step, ours, theirs, (joined, restart), "3.9.1") == [None]
+    assert _reasons(step, ours, theirs, (joined, restart), "3.9.1") == [name]
+    assigned = Exchange({"receive": 1}, {}, {"error_code": 0, "assignment": "for m0"})
+    assert _reasons(step, ours, theirs, (joined, assigned, restart), "3.9.1") == [None]
+    topics = [{"name": "$topic:0", "partitions": [{"partition_index": 0}]}]
+    taken = {"topics": [{"name": "$-t0", "partitions": [{"partition_index": 0, "error_code": 0}]}]}
+    committed = _asked("OffsetCommit", {"group_id": "$group:0", "topics": topics}, taken)
+    assert _reasons(step, ours, theirs, (joined, committed, restart), "3.9.1") == [None]
 
 
 def test_changes_that_kafka_fails_on() -> None:
