@@ -36,7 +36,7 @@ HELD_BYTES_MAX: Final = 256 * 2**20
 """Limit for held batches; more are refused, and producers retry them."""
 _SLOW_AT_BYTES: Final = 64 * 2**20
 """As much is held before the loop waits for a thread with every batch that comes."""
-_PATIENCE_S: Final = 1.0
+_PATIENCE_S: Final = 0.1
 _APPENDS_A_TURN: Final = 64
 _THREADS_MAX: Final = 4
 """As many batches are compressed at once, where there are as many cores: the libraries that do it need no GIL."""
