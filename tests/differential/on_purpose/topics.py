@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from differential.comparison import ABSENT, Difference
 from differential.on_purpose.entry import OnPurpose
-from differential.on_purpose.places import innermost, topic_key
+from differential.on_purpose.places import innermost, structs, topic_key
 from ottla.base.error_codes import ErrorCode
 
 _REMOVED_IN_4: Final = (
@@ -100,6 +100,25 @@ def _is_nameless(found: Difference) -> bool:
     )
 
 
+def _is_config_of_deleted_topic(found: Difference) -> bool:
+    """Whether the topic had that config, was deleted, and the broker was restarted after that."""
+    if found.api != "DescribeConfigs" or not found.field.startswith("results/configs/"):
+        return False
+    config = found.field.split("/")[2]
+    name = next((each["resource_name"] for each in structs(found) if "resource_name" in each), "")
+    was_set = was_deleted = was_restarted = False
+    for exchange in found.history:
+        if exchange.api == "CreateTopics":
+            made = (each for each in exchange.request["topics"] if topic_key(each["name"]) == topic_key(name))
+            was_set |= any(setting["name"] == config for each in made for setting in each.get("configs", ()))
+        elif exchange.api == "DeleteTopics" and was_set:
+            names = exchange.request.get("topic_names", ())
+            was_deleted |= any(topic_key(each) == topic_key(name) for each in names if each is not None)
+        elif exchange.step.get("restart") and was_deleted:
+            was_restarted = True
+    return was_restarted
+
+
 def _told(topic: dict[str, Any]) -> str:
     return topic_key(topic["name"] if topic["name"] is not None else topic["topic_id"])
 
@@ -165,6 +184,13 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
         "assignments to nobody",
         "Kafka 3.9.1 makes topics whose replicas are on no broker, and waits for a leader; Kafka 4 refuses them.",
         _makes_unled_topic,
+        parts_ways=True,
+    ),
+    OnPurpose(
+        "configs of a deleted topic",
+        "After a restart Kafka 4.3.1 gives a topic that is created anew without configs those of the deleted topic of "
+        "its name. Ottla forgets them with the topic, as 3.9.1 does.",
+        lambda found: found.peer == "4.3.1" and _is_config_of_deleted_topic(found),
         parts_ways=True,
     ),
     OnPurpose(
