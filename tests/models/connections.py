@@ -363,8 +363,10 @@ class ServerConnectionModel(RuleBasedStateMachine):
         sending = self.server.sender
         if sending.is_busy and self.gate.is_set():
             deadline = 200
+            poll = select.poll()  # unlike select, for any descriptor
+            poll.register(sending._done, select.POLLIN)
             while sending.is_busy and deadline:
-                select.select([sending._done], [], [], 5)
+                poll.poll(5_000)
                 self.loop.turn()
                 deadline -= 1
             assert deadline, "the thread gives nothing back"

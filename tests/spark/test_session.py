@@ -102,6 +102,6 @@ def test_what_cannot_change_is_refused() -> None:
     with pytest.raises(SessionConflictError, match=r"spark\.driver\.memory cannot be changed to 77g: .* Stop it first"):
         session(MASTER, driver_memory="77g")
     with pytest.raises(
-        SessionConflictError, match=r"spark\.master cannot become local\[7\] .* running with local\[2\]"
+        SessionConflictError, match=r"spark\.master cannot be changed to local\[7\]: .* running with local\[2\]"
     ):
         session("local[7]")

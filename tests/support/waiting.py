@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 _LOOK_AGAIN_S = 0.01
 
 

@@ -213,7 +213,7 @@ def test_null_lists_are_no_headers() -> None:
         ({"offsets": [-1, 1]}, ValueError, "before the base offset"),
         ({"offsets": [0, 2**31]}, ValueError, "offset 2147483648 is too far"),
         ({"options": BatchOptions(last_offset_delta=0)}, ValueError, "last offset delta 0"),
-        ({"keys": pa.array([1, 2])}, TypeError, "a column of int64"),
+        ({"keys": pa.array([1, 2])}, TypeError, "a column of type int64"),
     ],
 )
 def test_columns_that_cannot_be_a_batch_are_refused(arguments: Any, error: type[Exception], words: str) -> None:

@@ -119,7 +119,7 @@ def test_broken_markers(key: bytes | None, value: bytes | None) -> None:
 
 
 def test_data_is_no_marker() -> None:
-    with pytest.raises(MalformedRecordError, match="data"):
+    with pytest.raises(MalformedRecordError, match="it is not a control record"):
         read_transaction_marker(BatchView(encode_batch([Record(0, 0, b"\x00\x00\x00\x01", None)])))
 
 
