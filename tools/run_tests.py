@@ -2,7 +2,7 @@
 
 Tests of processes wait for most of their time: for time-outs, disks, and each other. Unit tests compute. So they run
 beside the others on what these leave of the processors: as many workers as there are cores, with a lower priority, so
-that they do not slow down a test that has to keep a time-out. All others get two workers a core.
+that they do not slow down a test that has to keep a time-out. All others get one worker more than there are cores.
 
 Arguments are given to both runs. The output of unit tests comes after that of the others.
 """
@@ -33,7 +33,7 @@ def pytest_command(workers: int, name: str, arguments: Sequence[str]) -> list[st
 
 def main(arguments: Sequence[str]) -> int:
     cores = os.cpu_count() or 2
-    waiting_workers = int(os.environ.get("WORKERS") or 2 * cores)
+    waiting_workers = int(os.environ.get("WORKERS") or cores + 1)
     began_s = time.monotonic()
     with tempfile.TemporaryFile() as output:
         computing = subprocess.Popen(
