@@ -16,7 +16,7 @@ pytestmark = pytest.mark.compat
 
 PRINTER = Path(__file__).parent / "java" / "ClientConfigs.java"
 SCHEMAS = {schema.kind: schema for schema in (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG)}
-OURS_ALONE = {"queued.max.bytes"}
+OURS_ALONE = {"max.decompressed.batch.bytes", "queued.max.bytes"}
 OTHER_DEFAULTS = {
     # Nobody knows where the brokers are; Kafka's classes have other names here.
     "bootstrap.servers",

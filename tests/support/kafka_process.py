@@ -118,7 +118,7 @@ def zookeeper(place: Path) -> Iterator[str]:
             "clientPortAddress": "127.0.0.1",
             "admin.enableServer": "false",
             "maxClientCnxns": "0",
-            "tickTime": "500",
+            "tickTime": "2000",
         },
     )
     process = _start(java_command("3.9.1", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)), place)

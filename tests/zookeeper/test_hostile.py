@@ -94,7 +94,9 @@ def test_a_client_that_does_not_read_costs_only_itself(tmp_path: Path) -> None:
             host, port = server.address.split(":")
             reader, writer = await asyncio.open_connection(host, int(port), limit=1)
             ask = request(OpCode.GET_DATA, _body(WatchedPathRequest("/large", False)))
-            writer.write(CONNECT.frame() + ask * 400)  # 200 MB of answers, which nobody reads
+            brief = JuteWriter()
+            ConnectRequest(0, 0, 500, 0, bytes(16)).write(brief)
+            writer.write(brief.frame() + ask * 400)  # 200 MB of answers, which nobody reads
             try:
                 await _until_closed(server.listener._connections, 1)
                 assert await tree.get("/large") is not None
@@ -109,6 +111,19 @@ async def _until_closed(connections: Sized, left: int) -> None:
     async with asyncio.timeout(40):
         while len(connections) > left:
             await asyncio.sleep(0.01)
+
+
+def test_a_client_gets_much_at_once(tmp_path: Path) -> None:
+    """More than a connection holds: the server waits for the client to read."""
+
+    async def run() -> None:
+        async with embedded_server(tmp_path) as server, connected(server.address) as tree:
+            names = [f"/{number}" for number in range(200)]
+            for name in names:
+                await tree.create(name, bytes(400_000))
+            assert [node and len(node.data) for node in await tree.get_many(names)] == [400_000] * 200
+
+    asyncio.run(asyncio.wait_for(run(), 60))
 
 
 def test_many_clients_at_once(tmp_path: Path) -> None:

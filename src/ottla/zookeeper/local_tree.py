@@ -37,7 +37,11 @@ class LocalTree:
     async def open(cls, path: Path, clock: Clock) -> LocalTree:
         """The file is made if it is not there; `TreeFileError` if it cannot be used."""
         thread = await TreeThread.open(path, clock)
-        return cls(thread, await thread.ask(ServerCore.new_session_id))
+        try:
+            return cls(thread, await thread.ask(ServerCore.new_session_id))
+        except BaseException:
+            await thread.close()
+            raise
 
     async def close(self) -> None:
         """Finishes what was asked before, and removes the ephemeral nodes of this session."""
@@ -83,7 +87,7 @@ class LocalTree:
         def register(_: list[Znode | None]) -> None:
             if watch is not None:
                 for path in paths:
-                    self._watches.nodes.setdefault(path, []).append(watch)
+                    self._watches.nodes.setdefault(path, {})[watch] = None
 
         return await self._ask(work, register)
 
@@ -98,7 +102,7 @@ class LocalTree:
 
         def register(answer: tuple[list[str], bool]) -> None:
             if watch is not None and answer[1]:
-                self._watches.children.setdefault(path, []).append(watch)
+                self._watches.children.setdefault(path, {})[watch] = None
 
         return (await self._ask(work, register))[0]
 

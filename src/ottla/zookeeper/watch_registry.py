@@ -10,13 +10,14 @@ _logger = logging.getLogger(__name__)
 
 
 class WatchRegistry:
-    """A watch is called once, by the first event that meets it. `nodes` and `absent` are data watches of nodes that
-    existed, or did not, when the watch was set: a client that connects again tells its server which."""
+    """A watch is called once, by the first event that meets it, however often it was set. `nodes` and `absent` are data
+    watches of nodes that existed, or did not, when the watch was set: a client that connects again tells its server
+    which."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, list[Watch]] = {}
-        self.absent: dict[str, list[Watch]] = {}
-        self.children: dict[str, list[Watch]] = {}
+        self.nodes: dict[str, dict[Watch, None]] = {}
+        self.absent: dict[str, dict[Watch, None]] = {}
+        self.children: dict[str, dict[Watch, None]] = {}
 
     def clear(self) -> None:
         self.nodes.clear()
@@ -25,11 +26,11 @@ class WatchRegistry:
 
     def fire(self, event: WatchEvent) -> None:
         """Whatever one of them raises, the others are called."""
-        watches: list[Watch] = []
+        watches: dict[Watch, None] = {}
         if event.kind is not EventKind.CHILDREN:
-            watches += self.nodes.pop(event.path, []) + self.absent.pop(event.path, [])
+            watches |= self.nodes.pop(event.path, {}) | self.absent.pop(event.path, {})
         if event.kind in (EventKind.CHILDREN, EventKind.DELETED):
-            watches += self.children.pop(event.path, [])
+            watches |= self.children.pop(event.path, {})
         for watch in watches:
             try:
                 watch(event)

@@ -41,7 +41,7 @@ class Handover:
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
         """All that is owned from now on; the listener hears of what is new, also if that is nothing."""
         new = [one for one in partitions if one not in self._subscription.partitions]
-        self._untold = [*(self._untold or ()), *new]
+        self._untold = list(dict.fromkeys([*(self._untold or ()), *new]))
         self._subscription.assigned_by_group(partitions)
         await self.tell_assigned()
 

@@ -85,12 +85,13 @@ class TopicQueues:
 
     def place(self, key: bytes) -> int:
         """The partition of a key that is not among them."""
+        places = self.places  # before hashing: they are replaced when the number of partitions changes
         partition = KeyHash.function(key, self.partitioner.partition_count)
         self.hashed += 1
         if self.hashed % _HASHES == 0 and compiled.columns() is None:
             compiled.spend(_HASHES * _HASH_S)
-        if len(self.places) < _PLACES_MAX:
-            self.places[key] = partition
+        if len(places) < _PLACES_MAX:
+            places[key] = partition
         else:
             # Keys that are all different are not worth remembering; others become so when some time has passed.
             self.misses += 1

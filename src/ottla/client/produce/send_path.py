@@ -83,11 +83,11 @@ class SendPath(Generic[K, V, Offered]):
             else:
                 batch = None
             if batch is not None and batch.owner == get_ident() and len(data) <= batch.value_bytes:
-                values = batch.values
+                values, stamps = batch.values, batch.stamps
                 index = len(values)
-                if index < batch.room_until:
+                if index < batch.room_until:  # to be asked after both lists were taken
                     if monotonic() >= batch.until_s:
-                        batch.stamp(batch.stamps, index)
+                        batch.stamp(stamps, index)
                     delivery = Delivery()
                     delivery.batch = batch
                     delivery.index = index

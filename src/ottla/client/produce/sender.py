@@ -163,7 +163,7 @@ class Sender:
             if queue.open is not None and not queue.ready:
                 accumulator.close(queue.open)
             batch = queue.first
-            if batch is None:
+            if batch is None or batch.is_encoding:  # a thread may have filled and closed it since the last look
                 return None
         if batch.encoded is None and not self._encode(batch):
             return None

@@ -74,12 +74,14 @@ class ZooKeeperSession:
     async def close(self) -> None:
         """Ends the session at once if a server can be reached, else it ends by its timeout."""
         self._is_closing = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.gather(self._connecting, return_exceptions=True)
-        if self._connection is not None:
-            await self._connection.close()
-        self._is_connected.set()  # whoever waits for a connection learns that none will come
+        try:
+            if self._connecting is not None:
+                self._connecting.cancel()
+                await asyncio.gather(self._connecting, return_exceptions=True)
+            if self._connection is not None:
+                await self._connection.close()
+        finally:
+            self._is_connected.set()  # whoever waits for a connection learns that none will come
 
     @property
     def session_id(self) -> int:
@@ -108,12 +110,12 @@ class ZooKeeperSession:
 
     async def _connected(self, path: str) -> ZooKeeperConnection:
         generation = self._generation
-        while self._connection is None:
-            if self._is_closing:
-                raise SessionExpiredError(path, "the client of ZooKeeper is closed")
+        while self._connection is None and not self._is_closing:
             await self._is_connected.wait()
             if generation != self._generation:
                 raise SessionExpiredError(path, "the session with ZooKeeper has expired")
+        if self._connection is None or self._is_closing:
+            raise SessionExpiredError(path, "the client of ZooKeeper is closed")
         return self._connection
 
     # --- connections ------------------------------------------------------------------------------------------------

@@ -89,8 +89,12 @@ class ZooKeeperTree:
         """`connect` as in Kafka's `zookeeper.connect`; a chroot that is missing is made."""
         servers = ConnectString.parse(connect)
         tree = cls(await ZooKeeperSession.open(servers, session_timeout_ms, connect_timeout_s))
-        if servers.chroot:
-            await tree._make_chroot()
+        try:
+            if servers.chroot:
+                await tree._make_chroot()
+        except BaseException:
+            await tree.close()
+            raise
         return tree
 
     async def close(self) -> None:
@@ -143,7 +147,7 @@ class ZooKeeperTree:
         def read(header: ReplyHeader, reader: JuteReader) -> Znode:
             _check(header, path)
             if watch is not None:
-                self.session.watches.nodes.setdefault(path, []).append(watch)
+                self.session.watches.nodes.setdefault(path, {})[watch] = None
             response = DataResponse.read(reader)
             return _node(response.data, response.stat)
 
@@ -158,7 +162,7 @@ class ZooKeeperTree:
             if is_there:
                 _check(header, path)
             watches = self.session.watches
-            (watches.nodes if is_there else watches.absent).setdefault(path, []).append(watch)
+            (watches.nodes if is_there else watches.absent).setdefault(path, {})[watch] = None
             return is_there
 
         request = WatchedPathRequest(self._servers.absolute(path), True)
@@ -170,7 +174,7 @@ class ZooKeeperTree:
         def read(header: ReplyHeader, reader: JuteReader) -> list[str]:
             _check(header, path)
             if watch is not None:
-                self.session.watches.children.setdefault(path, []).append(watch)
+                self.session.watches.children.setdefault(path, {})[watch] = None
             return sorted(ChildrenResponse.read(reader).children)
 
         request = WatchedPathRequest(self._servers.absolute(path), watch is not None)

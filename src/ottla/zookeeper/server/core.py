@@ -192,8 +192,8 @@ class ServerCore:
         return session
 
     def _serve(self, connection: Connection, session: Session, frame: bytes) -> None:
-        if session.connection != connection.connection_id:
-            return  # the session has moved to another connection, and this one is being closed
+        if session.connection != connection.connection_id or self.sessions.find(session.session_id) is not session:
+            return  # the session has moved to another connection, or is over: this connection is being closed
         self.sessions.touch(session, self.clock.monotonic_s())
         reader = JuteReader(frame)
         header = RequestHeader.read(reader)

@@ -1,7 +1,7 @@
 """Sockets of the embedded ZooKeeper: splits what clients send into frames, and sends what the core answers.
 
-A client that sends a frame that is too long, or does not read its answers, loses its connection; its session goes on
-until its timeout. Belongs to the loop that started it.
+A client that sends a frame that is too long loses its connection; its session goes on until its timeout. One that does
+not read its answers is not read either, so that its session expires. Belongs to the loop that started it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from ottla.zookeeper.server.watches import ConnectionId
 _logger = logging.getLogger(__name__)
 
 _SIZE_BYTES: Final = 4
-_MAX_ASKED: Final = 1_000
-"""Requests of one connection that may wait for their answers before it is read again."""
-_MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
+_MAX_ASKED: Final = 100
+"""Requests of one connection that may wait for their answers before another one is taken."""
 _CONNECT_S: Final = 30.0
 """A connection that has said nothing by then is closed."""
 
@@ -71,7 +70,7 @@ class TreeListener:
             case Send():
                 connection.send(effect.frame)
             case Close():
-                connection.transport.close()
+                connection.close()
 
     def joined(self, connection: ServedConnection) -> ConnectionId:
         connection_id = next(self._ids)
@@ -90,6 +89,9 @@ class ServedConnection(asyncio.Protocol):
         self._received = bytearray()
         self._asked = 0
         self._is_first = True
+        self._is_reading = True
+        self._is_full = False
+        """Whether the client has much to read before it is given more."""
         self._id: ConnectionId = -1
         self._address = ""
         self._silence: asyncio.TimerHandle | None = None
@@ -110,7 +112,14 @@ class ServedConnection(asyncio.Protocol):
         if self._is_first:
             self._begin()
         if not self._is_first:
-            self._split()
+            self._go_on()
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._stop_waiting()
@@ -128,12 +137,31 @@ class ServedConnection(asyncio.Protocol):
         if answer is not None:
             self._stop_waiting()
             self._received.clear()
-            self.transport.pause_reading()
+            self._read(False)
             self._submit(answer, self._tell)
+
+    def _go_on(self) -> None:
+        """Takes what was received, as far as the client may ask now, and reads on if all of it was taken."""
+        if self.transport.is_closing():
+            return
+        self._split()
+        self._read(self._may_ask)
+
+    @property
+    def _may_ask(self) -> bool:
+        return self._asked < _MAX_ASKED and not self._is_full
+
+    def _read(self, is_reading: bool) -> None:
+        if is_reading != self._is_reading and not self.transport.is_closing():
+            self._is_reading = is_reading
+            if is_reading:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
 
     def _split(self) -> None:
         received, at = self._received, 0
-        while len(received) - at >= _SIZE_BYTES:
+        while self._may_ask and len(received) - at >= _SIZE_BYTES:
             size = int.from_bytes(received[at : at + _SIZE_BYTES], "big", signed=True)
             if not 0 <= size <= MAX_FRAME_BYTES:
                 _logger.warning(
@@ -156,8 +184,6 @@ class ServedConnection(asyncio.Protocol):
     def _handle(self, frame: bytes) -> None:
         self._stop_waiting()
         self._asked += 1
-        if self._asked == _MAX_ASKED:
-            self.transport.pause_reading()
         self._submit(lambda core: core.handle(self._id, frame), self._handled)
 
     def _handled(self, outcome: object) -> None:
@@ -165,19 +191,21 @@ class ServedConnection(asyncio.Protocol):
         if isinstance(outcome, BaseException):
             _logger.warning("Closing the ZooKeeper connection from %s: %s", self._address, outcome)
             self.transport.abort()
-        elif self._asked == _MAX_ASKED // 2 and not self.transport.is_closing():
-            self.transport.resume_reading()
+        elif not self._is_reading and self._asked <= _MAX_ASKED // 2:
+            self._go_on()
 
     # --- what is sent -----------------------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        if self.transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
-            _logger.warning("Closing the ZooKeeper connection from %s: it does not read its answers.", self._address)
+        if not self.transport.is_closing():
+            self.transport.write(frame)
+
+    def close(self) -> None:
+        """After what was sent, unless the client does not read it."""
+        if self._is_full:
             self.transport.abort()
-            return
-        self.transport.write(frame)
+        else:
+            self.transport.close()
 
     def _tell(self, outcome: Any) -> None:
         if not isinstance(outcome, BaseException):

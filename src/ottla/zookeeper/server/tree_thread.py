@@ -55,6 +55,8 @@ class TreeThread:
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._is_closing = False
+        self._is_expiring = False
+        """Whether the loop was asked to have sessions expired."""
         self._thread = threading.Thread(target=self._run, name="ottla-tree", daemon=True)
 
     @classmethod
@@ -62,7 +64,11 @@ class TreeThread:
         """The file is made if it is not there; `TreeFileError` if it cannot be used."""
         thread = cls(path, clock, settings)
         thread._thread.start()
-        await thread._opened
+        try:
+            await asyncio.shield(thread._opened)
+        except asyncio.CancelledError:
+            await thread.close()
+            raise
         return thread
 
     async def close(self) -> None:
@@ -105,7 +111,7 @@ class TreeThread:
                 file.close()
                 raise
         except BaseException as error:  # whatever it is, the one who opens must not wait for ever
-            self._tell([([], self._deliver_to(self._opened), error)])
+            self._tell([([], self._deliver_to(self._opened), error), ([], self._deliver_to(self._ended), None)])
             return
         self._tell([([], self._deliver_to(self._opened), None)])
         try:
@@ -137,9 +143,10 @@ class TreeThread:
             jobs = [job for job in asked if job is not None]
             going = len(jobs) == len(asked)
             now_s = self._clock.monotonic_s()
-            if core.sessions.next_look_s is not None and core.sessions.next_look_s <= now_s:
-                # After what was asked: a client that was heard from just in time stays.
-                jobs.append((ServerCore.expire, _ignore_outcome))
+            if self._is_time_to_expire(core, now_s):
+                self._is_expiring = True
+                with suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._loop.call_soon, self._expire)
             if jobs:
                 self._tell(self._do(file, core, jobs))
                 if fill_at_s is None and _is_low(file):
@@ -147,9 +154,25 @@ class TreeThread:
             elif fill_at_s is not None and fill_at_s <= now_s:  # nobody waits for the reserve to be filled
                 fill_at_s = None if _is_filled(file) else now_s + _NO_ROOM_S
 
+    def _is_time_to_expire(self, core: ServerCore, now_s: float) -> bool:
+        at_s = core.sessions.next_look_s
+        return not self._is_expiring and at_s is not None and at_s <= now_s
+
+    def _expire(self) -> None:
+        """On the loop, one turn after the thread asked for it: what clients sent while the loop was busy is asked
+        before, so a stall of the loop expires nobody."""
+        if not self._is_closing:
+            self.submit(self._expire_now, _log_failure)
+
+    def _expire_now(self, core: ServerCore) -> None:
+        """In the thread, which then looks at the next deadline again."""
+        self._is_expiring = False
+        core.expire()
+
     def _wait(self, core: ServerCore, fill_at_s: float | None) -> list[Job | None]:
         """What was asked by now, at least one thing unless there is something else to do."""
-        times = [at_s for at_s in (fill_at_s, core.sessions.next_look_s) if at_s is not None]
+        look_s = None if self._is_expiring else core.sessions.next_look_s
+        times = [at_s for at_s in (fill_at_s, look_s) if at_s is not None]
         timeout_s = max(0.0, min(times) - self._clock.monotonic_s()) if times else None
         try:
             return [self._asked.get(timeout=timeout_s), *self._left()]
@@ -253,6 +276,6 @@ def _ignore(effect: Effect) -> None:
     """Nobody is connected."""
 
 
-def _ignore_outcome(outcome: object) -> None:
+def _log_failure(outcome: object) -> None:
     if isinstance(outcome, BaseException):
         _logger.warning("Sessions could not be expired: %s", outcome)

@@ -231,6 +231,23 @@ def test_closing_ends_the_session_at_once(server: Server) -> None:
     assert server.events(2) == [WatchEvent(EventKind.CHILDREN, "/")]
 
 
+def test_what_follows_the_end_of_a_session_is_passed_over(server: Server) -> None:
+    """It was on its way already: nobody would remove its ephemeral nodes."""
+    connected(server, 1)
+    writer = JuteWriter()
+    RequestHeader(2, OpCode.CLOSE_SESSION).write(writer)
+    create = JuteWriter()
+    RequestHeader(3, OpCode.CREATE).write(create)
+    CreateRequest("/late", None, OPEN_ACL, 1).write(create)
+    with server.file.commit():
+        for body in (writer.body(), create.body(), writer.body()):
+            server.core.handle(1, body)
+    server.core.settle()
+    server.do(server.core.take_effects())
+    assert server.file.read("/late") is None
+    assert len(server.sent[1]) == 1
+
+
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
