@@ -107,6 +107,8 @@ def produce(
     """
     from ottla.cli.record_formats import LineError, parse_headers, read_json_line, read_text_line
 
+    if key_separator == "":
+        raise CommandError("--key-separator must not be empty. Use for example --key-separator :")
     separator = None if key_separator is None else key_separator.encode()
     try:
         common = parse_headers(",".join(headers or []))

@@ -323,8 +323,8 @@ def _refusal(path: Path, error: Exception) -> TreeFileError:
     """SQLite's error, in words that help."""
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        reason = "another process uses this tree, probably a broker that is still running"
-        return TreeFileError(path, f"{reason}; stop it, or choose another --data-dir")
+        reason = "another process uses this tree, probably a broker or server that is still running"
+        return TreeFileError(path, f"{reason}; stop it, or choose another directory")
     if name.startswith("SQLITE_NOTADB"):
         return TreeFileError(path, "this is no SQLite database; choose another place for the tree, or restore the file")
     if name.startswith("SQLITE_CORRUPT"):

@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from ottla import Admin
+from ottla import Admin, Consumer, TopicPartition
 from support.clients.peers import Peer
 
 BOUND_S = 60
@@ -156,3 +156,30 @@ def test_a_program_that_ends_without_close_leaves_its_groups(broker: Peer, topic
     assert outcome(start(broker, topic, program)) == (3, "joined\n", "")
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         assert admin.describe_consumer_groups([topic])[topic].members == ()
+
+
+def test_a_program_that_ends_without_close_sends_what_is_left(broker: Peer, topic: str) -> None:
+    program = """
+        busy = Producer(bootstrap_servers=bootstrap, linger_ms=60_000)
+        for index in range(100):
+            busy.send(topic, b"%d" % index, partition=0)
+        sys.exit(3)
+    """
+    assert outcome(start(broker, topic, program)) == (3, "", "")
+    with Consumer(bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        values: list[bytes | None] = []
+        while len(values) < 101:
+            values += [record.value for record in consumer.poll(1)]
+    assert values == [b"first", *(b"%d" % index for index in range(100))]
+
+
+def test_a_program_that_ends_without_close_says_what_was_lost(broker: Peer, topic: str) -> None:
+    program = """
+        lost = Producer(bootstrap_servers=bootstrap, linger_ms=60_000)
+        lost.send(topic, b"lost", partition=0)
+        lost._core.sender.look = lambda: None  # nothing is sent any more
+    """
+    code, printed, told = outcome(start(broker, topic, program))
+    assert (code, printed) == (0, "")
+    assert "not all of its records were delivered before the program ended" in told

@@ -334,7 +334,7 @@ def test_a_tree_that_another_process_uses(place: Path) -> None:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"open\n"
         for _ in range(2):
-            assert "another process uses this tree, probably a broker that is still running; stop it" in refused(place)
+            assert "another process uses this tree, probably a broker or server that is still" in refused(place)
         holder.kill()
 
     async def look(tree: LocalTree) -> None:

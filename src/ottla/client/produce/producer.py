@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
 
 from ottla.client.config import ProducerConfig
 from ottla.client.config_keywords import ProducerKeywords
@@ -20,6 +21,11 @@ from ottla.client.produce.record import Headers, PreparedRecord
 from ottla.client.produce.send_path import SendPath
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
 from ottla.client.serializers.contract import AnyKey, AnyValue, Buffer, Serializer
+
+_logger = logging.getLogger(__name__)
+
+_EXIT_TIMEOUT_S: Final = 2.5
+"""Time limit for what is left when the interpreter exits."""
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -94,6 +100,7 @@ class Producer(SendPath[K, V, Delivery]):
         core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=True)
         super().__init__(core, self._offer_and_wait)
         self._thread = LoopThread("the producer")
+        self._thread.on_exit = self._send_at_exit
         self._thread.run(self._start())
 
     @property
@@ -191,6 +198,17 @@ class Producer(SendPath[K, V, Delivery]):
 
     async def _start(self) -> None:
         self._core.start()
+
+    async def _send_at_exit(self) -> None:
+        """The program ends without `close`: sends what is left, or says that it was lost."""
+        try:
+            await self._core.close(_EXIT_TIMEOUT_S)
+        except Exception as error:
+            _logger.error(
+                "The producer was not closed, and not all of its records were delivered before the program ended: %s. "
+                "Call close() or flush() before the program ends.",
+                error,
+            )
 
     def _wake(self) -> None:
         if self._core.sender is not None:
