@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import uuid
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -34,6 +36,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         flavours = [value for value in item.callspec.params.values() if isinstance(value, Flavour)]
         if "consumer" in [*item.callspec.id.split("-"), *(flavour.protocol for flavour in flavours)]:
             pytest.skip("Kafka with ZooKeeper has no groups of the consumer protocol")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sockets_of_others() -> Iterator[None]:
+    """kafka-python leaves sockets of brokers that went away to the garbage collector. It comes here, so that no test of
+    another module that this worker runs is blamed for them."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def test_patience_ends_with_what_was_told_last() -> None:
         return DeleteTopicsResponse(responses=[DeletedTopic(name=name, error_code=code) for name in named(request)])
 
     async def scenario() -> None:
-        async with ScriptedBroker(script) as broker, admin_of(broker, timeout_ms=100) as admin:
+        async with ScriptedBroker(script) as broker, admin_of(broker, timeout_ms=1_000) as admin:
             with pytest.raises(SomeRefusedError) as refused:
                 await admin.delete_topics(["t"])
             assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
