@@ -189,7 +189,7 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     OnPurpose(
         "configs of a deleted topic",
         "After a restart Kafka 4.3.1 gives a topic that is created anew without configs those of the deleted topic of "
-        "its name. Ottla forgets them with the topic, as 3.9.1 does.",
+        "its name. Ottla forgets them with the topic.",
         lambda found: found.peer == "4.3.1" and _is_config_of_deleted_topic(found),
         parts_ways=True,
     ),
