@@ -72,8 +72,9 @@ def test_the_life_of_a_topic(ottla: Ottla, topic: str) -> None:
     assert re.fullmatch(r"[\w-]{22}", described["id"])
     assert described["configs"] == {"segment.ms": "60000"}
     empty = {"leader": 1, "replicas": [1], "in_sync": [1], "first_offset": 0, "next_offset": 0, "bytes": 0}
+    empty |= {"offline": [], "adding": [], "removing": []}
     assert described["partitions"] == [{"partition": index, **empty} for index in range(5)]
-    assert ottla("topics", "describe", topic).splitlines()[4] == f"{topic}\t4\t1\t1\t1\t0\t0\t0"
+    assert ottla("topics", "describe", topic).splitlines()[4] == f"{topic}\t4\t1\t1\t1\t0\t0\t0\t-\t-\t-"
 
     assert ottla("topics", "delete", topic) == f"Deleted topic {topic}.\n"
     assert topic not in ottla("topics", "list").splitlines()

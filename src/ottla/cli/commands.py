@@ -50,11 +50,10 @@ class Commands(typer.Typer):
     def __init__(self, **settings: Any) -> None:
         super().__init__(
             cls=_CommandGroup,
-            no_args_is_help=True,
             rich_markup_mode="rich",
             pretty_exceptions_enable=False,
             context_settings={"help_option_names": ["-h", "--help"]},
-            **settings,
+            **{"no_args_is_help": True, **settings},
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:

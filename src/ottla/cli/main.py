@@ -13,11 +13,12 @@ from typing import Annotated
 import typer
 
 from ottla import __version__
-from ottla.cli import configs, consume, groups, log_dump, produce, start, topics, zookeeper
+from ottla.cli import cluster, configs, consume, elect, groups, log_dump, produce, start, topics, zookeeper
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.demo import command as demo
 from ottla.cli.failures import explain
 from ottla.cli.pipeline import command as pipeline
+from ottla.cli.reassign import command as reassign
 from ottla.cli.session import CommandError, Settings, settings_of
 
 app = Commands(
@@ -27,11 +28,14 @@ app = Commands(
     "another, or run [bold]ottla demo[/].",
 )
 app.command("start")(start.start)
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
+app.add_typer(reassign.app, name="reassign")
+app.add_typer(elect.app, name="elect")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(log_dump.app, name="log")
 app.command("zookeeper")(zookeeper.zookeeper)

@@ -74,7 +74,7 @@ def text_of(cell: Any) -> str:
         case bool():
             return "yes" if cell else "no"
         case list() | tuple():
-            return ",".join(map(text_of, cell))
+            return ",".join(map(text_of, cell)) or "-"
     return str(cell)
 
 

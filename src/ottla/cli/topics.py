@@ -11,11 +11,12 @@ from ottla.base.error_codes import ErrorCode
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.completion import complete_topics
 from ottla.cli.output import confirm, counted, is_terminal, json_rows, note, show_json, show_rows, size_text
+from ottla.cli.partition_names import described_topics
 from ottla.cli.session import CommandError, Json, parse_assignments, with_admin
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
-    from ottla.client.administer import AsyncAdmin, ListedOffset, Place, TopicDescription
+    from ottla.client.administer import AsyncAdmin, ListedOffset, Place, Reassignment, TopicDescription
     from ottla.client.errors import RefusedError
 
 app = Commands(help="Create, list, describe, alter and delete topics.")
@@ -32,7 +33,12 @@ Configs = Annotated[
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
-_PARTITION_COLUMNS = ("topic", "partition", "leader", "replicas", "in_sync", "first_offset", "next_offset", "bytes")
+_PARTITION_COLUMNS = (
+    *("topic", "partition", "leader", "replicas", "in_sync", "first_offset", "next_offset", "bytes"),
+    *("offline", "adding", "removing"),
+)
+_ONLY_IF_ANY = frozenset({"offline", "adding", "removing"})
+"""Columns that a table on a terminal has only if a partition has something there."""
 
 
 @app.command(
@@ -128,7 +134,10 @@ def describe(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the partitions of topics with leader, replicas, offsets and size."""
+    """Show the partitions of topics with leader, replicas, offsets and size.
+
+    Also shows replicas that are offline, and those that a reassignment is adding and removing.
+    """
 
     async def work(admin: AsyncAdmin) -> list[dict[str, Any]]:
         return await _describe(admin, names or [])
@@ -143,9 +152,7 @@ def describe(
     for topic in topics:
         configs = " ".join(f"{name}={value}" for name, value in topic["configs"].items())
         title = f"{topic['topic']}  id {topic['id'] or '-'}{f'  {configs}' if configs else ''}"
-        rows = [_partition_row(topic, one)[1:] for one in topic["partitions"]]
-        shown = [(*row[:-1], None if row[-1] is None else size_text(row[-1])) for row in rows]
-        show_rows([name.replace("_", " ") for name in (*_PARTITION_COLUMNS[1:-1], "size")], shown, title=title)
+        _show_partitions(topic["partitions"], title)
 
 
 @app.command(
@@ -261,7 +268,7 @@ def delete_records(
         from ottla.base.ids import TopicPartition
         from ottla.client.administer import EARLIEST, LATEST, Place
 
-        described = await _topics(admin, list(dict.fromkeys(names)))
+        described = await described_topics(admin, names)
         for topic in described:
             for index in partitions or ():
                 if index >= len(topic.partitions):
@@ -316,7 +323,7 @@ async def _describe(admin: AsyncAdmin, names: list[str]) -> list[dict[str, Any]]
     from ottla.base.ids import TopicPartition
     from ottla.client.administer import EARLIEST, LATEST, ConfigResource, ConfigSource
 
-    topics = await _topics(admin, names)
+    topics = await described_topics(admin, names)
     led = [
         TopicPartition(topic.name, one.index)
         for topic in topics
@@ -326,6 +333,7 @@ async def _describe(admin: AsyncAdmin, names: list[str]) -> list[dict[str, Any]]
     first = await admin.list_offsets(dict.fromkeys(led, EARLIEST))
     end = await admin.list_offsets(dict.fromkeys(led, LATEST))
     sizes = await _sizes(admin, topics)
+    moves = await _reassignments(admin, topics)
     resources = [ConfigResource.topic(topic.name) for topic in topics]
     configs = await admin.describe_configs(resources)
     return [
@@ -335,6 +343,7 @@ async def _describe(admin: AsyncAdmin, names: list[str]) -> list[dict[str, Any]]
             {partition: found.offset for partition, found in first.items()},
             {partition: found.offset for partition, found in end.items()},
             sizes,
+            moves,
         )
         for topic, resource in zip(topics, resources, strict=True)
     ]
@@ -344,21 +353,6 @@ async def _offsets(
     admin: AsyncAdmin, partitions: Iterable[TopicPartition], place: Place
 ) -> Mapping[TopicPartition, ListedOffset]:
     return await admin.list_offsets(dict.fromkeys(partitions, place))
-
-
-async def _topics(admin: AsyncAdmin, names: list[str]) -> list[TopicDescription]:
-    from ottla.client.administer import SomeRefusedError
-    from ottla.client.errors import UnknownTopicError
-
-    if not names:
-        return await admin.list_topics(include_internal=True)
-    try:
-        return list((await admin.describe_topics(names)).values())
-    except SomeRefusedError as error:
-        for name, failure in error.errors.items():
-            if failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise UnknownTopicError(name) from None
-        raise
 
 
 async def _sizes(admin: AsyncAdmin, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
@@ -381,18 +375,32 @@ async def _sizes(admin: AsyncAdmin, topics: Iterable[TopicDescription]) -> dict[
     }
 
 
+async def _reassignments(admin: AsyncAdmin, topics: Iterable[TopicDescription]) -> dict[TopicPartition, Reassignment]:
+    """The reassignments in progress; none if the brokers are too old to report them."""
+    from ottla.base.ids import TopicPartition
+    from ottla.net.client_connection import UnsupportedApiError
+
+    partitions = [TopicPartition(topic.name, one.index) for topic in topics for one in topic.partitions]
+    try:
+        return await admin.list_partition_reassignments(partitions)
+    except UnsupportedApiError:
+        return {}
+
+
 def _topic_row(
     topic: TopicDescription,
     configs: Mapping[str, str | None],
     first: Mapping[TopicPartition, int | None],
     end: Mapping[TopicPartition, int | None],
     sizes: Mapping[TopicPartition, int],
+    moves: Mapping[TopicPartition, Reassignment],
 ) -> dict[str, Any]:
     from ottla.base.ids import TopicPartition
 
     partitions = []
     for one in topic.partitions:
         name = TopicPartition(topic.name, one.index)
+        move = moves.get(name)
         partitions.append(
             {
                 "partition": one.index,
@@ -402,9 +410,26 @@ def _topic_row(
                 "first_offset": first.get(name),
                 "next_offset": end.get(name),
                 "bytes": sizes.get(name),
+                "offline": list(one.offline),
+                "adding": [] if move is None else list(move.adding),
+                "removing": [] if move is None else list(move.removing),
             }
         )
     return {"topic": topic.name, "id": topic.topic_id, "configs": dict(configs), "partitions": partitions}
+
+
+def _show_partitions(partitions: list[dict[str, Any]], title: str) -> None:
+    columns = [
+        column
+        for column in _PARTITION_COLUMNS[1:]
+        if column not in _ONLY_IF_ANY or any(one[column] for one in partitions)
+    ]
+    rows = [
+        [size_text(one[column]) if column == "bytes" and one[column] is not None else one[column] for column in columns]
+        for one in partitions
+    ]
+    headings = ["size" if column == "bytes" else column.replace("_", " ") for column in columns]
+    show_rows(headings, rows, title=title)
 
 
 def _partition_row(topic: Mapping[str, Any], partition: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -18,6 +18,15 @@ Capture = pytest.CaptureFixture[str]
 
 COMMANDS = [
     "start",
+    "cluster",
+    "cluster problems",
+    "cluster log-dirs",
+    "reassign plan",
+    "reassign run",
+    "reassign list",
+    "reassign cancel",
+    "elect preferred",
+    "elect unclean",
     "topics create",
     "topics list",
     "topics describe",
@@ -132,7 +141,7 @@ def test_a_wrong_command_line_has_its_own_exit_code(arguments: list[str], capsys
     ("arguments", "suggestion"),
     [
         (["topcs", "list"], "Did you mean 'topics'?"),
-        (["list"], "Did you mean 'topics list' or 'groups list'?"),
+        (["list"], "Did you mean 'topics list' or 'groups list' or 'reassign list'?"),
         (["describe", "orders"], "Did you mean 'topics describe'"),
         (["topics", "reset"], "Did you mean 'groups reset'"),
         (["topics", "lst"], "Did you mean 'list'?"),
@@ -141,7 +150,7 @@ def test_a_wrong_command_line_has_its_own_exit_code(arguments: list[str], capsys
 )
 def test_what_was_perhaps_meant(arguments: list[str], suggestion: str, capsys: Capture) -> None:
     assert run(arguments) == 2
-    assert suggestion in re.sub(r"\s*│\s*", " ", capsys.readouterr().err)
+    assert suggestion in re.sub(r"[\s│]+", " ", capsys.readouterr().err)
 
 
 def test_debug_shows_where_it_came_from() -> None:

@@ -1,0 +1,1 @@
+"""`ottla reassign`: plan, run, list and cancel partition reassignments."""
