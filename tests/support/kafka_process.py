@@ -130,7 +130,13 @@ def zookeeper(place: Path) -> Iterator[str]:
 
 
 def zookeeper_mode_broker(
-    place: Path, zookeeper_address: str, broker_id: int, settings: Mapping[str, str], ports: Ports | None = None
+    place: Path,
+    zookeeper_address: str,
+    broker_id: int,
+    settings: Mapping[str, str],
+    ports: Ports | None = None,
+    *,
+    heap_mb: int = 512,
 ) -> Broker:
     """Starts a 3.9.1 broker that keeps its metadata in ZooKeeper; again, if the place is that of a stopped one."""
     place.mkdir(parents=True, exist_ok=True)
@@ -148,7 +154,7 @@ def zookeeper_mode_broker(
         },
     )
     logging = _properties(place / "log4j.properties", _LOGGING)
-    process = _start(java_command("3.9.1", "kafka.Kafka", str(config), logging=logging), place)
+    process = _start(java_command("3.9.1", "kafka.Kafka", str(config), logging=logging, heap_mb=heap_mb), place)
     _wait_for_port(ports.listening, process, place)
     return Broker("3.9.1", ports.advertised, place / "data", process)
 

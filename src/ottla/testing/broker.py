@@ -12,43 +12,24 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import select
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final
 
-_START_TIMEOUT_S: Final = 60.0
-_STOP_TIMEOUT_S: Final = 60.0
-_PORTS: Final = (10_000, 32_000)
-_PORT_TRIES: Final = 200
+from ottla.testing.server_process import (
+    START_TIMEOUT_S,
+    STOP_TIMEOUT_S,
+    BrokerFailedError,
+    ServerProcess,
+    unused_port,
+)
 
-
-class BrokerFailedError(RuntimeError):
-    """The broker did not start, or not in time; the message has its output."""
-
-
-def _unused_port() -> int:
-    """A free port outside the system's ephemeral range, so that no connection takes it while the broker is stopped."""
-    for _ in range(_PORT_TRIES):
-        port = random.randrange(*_PORTS)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise BrokerFailedError(f"none of {_PORT_TRIES} ports between {_PORTS[0]} and {_PORTS[1]} is free")
-
+__all__ = ["Broker", "BrokerFailedError", "Setting", "settings_text"]
 
 Setting = str | int | float | bool
 """Types of config values; written as in `server.properties`, so True becomes true."""
@@ -64,18 +45,27 @@ def settings_text(settings: Mapping[str, Setting]) -> dict[str, str]:
     return texts
 
 
-class Broker:
-    """See the module. `overrides` are settings by Kafka's names, as in `server.properties`."""
+class Broker(ServerProcess):
+    """See the module. `overrides` are settings by Kafka's names, as in `server.properties`; `marks` are added to the
+    environment of the process."""
+
+    _name = "the broker"
 
     def __init__(
-        self, overrides: Mapping[str, Setting] | None = None, *, directory: Path | None = None, port: int = 0
+        self,
+        overrides: Mapping[str, Setting] | None = None,
+        *,
+        directory: Path | None = None,
+        port: int = 0,
+        marks: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self.overrides: dict[str, Setting] = dict(overrides or {})
         settings_text(self.overrides)  # raises early, where the mistake is
         self._given_directory = directory
         self._port = port
         self._directory: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._marks = dict(marks or {})
         self._bootstrap = ""
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -94,7 +84,7 @@ class Broker:
         if self._process is not None:
             raise RuntimeError("the broker is already running")
         if not self._port:
-            self._port = _unused_port()
+            self._port = unused_port()
         overrides = settings_text(self.overrides)
         is_first = self._directory is None
         if self._directory is None:
@@ -122,14 +112,8 @@ class Broker:
     def _launch(self, directory: Path, settings: Mapping[str, str]) -> None:
         ready_end, child_end = os.pipe()
         try:
-            with (directory / "output.log").open("ab") as output:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "ottla.testing.broker_process", str(child_end), json.dumps(settings)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    pass_fds=(child_end,),
-                )
+            command = [sys.executable, "-m", "ottla.testing.broker_process", str(child_end), json.dumps(settings)]
+            self._spawn(command, directory / "output.log", self._marks, (child_end,))
             os.close(child_end)
             child_end = -1
             host, port = self._wait_until_ready(ready_end)
@@ -141,47 +125,22 @@ class Broker:
         self._bootstrap = f"{host}:{port}"
 
     def _wait_until_ready(self, descriptor: int) -> tuple[str, int]:
-        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        deadline_s = time.monotonic() + START_TIMEOUT_S
         poll = select.poll()  # `select` cannot wait for a descriptor beyond 1023
         poll.register(descriptor, select.POLLIN)
         told = b""
         while not told.endswith(b"\n"):
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not poll.poll(left_s * 1000):
-                raise BrokerFailedError(f"the broker did not start in {_START_TIMEOUT_S:.0f} s:\n{self.output}")
+                raise BrokerFailedError(f"the broker did not start in {START_TIMEOUT_S:.0f} s:\n{self.output}")
             piece = os.read(descriptor, 4096)
             if not piece:
-                code = self.process.wait(_STOP_TIMEOUT_S)
+                code = self.process.wait(STOP_TIMEOUT_S)
                 self._process = None
                 raise BrokerFailedError(f"the broker ended with code {code}:\n{self.output}")
             told += piece
         host, port = json.loads(told)
         return host, port
-
-    def stop(self) -> None:
-        """Stops the broker cleanly; keeps the data."""
-        if self._process is not None:
-            process, self._process = self._process, None
-            process.send_signal(signal.SIGTERM)
-            try:
-                code = process.wait(_STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-                raise BrokerFailedError(f"the broker did not stop in {_STOP_TIMEOUT_S:.0f} s:\n{self.output}") from None
-            if code:
-                raise BrokerFailedError(f"the broker ended with code {code}:\n{self.output}")
-
-    def kill(self) -> None:
-        """Kills the broker as `kill -9` does: nothing is flushed."""
-        if self._process is not None:
-            process, self._process = self._process, None
-            process.kill()
-            process.wait()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
 
     def close(self) -> None:
         """Stops the broker, and removes its data unless you chose the directory."""
@@ -205,12 +164,6 @@ class Broker:
     @property
     def port(self) -> int:
         return self._port
-
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise RuntimeError("the broker is not running")
-        return self._process
 
     @property
     def directory(self) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.testing import broker as testing_broker
+from ottla.testing import server_process
 from ottla.testing.broker import Broker, BrokerFailedError, Setting, settings_text
 
 
@@ -74,14 +75,14 @@ def test_a_broker_that_does_not_start_says_why_and_leaves_nothing_behind(
 
 def test_a_broker_that_does_not_start_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(testing_broker, "_START_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(testing_broker, "START_TIMEOUT_S", 0.0)
     begun: list[subprocess.Popen[bytes]] = []
 
     def begin(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         begun.append(subprocess.Popen(*arguments, **options))
         return begun[0]
 
-    monkeypatch.setattr(testing_broker, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": begin}))
+    monkeypatch.setattr(server_process, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": begin}))
     with pytest.raises(BrokerFailedError, match="did not start in 0 s"):
         Broker().start()
     assert begun[0].returncode is not None

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ottla.base.clock import SystemClock
+from ottla.zookeeper.client.session import end_session
 from ottla.zookeeper.client.tree import ZooKeeperTree
 from ottla.zookeeper.server.core import ServerSettings
 from ottla.zookeeper.server.listener import TreeListener
@@ -59,3 +60,16 @@ async def connected(address: str, root: str = "", timeout_ms: int = 10_000) -> A
         yield tree
     finally:
         await tree.close()
+
+
+def kill_client(tree: ZooKeeperTree) -> None:
+    """Ends it as a killed process ends: the session goes on until its timeout."""
+    connection = tree.session._connection
+    assert connection is not None
+    tree.session._is_closing = True
+    connection.drop("killed by the test")
+
+
+async def expire_session(tree: ZooKeeperTree) -> None:
+    """Ends its session on the server's side, as if the client had been silent for too long."""
+    await end_session(tree.session.servers, tree.session.token, 10_000, 10)
