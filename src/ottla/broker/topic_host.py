@@ -14,6 +14,7 @@ from ottla.base.ids import TopicPartition
 from ottla.controller.state import PartitionState, TopicState
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.replication.partition import Partition
+from ottla.replication.role import PartitionRole
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -64,11 +65,11 @@ class TopicHost:
     def _give_role(self, partition: Partition, state: PartitionState) -> None:
         index, is_of_groups = partition.name.partition, partition.name.topic == OFFSETS_TOPIC
         if state.leader == self._broker.broker_id:
-            partition.lead(leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            partition.lead(_role(state), self._broker.replicas.environment.clock_s())
             if is_of_groups and partition.log is not None:
                 self._broker.groups.lead(index, state.leader_epoch)
         else:
-            partition.follow(state.leader, leader_epoch=state.leader_epoch, isr=state.isr, replicas=state.replicas)
+            partition.follow(_role(state))
             if is_of_groups:
                 self._broker.groups.resign(index)
 
@@ -117,6 +118,7 @@ class TopicHost:
         topic = self._broker.metadata.topic(name)
         if topic is None:
             return
+        self._broker.controller.note_configs(name, self._broker.configs.topic_config(name))
         config = self._broker.configs.log_config(name)
         for index in range(len(topic.partitions)):
             partition = self._broker.replicas.partitions.get(TopicPartition(name, index))
@@ -127,6 +129,19 @@ class TopicHost:
         """Waits until all failed replicas are reported to the controller."""
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _role(state: PartitionState) -> PartitionRole:
+    return PartitionRole(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        replicas=state.replicas,
+        partition_epoch=state.version,
+        controller_epoch=state.controller_epoch,
+        adding=state.adding_replicas,
+        removing=state.removing_replicas,
+    )
 
 
 def partitions_of(topic: TopicState) -> list[TopicPartition]:

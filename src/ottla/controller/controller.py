@@ -275,6 +275,11 @@ class Controller:
             await self._changed(topic)
         return outcomes
 
+    def note_configs(self, name: str, configs: Mapping[str, str]) -> None:
+        """The configs of a topic were changed in the tree."""
+        if name in self._topics:
+            self._topics[name] = replace(self._topics[name], configs=dict(configs))
+
     # --- partitions -------------------------------------------------------------------------------------------------
 
     @change

@@ -31,15 +31,16 @@ class LeaderEpochs:
     """The epochs of one partition, in memory and in `leader-epoch-checkpoint`. Made from what the file holds; who
     knows that there is none says so."""
 
-    __slots__ = ("_directory", "_disk", "_entries", "_latest_epoch", "_latest_start", "_unwritten", "_writing")
+    __slots__ = ("_directory", "_disk", "_entries", "_latest_epoch", "_latest_start", "_writing", "_written")
 
     def __init__(self, disk: Disk, directory: Path, *, is_new: bool = False) -> None:
         self._disk = disk
         self._directory = directory
         self._writing = threading.Lock()
-        self._unwritten = False
+        self._written: tuple[EpochEntry, ...] = () if is_new else tuple(self._checkpoint().read())
+        """What the file holds."""
         entries: list[EpochEntry] = []
-        for entry in () if is_new else self._checkpoint().read():
+        for entry in self._written:
             _push(entries, entry)
         self._set(tuple(entries))
 
@@ -126,21 +127,19 @@ class LeaderEpochs:
     def _replace(self, entries: tuple[EpochEntry, ...], *, write: bool) -> None:
         if entries != self._entries:
             self._set(entries)
-            self._unwritten = True
         if write:
             self.flush()
 
-    def flush(self) -> None:
-        """Writes the file if it is behind. Any thread may call it."""
+    def flush(self, log_end: int | None = None) -> None:
+        """Writes the file if it is behind. Epochs that begin at or above `log_end` may be left out: they have no
+        records yet, and there may be thousands of leaders that have not written. Any thread may call it."""
         with self._writing:
-            if self._unwritten:
-                # Before the write: a change that comes meanwhile is written by the next call.
-                self._unwritten = False
-                try:
-                    self._checkpoint().write(self._entries)
-                except BaseException:
-                    self._unwritten = True
-                    raise
+            entries = self._entries
+            if log_end is not None:
+                entries = entries[: bisect_left(entries, log_end, key=_start_offset)]
+            if entries != self._written:
+                self._checkpoint().write(entries)
+                self._written = entries
 
     def move_to(self, directory: Path) -> None:
         """The folder was renamed."""

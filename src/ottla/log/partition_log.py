@@ -547,6 +547,8 @@ class PartitionLog:
         self._begin_shortening()
         self._remove_from(0)
         self._new_segment(offset)
+        # Without its name in the folder the log would start at 0 again after a power cut.
+        self.disk.sync_directory(self.directory)
         self.log_start_offset = offset
         self.epochs.clear()
         self.producers.truncate_fully_and_start_at(offset)
@@ -648,7 +650,7 @@ class PartitionLog:
         try:
             if end > self.recovery_point:
                 self.metadata.flush()
-            self.epochs.flush()
+            self.epochs.flush(end)
             for segment in segments[first:]:
                 segment.flush()
         except OSError as error:
@@ -677,7 +679,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Writes what a clean start needs, and closes the files. The caller flushes before, if it wants that."""
-        self.epochs.flush()
+        self.epochs.flush(self.next_offset)
         try:
             self.producers.take_snapshot(self.next_offset, sync=True)
         except OSError as error:

@@ -1,18 +1,22 @@
-"""One partition on this broker: its leader, how far it is replicated, and reads and writes of its log.
+"""One partition on this broker: its role, how far it is replicated, and reads and writes of its log.
 
     log start ── last stable offset ── high watermark ── log end
                                         │ consumers see nothing beyond it
 
-The high watermark is the lowest log end offset of the in-sync replicas. If a topic requires every record to be on disk
-before it is acknowledged (`flush.messages=1`), the leader's own log counts only as far as it is flushed.
+The high watermark is the lowest log end offset of the in-sync replicas (`leadership`). If a topic requires every record
+to be on disk before it is acknowledged (`flush.messages=1`), the leader's own log counts only as far as it is flushed.
+
+A follower gets both from its leader. What a fetcher does to a follower names the leader epoch in which it was told to,
+and is refused in any other: the role may have changed while it waited for the leader.
 
 Owned by the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import logging
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from ottla.base.disk import Buffer
 from ottla.base.error_codes import ErrorCode
@@ -22,34 +26,46 @@ from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches
 from ottla.records.layout import NO_LEADER_EPOCH
 from ottla.records.new_batch import NewBatch
-from ottla.replication.delayed import Purgatory
+from ottla.replication.environment import ReplicaEnvironment
 from ottla.replication.errors import ReplicationError
+from ottla.replication.isr import Next, PendingExpand
+from ottla.replication.leadership import Leadership
+from ottla.replication.role import NO_LEADER, PartitionRole
+
+_logger = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
+_NO_EPOCH_START: Final = -1
+_NO_ROLE: Final = PartitionRole(leader=NO_LEADER, leader_epoch=-1, isr=(), replicas=(), partition_epoch=-1)
 
-OnSynced = Callable[[PartitionLog, BaseException | None], None]
-WaitForDisk = Callable[[PartitionLog, int, OnSynced], None]
-"""Calls back, on the loop, when everything below the offset is on disk, or with the error."""
-OnDiskFailure = Callable[[PartitionLog, OSError], str]
-"""Takes the log's directory offline if necessary; returns the error message for the client."""
+
+class AwaitedAppend(NamedTuple):
+    """Records whose producer waits. They count only in the leader epoch that appended them: if leadership is lost in
+    between, even for a moment, other records may have their offsets."""
+
+    end: int
+    leader_epoch: int
+    all_replicas: bool
+    """Whether every in-sync replica must have them, or only the leader's disk."""
 
 
 class Partition:
     """See the module. `log` is None while its directory is offline."""
 
     __slots__ = (
+        "_environment",
         "_fetches",
-        "_on_disk_failure",
+        "_leadership",
         "_produces",
-        "_remote_ends",
-        "_wait_for_disk",
         "broker_id",
+        "epoch_start",
         "isr",
         "leader_epoch",
         "leader_id",
         "log",
         "name",
         "replicas",
+        "role",
         "topic_id",
     )
 
@@ -59,50 +75,84 @@ class Partition:
         topic_id: Uuid,
         broker_id: int,
         log: PartitionLog | None,
-        *,
-        fetches: Purgatory[Partition],
-        produces: Purgatory[Partition],
-        on_disk_failure: OnDiskFailure,
-        wait_for_disk: WaitForDisk,
+        environment: ReplicaEnvironment,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.broker_id = broker_id
         self.log = log
-        self.leader_id = -1
-        self.leader_epoch = -1
-        self.isr: tuple[int, ...] = ()
-        self.replicas: tuple[int, ...] = ()
-        self._remote_ends: dict[int, int] = {}
-        self._fetches = fetches
-        self._produces = produces
-        self._on_disk_failure = on_disk_failure
-        self._wait_for_disk = wait_for_disk
+        self._environment = environment
+        self._fetches = environment.fetches
+        self._produces = environment.produces
+        self._leadership: Leadership | None = None
+        """Only of a leader with followers."""
+        self.epoch_start = _NO_EPOCH_START
+        """A leader's log end when its epoch began; -1 for followers."""
+        self._take_role(_NO_ROLE)
 
     def __repr__(self) -> str:
         return f"Partition({self.name}, leader={self.leader_id}, epoch={self.leader_epoch}, isr={self.isr})"
 
     # --- roles ------------------------------------------------------------------------------------------------------
 
+    def _take_role(self, role: PartitionRole) -> None:
+        self.role = role
+        self.leader_id, self.leader_epoch = role.leader, role.leader_epoch
+        self.isr, self.replicas = role.isr, role.replicas
+
     @property
     def is_leader(self) -> bool:
         return self.leader_id == self.broker_id
 
-    def lead(self, *, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
-        """Makes this broker the leader in that epoch. With the current epoch, only the in-sync replicas change."""
-        self._remote_ends = {replica: -1 for replica in replicas if replica != self.broker_id}
-        self.isr, self.replicas = isr, replicas
-        # The start of the epoch is written with its first record: ten thousand partitions may start at once.
-        self.leader_id, self.leader_epoch = self.broker_id, leader_epoch
+    @property
+    def partition_epoch(self) -> int:
+        return self.role.partition_epoch
+
+    def _is_outdated(self, role: PartitionRole) -> bool:
+        """Whether this broker already knows a newer state: an answer to an ISR proposal may overtake the controller's
+        request."""
+        return role.partition_epoch < self.role.partition_epoch or role.leader_epoch < self.role.leader_epoch
+
+    def lead(self, role: PartitionRole, now_s: float) -> bool:
+        """Makes this broker the leader. Whether this is a new leader epoch; otherwise only the in-sync replicas and the
+        assignment change. Ignores a role that is older than the current one."""
+        if self._is_outdated(role):
+            return False
+        role = replace(role, leader=self.broker_id, is_recovering=False)
+        is_new_epoch = role.leader_epoch > self.leader_epoch or not self.is_leader
+        log = self.log
+        if log is not None and (is_new_epoch or self.epoch_start == _NO_EPOCH_START):
+            # In memory only: ten thousand partitions may start at once, and the file follows with the first records.
+            # Followers may ask for any epoch up to this one from now on.
+            self.epoch_start = log.next_offset
+            log.epochs.assign(role.leader_epoch, log.next_offset, write=False)
+        self._take_role(role)
+        if len(role.replicas) <= 1:
+            self._leadership = None
+        elif is_new_epoch or self._leadership is None:
+            self._leadership = Leadership(self.broker_id, role, epoch_start=self.epoch_start, now_s=now_s)
+        else:
+            self._leadership.update(role, now_s=now_s)
         self.advance_high_watermark()
         self._wake()
+        return is_new_epoch
 
-    def follow(self, leader_id: int, *, leader_epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> None:
-        """Another broker leads from now on, or none (-1). Waiting operations are checked."""
-        self.leader_id, self.leader_epoch = leader_id, leader_epoch
-        self.isr, self.replicas = isr, replicas
-        self._remote_ends = {}
+    def follow(self, role: PartitionRole) -> bool:
+        """Another broker leads from now on, or none (-1). Whether this is a new leader epoch. Waiting operations are
+        checked, and those of this broker's own leadership fail. Ignores a role that is older than the current one."""
+        if self._is_outdated(role):
+            return False
+        is_new_epoch = role.leader_epoch > self.leader_epoch
+        self._take_role(role)
+        self._leadership, self.epoch_start = None, _NO_EPOCH_START
         self._wake()
+        return is_new_epoch
+
+    def let_go(self) -> None:
+        """This broker no longer hosts the partition. Waiting operations fail."""
+        self.leader_id = NO_LEADER
+        self._leadership = None
+        self.go_offline()
 
     @property
     def must_flush(self) -> bool:
@@ -119,10 +169,21 @@ class Partition:
         """The log was moved to another directory; waiting operations continue with the new one. It was synced, so more
         records may be committed than before, and the callbacks of the old log will not see a change."""
         self.log = log
+        if self.is_leader and log.epochs.latest_epoch != self.leader_epoch:
+            log.epochs.assign(self.leader_epoch, log.next_offset, write=False)
         self.advance_high_watermark()
         self._wake()
 
     def _wake(self) -> None:
+        """Anything may have changed."""
+        environment = self._environment
+        environment.fetches.changed(self)
+        environment.follower_fetches.changed(self)
+        environment.produces.changed(self)
+        environment.deletes.changed(self)
+
+    def _wake_readers(self) -> None:
+        """The high watermark moved."""
         self._fetches.changed(self)
         self._produces.changed(self)
 
@@ -153,15 +214,26 @@ class Partition:
         return log.last_stable_offset if committed_only else log.high_watermark
 
     def advance_high_watermark(self) -> bool:
-        """Moves it to the lowest log end offset of the in-sync replicas, never backwards. Returns whether it moved."""
+        """Moves a leader's high watermark as far as replicas allow, never backwards. Whether it moved."""
         log = self.log
-        if log is None:
-            return False
+        return log is not None and self.leader_id == self.broker_id and self._advance(log)
+
+    def _advance(self, log: PartitionLog) -> bool:
+        config = log.config
         end = log.next_offset
-        if log.config.flush_messages == 1:
+        if config.flush_messages == 1:
             end = min(end, log.recovery_point)
-        if len(self.isr) > 1:
-            end = min(end, *(self._remote_ends.get(replica, -1) for replica in self.isr if replica != self.broker_id))
+        leadership = self._leadership
+        if leadership is not None:
+            environment = self._environment
+            end = leadership.committed_below(
+                end,
+                log_end=log.next_offset,
+                min_insync_replicas=config.min_insync_replicas,
+                lag_max_s=environment.lag_max_s,
+                clock_s=environment.clock_s,
+                is_alive=environment.is_alive,
+            )
         if end <= log.high_watermark:
             return False
         log.set_high_watermark(end)
@@ -170,26 +242,202 @@ class Partition:
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch up to the given one, and its end offset; (-1, -1) for an epoch that is not known yet.
 
-        The current epoch begins at the end of the log until its first record is appended. An epoch below all known ones
-        gives itself and the start of the first known epoch.
+        A leader's epoch is known as soon as it leads, and begins at the end of the log until its first record. An epoch
+        below all known ones gives itself and the start of the first known epoch.
         """
         log = self.log
         if log is None:
             raise self._offline()
-        end = log.next_offset
-        if epoch == self.leader_epoch:
-            return epoch, end
-        found = log.epochs.end_offset_for(epoch, end)
-        if found[1] < 0 and NO_LEADER_EPOCH != epoch < self.leader_epoch:
-            earlier = log.epochs.previous_epoch(epoch)
-            return epoch if earlier is None else earlier, end
-        return found
+        return log.epochs.end_offset_for(epoch, log.next_offset)
+
+    # --- replicas ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _min_isr(self) -> int:
+        """`min.insync.replicas`, but never more than there are replicas, as in Kafka."""
+        return 0 if self.log is None else min(self.log.config.min_insync_replicas, len(self.replicas))
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether there are fewer in-sync replicas than `min.insync.replicas`, which counts at most as the number of
-        replicas, as in Kafka."""
-        return self.log is not None and len(self.isr) < min(self.log.config.min_insync_replicas, len(self.replicas))
+        """Whether there are too few in-sync replicas for acks=all."""
+        return len(self.isr) < self._min_isr
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether there are just enough: with one less, acks=all fails."""
+        return self.log is not None and len(self.isr) == self._min_isr
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return self.is_leader and len(self.isr) < len(self.replicas)
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        """The in-sync replicas, and one that is about to join."""
+        return self.isr if self._leadership is None else self._leadership.isr.maximal
+
+    def check_follower(self, replica_id: int, current_leader_epoch: int) -> ErrorCode:
+        """NONE if this leader serves the follower. Otherwise the follower tries again: it may know an assignment that
+        this leader does not know yet."""
+        if self._leadership is not None and replica_id in self._leadership.followers:
+            return _NONE
+        if current_leader_epoch == NO_LEADER_EPOCH:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def follower_fetched(
+        self,
+        replica_id: int,
+        *,
+        fetch_offset: int,
+        log_start_offset: int,
+        leader_end_offset_at_read: int,
+        broker_epoch: int,
+        now_s: float,
+    ) -> None:
+        """A follower has everything below the offset: it may join the in-sync replicas, and the high watermark may
+        move. Raises `ReplicationError` for a broker that does not follow this leader, or has restarted since."""
+        leadership, log = self._leadership, self.log
+        if leadership is None or log is None:
+            code = self.check_leader() or ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise ReplicationError(code, f"{self.name}: broker {replica_id} does not follow this broker")
+        known = leadership.followers.get(replica_id)
+        old_end, old_start = (-1, -1) if known is None else (known.log_end, known.log_start)
+        follower = leadership.fetched(
+            replica_id,
+            fetch_offset=fetch_offset,
+            log_start_offset=log_start_offset,
+            leader_end=leader_end_offset_at_read,
+            broker_epoch=broker_epoch,
+            now_s=now_s,
+        )
+        if replica_id not in self.isr and self._environment.is_alive(replica_id):
+            proposal = leadership.try_expand(follower, log.high_watermark)
+            if proposal is not None:
+                _logger.info("%s: replica %d has caught up; proposing ISR %s", self.name, replica_id, proposal.isr)
+                self._environment.propose(self, proposal)
+        if follower.log_start != old_start:
+            self._environment.deletes.changed(self)
+        if follower.log_end != old_end and self._advance(log):
+            self._wake_readers()
+
+    def shrink_isr(self, now_s: float, lag_max_s: float) -> None:
+        """Proposes to remove in-sync replicas that have been behind for longer than that."""
+        leadership, log = self._leadership, self.log
+        if leadership is None or log is None:
+            return
+        old = self.isr
+        proposal = leadership.try_shrink(log_end=log.next_offset, now_s=now_s, lag_max_s=lag_max_s)
+        if proposal is not None:
+            _logger.warning(
+                "%s: proposing to shrink the ISR from %s to %s; high watermark %d, log end %d, behind: %s",
+                self.name,
+                old,
+                proposal.isr,
+                log.high_watermark,
+                log.next_offset,
+                ", ".join(str(leadership.followers.get(each)) for each in old if each not in proposal.isr),
+            )
+            self._environment.propose(self, proposal)
+
+    def is_proposing(self, proposal: PartitionRole) -> bool:
+        return self._leadership is not None and self._leadership.proposal is proposal
+
+    def broker_epoch_of(self, replica: int) -> int:
+        follower = None if self._leadership is None else self._leadership.followers.get(replica)
+        return -1 if follower is None else follower.broker_epoch
+
+    def isr_answered(self, proposal: PartitionRole, error: ErrorCode, answer: PartitionRole) -> bool:
+        """The controller's answer to a proposal. Whether to propose the same again."""
+        leadership = self._leadership
+        if leadership is None or leadership.proposal is not proposal:
+            return False  # the controller sent a new state meanwhile
+        environment = self._environment
+        is_expansion = isinstance(leadership.isr, PendingExpand)
+        then = leadership.answered(error, answer)
+        if then is not Next.COMMITTED:
+            environment.failed_isr_update_count += 1
+            _logger.info("%s: the ISR stays %s for now: %s", self.name, self.isr, error.name)
+            return then is Next.RETRY
+        if is_expansion:
+            environment.isr_expand_count += 1
+        else:
+            environment.isr_shrink_count += 1
+        self._take_role(leadership.role)
+        _logger.info("%s: the ISR is %s in partition epoch %d", self.name, self.isr, self.partition_epoch)
+        self.advance_high_watermark()
+        self._wake()
+        return False
+
+    def low_watermark(self) -> int:
+        """The lowest log start of all live replicas; -1 while the log is offline."""
+        log, leadership = self.log, self._leadership
+        if log is None:
+            return -1
+        if leadership is None:
+            return log.log_start_offset
+        return leadership.low_watermark(log.log_start_offset, self._environment.is_alive)
+
+    # --- a follower's log -------------------------------------------------------------------------------------------
+
+    def _followed_log(self, leader_epoch: int) -> PartitionLog | None:
+        """The log, if this broker follows in that epoch; raises while it is offline."""
+        if self.leader_epoch != leader_epoch or self.leader_id == self.broker_id:
+            return None
+        if self.log is None:
+            raise self._offline()
+        return self.log
+
+    def append_as_follower(self, records: Buffer, *, leader_epoch: int) -> AppendInfo | None:
+        """Appends batches as the leader sent them. None, with nothing done, in another epoch."""
+        log = self._followed_log(leader_epoch)
+        if log is None:
+            return None
+        try:
+            return log.append_as_follower(records)
+        except OSError as error:
+            raise self._failed(log, error) from error
+
+    def set_follower_progress(self, high_watermark: int, log_start: int, *, leader_epoch: int) -> bool:
+        """Takes over the leader's offsets, within this log's bounds. False, with nothing done, in another epoch."""
+        log = self._followed_log(leader_epoch)
+        if log is None:
+            return False
+        try:
+            # In this order: the log cannot start above the high watermark.
+            if high_watermark != log.high_watermark:
+                log.set_high_watermark(high_watermark)
+                self._wake_readers()
+            if log_start > log.log_start_offset:
+                log.advance_log_start(min(log_start, log.high_watermark))
+                self._fetches.changed(self)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        return True
+
+    def truncate(self, offset: int, *, leader_epoch: int) -> bool:
+        """Removes all records from the offset on. False, with nothing done, in another epoch."""
+        log = self._followed_log(leader_epoch)
+        if log is None:
+            return False
+        try:
+            log.truncate_to(offset)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        self._wake()
+        return True
+
+    def truncate_fully(self, offset: int, *, leader_epoch: int) -> bool:
+        """Removes all records and continues at the offset. False, with nothing done, in another epoch."""
+        log = self._followed_log(leader_epoch)
+        if log is None:
+            return False
+        try:
+            log.truncate_fully_and_start_at(offset)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        self._wake()
+        return True
 
     # --- records ----------------------------------------------------------------------------------------------------
 
@@ -232,26 +480,45 @@ class Partition:
         return log
 
     def _appended(self, log: PartitionLog) -> None:
-        """The log has new records: they count immediately, or once they are on disk."""
+        """The log has new records: they count immediately, or once they are on disk and on the other replicas."""
+        if self._leadership is not None:
+            self._environment.follower_fetches.changed(self)
         if log.config.flush_messages == 1:
-            self._wait_for_disk(log, log.next_offset, self._synced)
-        elif self.advance_high_watermark():
+            self._environment.wait_for_disk(log, log.next_offset, self._synced)
+        elif self._advance(log):
             self._fetches.changed(self)
 
     def is_acknowledged(self, end: int, *, all_replicas: bool) -> bool:
-        """Whether a producer whose records end at this offset can be answered now: the leader's copy is enough and need
-        not be on disk, or the high watermark has passed the records."""
+        """Whether a producer whose records, just appended, end at this offset can be answered now: the leader's copy is
+        enough and need not be on disk, or every in-sync replica has the records."""
         log = self.log
-        if not all_replicas and (log is None or log.config.flush_messages != 1):
-            return True
-        return log is not None and log.high_watermark >= end
+        if all_replicas:
+            return log is not None and log.high_watermark >= end
+        return log is None or log.config.flush_messages != 1 or log.recovery_point >= end
+
+    def outcome(self, append: AwaitedAppend) -> ErrorCode | None:
+        """What to tell a producer that waits; None if it must go on waiting."""
+        if self.leader_id != self.broker_id or self.leader_epoch != append.leader_epoch:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        log = self.log
+        if log is None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if not append.all_replicas:
+            return _NONE if log.config.flush_messages != 1 or log.recovery_point >= append.end else None
+        if log.high_watermark < append.end:
+            return None
+        if len(self.maximal_isr) < self._min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return _NONE
 
     def _synced(self, log: PartitionLog, error: BaseException | None) -> None:
         """`log` is the one that was synced; the partition may have a different log by now."""
         if isinstance(error, OSError):
-            self._on_disk_failure(log, error)
-        elif error is None and self.advance_high_watermark():
-            self._wake()
+            self._environment.on_disk_failure(log, error)
+        elif error is None:
+            if self.advance_high_watermark():
+                self._fetches.changed(self)
+            self._produces.changed(self)
 
     def read(
         self,
@@ -306,8 +573,8 @@ class Partition:
             log.advance_log_start(log.high_watermark if offset == -1 else offset)
         except OSError as error:
             raise self._failed(log, error) from error
-        self._fetches.changed(self)
-        return log.log_start_offset
+        self._wake()
+        return self.low_watermark()
 
     def _too_few_in_sync(self) -> ReplicationError:
         reason = f"{self.name}: {len(self.isr)} in-sync replicas, fewer than min.insync.replicas"
@@ -317,4 +584,4 @@ class Partition:
         return ReplicationError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {self.name} is offline")
 
     def _failed(self, log: PartitionLog, error: OSError) -> ReplicationError:
-        return ReplicationError(ErrorCode.KAFKA_STORAGE_ERROR, self._on_disk_failure(log, error))
+        return ReplicationError(ErrorCode.KAFKA_STORAGE_ERROR, self._environment.on_disk_failure(log, error))

@@ -10,6 +10,7 @@ import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 
+from ottla.base.clock import Clock, SystemClock
 from ottla.base.disk import is_full
 from ottla.base.ids import TopicPartition, Uuid, random_uuid
 from ottla.log.config import LogConfig
@@ -18,9 +19,9 @@ from ottla.log.errors import LogError
 from ottla.log.group_commit import GroupCommit
 from ottla.log.new_logs import NewLog
 from ottla.log.partition_log import PartitionLog
-from ottla.replication.delayed import Purgatory
+from ottla.replication.environment import OnSynced, ReplicaEnvironment
 from ottla.replication.new_partitions import ExpectedPartitions
-from ottla.replication.partition import OnSynced, Partition
+from ottla.replication.partition import Partition
 
 _logger = logging.getLogger(__name__)
 
@@ -28,12 +29,22 @@ _logger = logging.getLogger(__name__)
 class Replicas:
     """See the module."""
 
-    def __init__(self, broker_id: int, directories: LogDirectories, loop: AbstractEventLoop) -> None:
+    def __init__(
+        self, broker_id: int, directories: LogDirectories, loop: AbstractEventLoop, clock: Clock | None = None
+    ) -> None:
         self.broker_id = broker_id
         self.directories = directories
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.fetches: Purgatory[Partition] = Purgatory("fetch", loop)
-        self.produces: Purgatory[Partition] = Purgatory("produce", loop)
+        self.environment = ReplicaEnvironment(
+            loop,
+            clock or SystemClock(),
+            on_disk_failure=self._disk_failed,
+            wait_for_disk=self._wait_for_disk,
+        )
+        self.fetches = self.environment.fetches
+        self.follower_fetches = self.environment.follower_fetches
+        self.produces = self.environment.produces
+        self.deletes = self.environment.deletes
         self.on_delete: Callable[[PartitionLog], None] = lambda _: None
         """Called before a log is deleted: work on it must end."""
         self.on_failed: Callable[[list[TopicPartition]], None] = lambda _: None
@@ -77,16 +88,7 @@ class Replicas:
             else:
                 _logger.error("%s is offline: %s", name, error)
         if partition is None or partition.topic_id != topic_id:
-            partition = Partition(
-                name,
-                topic_id,
-                self.broker_id,
-                log,
-                fetches=self.fetches,
-                produces=self.produces,
-                on_disk_failure=self._disk_failed,
-                wait_for_disk=self._wait_for_disk,
-            )
+            partition = Partition(name, topic_id, self.broker_id, log, self.environment)
             self.partitions[name] = partition
         else:
             partition.log = log
@@ -126,8 +128,7 @@ class Replicas:
     def _let_go(self, name: TopicPartition) -> None:
         partition = self.partitions.pop(name, None)
         if partition is not None:
-            partition.leader_id = -1
-            partition.go_offline()
+            partition.let_go()
         log = self.directories.get(name)
         if log is not None:
             self.on_delete(log)
@@ -135,6 +136,17 @@ class Replicas:
     def _adopt(self, log: PartitionLog) -> None:
         log.on_roll = self.flush_soon
         log.on_flush_due = self.flush_soon
+
+    # --- the in-sync replicas ---------------------------------------------------------------------------------------
+
+    def shrink_isrs(self) -> None:
+        """Proposes to remove in-sync replicas that are behind, in all partitions that this broker leads. To be called
+        about twice per `replica.lag.time.max.ms`."""
+        environment = self.environment
+        now_s, lag_max_s = environment.clock_s(), environment.lag_max_s
+        for partition in self.partitions.values():
+            if len(partition.isr) > 1:
+                partition.shrink_isr(now_s, lag_max_s)
 
     # --- the disk ---------------------------------------------------------------------------------------------------
 
@@ -183,8 +195,7 @@ class Replicas:
         closes the logs, that is only logged."""
         self.directories.on_failure = _log_failure
         self.expected.close()
-        self.fetches.close()
-        self.produces.close()
+        self.environment.close()
         self._commit.close()
 
 

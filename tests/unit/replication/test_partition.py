@@ -22,6 +22,7 @@ from ottla.records import Record, encode_batch
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
+from support.replication.roles import lead
 from support.waiting import until
 
 NAME = TopicPartition("orders", 0)
@@ -52,7 +53,7 @@ def leader(
     replicas: Replicas, config: LogConfig | None = None, *, isr: tuple[int, ...] = (BROKER,), epoch: int = 0
 ) -> Partition:
     partition = replicas.host(NAME, random_uuid(), config or LogConfig(), is_new=True)
-    partition.lead(leader_epoch=epoch, isr=isr, replicas=isr)
+    lead(partition, leader_epoch=epoch, isr=isr, replicas=isr)
     return partition
 
 
@@ -77,7 +78,7 @@ def test_a_follower_in_sync_holds_the_high_watermark_back(tmp_path: Path) -> Non
         assert partition.high_watermark == 0
         assert partition.read(0, 1000).slice is None
         assert partition.read(0, 1000, to_log_end=True).slice is not None
-        partition.lead(leader_epoch=1, isr=(BROKER,), replicas=(BROKER, 2))
+        lead(partition, leader_epoch=1, isr=(BROKER,), replicas=(BROKER, 2))
         assert partition.high_watermark == 1
 
     with_replicas(tmp_path, work)
@@ -86,7 +87,7 @@ def test_a_follower_in_sync_holds_the_high_watermark_back(tmp_path: Path) -> Non
 def test_too_few_in_sync_replicas_refuse_acks_of_all_only(tmp_path: Path) -> None:
     async def work(replicas: Replicas) -> None:
         partition = leader(replicas, LogConfig(min_insync_replicas=2), isr=(BROKER, 2))
-        partition.lead(leader_epoch=0, isr=(BROKER,), replicas=(BROKER, 2))
+        lead(partition, leader_epoch=0, isr=(BROKER,), replicas=(BROKER, 2))
         with pytest.raises(ReplicationError) as refused:
             partition.append(batch(), all_replicas=True)
         assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -124,7 +125,7 @@ def test_where_an_epoch_ends(tmp_path: Path) -> None:
     async def work(replicas: Replicas) -> None:
         partition = leader(replicas, epoch=3)
         partition.append(batch(2), all_replicas=True)
-        partition.lead(leader_epoch=7, isr=(BROKER,), replicas=(BROKER,))
+        lead(partition, leader_epoch=7, isr=(BROKER,), replicas=(BROKER,))
         assert partition.end_of_epoch(3) == (3, 2)
         assert partition.end_of_epoch(7) == (7, 2)
         partition.append(batch(1), all_replicas=True)
@@ -146,7 +147,7 @@ def test_an_epoch_ends_where_a_leader_that_has_not_written_begins(tmp_path: Path
         ]
         partition.append(batch(2), all_replicas=True)
         assert partition.end_of_epoch(-2) == (-2, 0)
-        partition.lead(leader_epoch=7, isr=(BROKER,), replicas=(BROKER,))
+        lead(partition, leader_epoch=7, isr=(BROKER,), replicas=(BROKER,))
         assert partition.end_of_epoch(5) == (3, 2)
         assert partition.end_of_epoch(8) == (-1, -1)
 

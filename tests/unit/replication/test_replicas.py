@@ -18,6 +18,7 @@ from ottla.log.directories import DirectoryOptions, LogDirectories
 from ottla.log.local_disk import LocalDisk
 from ottla.replication.replicas import Replicas
 from support.logs.batches import batch
+from support.replication.roles import lead
 
 NAME = TopicPartition("orders", 0)
 
@@ -43,7 +44,7 @@ def test_a_partition_that_is_deleted_while_it_is_flushed_takes_no_directory_offl
         replicas = Replicas(1, directories, asyncio.get_running_loop())
         partition = replicas.host(NAME, random_uuid(), config, is_new=True)
         assert partition.log is not None
-        partition.lead(leader_epoch=0, isr=(1,), replicas=(1,))
+        lead(partition, leader_epoch=0, isr=(1,), replicas=(1,))
         descriptor = partition.log.active.log.fileno()
         of_log.append(descriptor)
         monkeypatch.setattr(local_disk, "_sync", sync_late)

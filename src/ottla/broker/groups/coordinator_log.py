@@ -12,7 +12,7 @@ from ottla.log.errors import LogError
 from ottla.records.new_batch import NewBatch
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
-from ottla.replication.partition import Partition
+from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.replication.replicas import Replicas
 
 _NONE: Final = ErrorCode.NONE
@@ -52,7 +52,7 @@ class ReplicatedCoordinatorLog:
         if partition is None:
             tell(ErrorCode.NOT_COORDINATOR)
             return
-        waiting = _AwaitedCommit(offset, tell)
+        waiting = _AwaitedCommit(AwaitedAppend(offset, partition.leader_epoch, all_replicas=True), tell)
         if waiting.is_ready(partition):
             waiting.complete()
         else:
@@ -84,22 +84,19 @@ class ReplicatedCoordinatorLog:
 class _AwaitedCommit(DelayedOperation[Partition]):
     """Waits until every in-sync replica has the records below an offset."""
 
-    __slots__ = ("_error", "_offset", "_tell")
+    __slots__ = ("_append", "_error", "_tell")
 
-    def __init__(self, offset: int, tell: Callable[[ErrorCode], None]) -> None:
+    def __init__(self, append: AwaitedAppend, tell: Callable[[ErrorCode], None]) -> None:
         super().__init__()
-        self._offset = offset
+        self._append = append
         self._tell = tell
         self._error = ErrorCode.REQUEST_TIMED_OUT
 
     def is_ready(self, key: Partition) -> bool:
-        error = key.check_leader()
-        if error:
-            self._error = error
-            return True
-        if key.high_watermark < self._offset:
+        error = key.outcome(self._append)
+        if error is None:
             return False
-        self._error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if key.is_under_min_isr else _NONE
+        self._error = error
         return True
 
     def complete(self) -> None:

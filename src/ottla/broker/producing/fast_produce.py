@@ -28,7 +28,7 @@ from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
 from ottla.replication.errors import ReplicationError
-from ottla.replication.partition import Partition
+from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.wire.codec import encode, reader_of
 from ottla.wire.errors import ProtocolError
 from ottla.wire.messages.produce import (
@@ -208,7 +208,7 @@ def produce_fast(broker: Broker, request: FastProduce) -> ProduceResponse | Enco
                 template = target.template = AnswerTemplate.of(target)
             return template.fill(info)
         answer = appended(target.index, info)
-        waiting[partition] = (end, answer)
+        waiting[partition] = (AwaitedAppend(end, partition.leader_epoch, all_replicas), answer)
     topic = ProduceTopicResponse(name=target.name, topic_id=target.topic_id, partition_responses=[answer])
     return answered(broker, ProduceResponse(responses=[topic]), waiting, target.timeout_ms)
 

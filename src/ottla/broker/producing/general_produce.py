@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.producing.held_produce import AppendOutcome, Finish
 from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
+from ottla.broker.requests.partition_access import unhosted
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
@@ -30,7 +31,7 @@ from ottla.records.layout import (
 )
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
-from ottla.replication.partition import Partition
+from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.wire.messages.produce import (
     ProduceLeaderIdAndEpoch,
     ProducePartition,
@@ -62,8 +63,8 @@ _SHORTEST: Final = 14
 _ATTRIBUTES_LOW: Final = ATTRIBUTES_AT + 1
 """The byte of a batch with all attributes in use."""
 
-Waiting = dict[Partition, tuple[int, ProducePartitionResponse]]
-"""The high watermark that each partition's response waits for."""
+Waiting = dict[Partition, tuple[AwaitedAppend, ProducePartitionResponse]]
+"""The records that each partition's response waits for."""
 AtOnce = ProduceResponse | EncodedResponse | Deferred | ConnectionAbortedError | None
 Answer = AtOnce | Coroutine[Any, Any, ProduceResponse | Deferred | ConnectionAbortedError | None]
 
@@ -117,7 +118,7 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
             if error:
                 pass
             elif partition is None:
-                error = ErrorCode.UNKNOWN_TOPIC_ID if by_id and not name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                error = unhosted(broker, name, asked.index) if name or not by_id else ErrorCode.UNKNOWN_TOPIC_ID
             else:
                 error = _fault(records, context.version)
                 if bad_acks and not error:
@@ -171,9 +172,9 @@ class _Outcomes:
             self.note_error(answer)
             return answer
         answer = appended(index, outcome)
-        end = outcome.last_offset + 1
-        if not partition.is_acknowledged(end, all_replicas=self.acks == ALL_REPLICAS):
-            self.waiting[partition] = (end, answer)
+        end, all_replicas = outcome.last_offset + 1, self.acks == ALL_REPLICAS
+        if not partition.is_acknowledged(end, all_replicas=all_replicas):
+            self.waiting[partition] = (AwaitedAppend(end, partition.leader_epoch, all_replicas), answer)
         return answer
 
     def note_error(self, answer: ProducePartitionResponse) -> None:
@@ -323,7 +324,7 @@ def appended(index: int, info: AppendInfo) -> ProducePartitionResponse:
 
 
 class DelayedProduce(DelayedOperation[Partition]):
-    """Waits until the high watermark has passed the appended records of every partition."""
+    """Waits until the appended records of every partition are where their producer wants them (acks)."""
 
     __slots__ = ("_response", "_waiting", "deferred")
 
@@ -334,16 +335,14 @@ class DelayedProduce(DelayedOperation[Partition]):
         self._waiting = dict(waiting)
 
     def is_ready(self, key: Partition) -> bool:
-        end, answer = self._waiting.get(key, (0, None))
-        if answer is not None:
-            error = key.check_leader()
-            if error:
-                self._refuse(answer, error)
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            append, answer = waiting
+            error = key.outcome(append)
+            if error is not None:
                 del self._waiting[key]
-            elif key.high_watermark >= end:
-                del self._waiting[key]
-                if key.is_under_min_isr:
-                    self._refuse(answer, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+                if error:
+                    self._refuse(answer, error)
         return not self._waiting
 
     def complete(self) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import Final
 
-from ottla.base.coordination import BadVersionError, Coordination, NodeExistsError
+from ottla.base.coordination import BadVersionError, ConnectionLossError, Coordination, NodeExistsError
 from ottla.zookeeper.paths import PRODUCER_ID_BLOCK
 from ottla.zookeeper.znodes import ProducerIdBlock
 
@@ -87,5 +87,7 @@ class ProducerIds:
                     await self._coordination.set(PRODUCER_ID_BLOCK, data, node.version)
             except (BadVersionError, NodeExistsError):
                 continue  # another broker took that block
+            except ConnectionLossError:
+                continue  # this broker may have taken it and not know: it takes another one
             self._spare = range(first, last + 1)
             return

@@ -17,10 +17,15 @@ def hosted_partition(broker: Broker, topic: str, index: int) -> Partition:
     partition = broker.replicas.get(topic, index)
     if partition is not None:
         return partition
+    raise BrokerError(unhosted(broker, topic, index))
+
+
+def unhosted(broker: Broker, topic: str, index: int) -> ErrorCode:
+    """The error for a partition that this broker does not host: whether there is one elsewhere."""
     known = broker.metadata.topic(topic)
     if known is not None and 0 <= index < len(known.partitions):
-        raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def led_partition(broker: Broker, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:

@@ -16,6 +16,7 @@ from ottla.coordinator.key_values import KeyValue, encode_key_values, iter_key_v
 from ottla.log.config import LogConfig
 from ottla.records.new_batch import NewBatch
 from support.brokers.small_broker import SmallBroker, small_broker
+from support.replication.roles import lead
 from support.waiting import until
 
 TOPIC = "__consumer_offsets"
@@ -111,12 +112,12 @@ def test_who_waits_for_replicas_is_told_when_they_have_it_or_when_it_is_unsure(b
     def turn(count: int) -> None:
         broker.replicas.produces._loop.run_until_complete(until(lambda: len(told) >= count))
 
-    partition.lead(leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+    lead(partition, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
     log = log_of(broker)
     end = log.append(0, batch(b"a"))
     assert not log.is_committed(0, end)
     log.when_committed(0, end, partial(told.__setitem__, "in time"))
-    partition.lead(leader_epoch=0, isr=(1,), replicas=(1, 2))
+    lead(partition, leader_epoch=0, isr=(1,), replicas=(1, 2))
     turn(1)
     assert told["in time"] is ErrorCode.NONE
     log_of(broker, timeout_ms=1).when_committed(0, end + 1, partial(told.__setitem__, "too late"))

@@ -28,6 +28,7 @@ from ottla.wire.messages.fetch import (
     ForgottenTopic,
 )
 from support.brokers import Client, batch_of, with_client
+from support.replication.roles import lead
 
 VERSION = 17
 
@@ -469,7 +470,7 @@ def test_readers_of_committed_records_stop_where_a_transaction_is_open(tmp_path:
             producer_id=1, producer_epoch=0, committed=False, timestamp_ms=1, coordinator_epoch=0
         )
         partition.log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
-        partition.lead(leader_epoch=0, isr=(1,), replicas=(1,))
+        lead(partition, leader_epoch=0, isr=(1,), replicas=(1,))
         answer = only(await client.answer(FetchResponse, VERSION))
         assert [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()] == [(1, 1)]
         assert answer.last_stable_offset == 4
@@ -481,7 +482,7 @@ def test_a_reader_whose_epoch_ended_elsewhere_is_told_where(tmp_path: Path) -> N
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         append(client, b"a")
-        partition_of(client).lead(leader_epoch=4, isr=(1,), replicas=(1,))
+        lead(partition_of(client), leader_epoch=4, isr=(1,), replicas=(1,))
         append(client, b"b")
         answer = await fetch(client, request(client, asked(2, last_fetched_epoch=2)))
         assert answer.diverging_epoch is not None

@@ -23,6 +23,7 @@ from ottla.wire.messages.list_offsets import (
 )
 from support.brokers.small_broker import SmallBroker, context, small_broker
 from support.logs.batches import NOW_MS, batch, marker
+from support.replication.roles import lead
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = range(-1, -7, -1)
 NEWEST = 11
@@ -95,7 +96,7 @@ def test_the_epoch_of_a_log_whose_records_were_all_deleted_is_the_leaders(broker
     partition.append(batch(2), all_replicas=True)
     partition.delete_records(2)
     assert place(ask(broker, EARLIEST)) == (-1, 2, 3)
-    partition.lead(leader_epoch=5, isr=partition.isr, replicas=partition.replicas)
+    lead(partition, leader_epoch=5, isr=partition.isr, replicas=partition.replicas)
     assert place(ask(broker, EARLIEST)) == (-1, 2, 5)
     partition.append(batch(1), all_replicas=True)
     assert place(ask(broker, EARLIEST)) == (-1, 2, 5)

@@ -15,16 +15,18 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 from support.brokers.small_broker import SmallBroker, context, small_broker
 from support.logs.batches import batch
+from support.replication.roles import lead
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[SmallBroker]:
     """Epoch 2 wrote offsets 0 and 1, epoch 5 the offsets 2 to 4, and epoch 7 leads."""
     with small_broker(tmp_path) as broker:
-        (partition,) = broker.topic(leader_epoch=7)
+        (partition,) = broker.topic(leader_epoch=2)
         assert partition.log is not None
         partition.log.append_as_leader(batch(2), 2)
         partition.log.append_as_leader(batch(3), 5)
+        lead(partition, leader_epoch=7, isr=(1,), replicas=(1,))
         yield broker
 
 

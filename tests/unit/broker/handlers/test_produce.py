@@ -32,6 +32,7 @@ from ottla.wire.messages.produce import (
 from support.brokers import Client, batch_of, with_client
 from support.logs.batches import old_message, records_of, values_of
 from support.logs.record_bytes import record_bytes, sealed
+from support.replication.roles import lead
 
 VERSION = 12
 
@@ -271,12 +272,12 @@ def test_acks_of_all_wait_for_the_replicas_in_sync(tmp_path: Path) -> None:
         await client.create_topic("orders")
         partition = client.broker.replicas.get("orders", 0)
         assert partition is not None
-        partition.lead(leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+        lead(partition, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
         client.send(request(client, batch_of(b"a")), VERSION)
         await asyncio.sleep(0)
         assert not client.is_answered
         assert len(client.broker.replicas.produces) == 1
-        partition.lead(leader_epoch=0, isr=(1,), replicas=(1, 2))
+        lead(partition, leader_epoch=0, isr=(1,), replicas=(1, 2))
         answer = (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0]
         assert (answer.error_code, answer.base_offset) == (0, 0)
         assert len(client.broker.replicas.produces) == 0
@@ -289,12 +290,12 @@ def test_nothing_waits_for_replicas_on_behalf_of_a_client_that_left(tmp_path: Pa
         await client.create_topic("orders")
         partition = client.broker.replicas.get("orders", 0)
         assert partition is not None
-        partition.lead(leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+        lead(partition, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
         client.send(request(client, batch_of(b"a")), VERSION)
         assert len(client.broker.replicas.produces) == 1
         client.connection.close()
         assert len(client.broker.replicas.produces) == 0
-        partition.lead(leader_epoch=0, isr=(1,), replicas=(1, 2))
+        lead(partition, leader_epoch=0, isr=(1,), replicas=(1, 2))
         await asyncio.sleep(0)
         assert not client.is_answered
 
@@ -306,7 +307,7 @@ def test_replicas_that_do_not_come_in_time_are_told_as_a_timeout(tmp_path: Path)
         await client.create_topic("orders")
         partition = client.broker.replicas.get("orders", 0)
         assert partition is not None
-        partition.lead(leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+        lead(partition, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
         answer = await produce(client, request(client, batch_of(b"a"), timeout_ms=1))
         assert ErrorCode.of(answer.error_code) is ErrorCode.REQUEST_TIMED_OUT
         answer = await produce(client, request(client, batch_of(b"a"), timeout_ms=1, acks=1))
@@ -320,7 +321,7 @@ def test_a_topic_that_goes_away_answers_who_waits(tmp_path: Path) -> None:
         await client.create_topic("orders")
         partition = client.broker.replicas.get("orders", 0)
         assert partition is not None
-        partition.lead(leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+        lead(partition, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
         client.send(request(client, batch_of(b"a")), VERSION)
         await client.broker.controller.delete_topic("orders")
         answer = (await client.answer(ProduceResponse, VERSION)).responses[0].partition_responses[0]

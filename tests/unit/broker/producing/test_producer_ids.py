@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ottla.base.coordination import CoordinationError, Watch, Znode
+from ottla.base.coordination import ConnectionLossError, CoordinationError, Watch, Znode
 from ottla.broker.producing.producer_ids import BLOCK_SIZE, ProducerIdError, ProducerIds
 from ottla.testing.manual_clock import ManualClock
 from ottla.zookeeper.local_tree import LocalTree
@@ -64,6 +65,43 @@ def test_after_a_crash_the_rest_of_the_block_is_left_alone(tmp_path: Path) -> No
 
     assert asyncio.run(life()) == [0, 1, 2]
     assert asyncio.run(life()) == [1000, 1001, 1002]
+
+
+class LossyTree:
+    """Loses the answers to some writes, which are done or not."""
+
+    def __init__(self, tree: LocalTree, is_done: bool, losses: int) -> None:
+        self.tree = tree
+        self.is_done = is_done
+        self.losses = losses
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tree, name)
+
+    async def set(self, path: str, data: bytes, version: int) -> int:
+        if not self.losses:
+            return await self.tree.set(path, data, version)
+        self.losses -= 1
+        if self.is_done:
+            await self.tree.set(path, data, version)
+        raise ConnectionLossError(path, "lost by the test")
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_block_whose_write_has_no_answer_is_never_handed_out_twice(tmp_path: Path, is_done: bool) -> None:
+    async def run() -> None:
+        async with tree_in(tmp_path) as tree:
+            await tree.create(NODE)
+            lossy: Any = LossyTree(tree, is_done, losses=2)
+            first, second = ProducerIds(lossy, 1), ProducerIds(tree, 2)
+            taken = [*await take(first, BLOCK_SIZE), *await take(second, BLOCK_SIZE), *await take(first, BLOCK_SIZE)]
+            assert len(set(taken)) == 3 * BLOCK_SIZE
+            assert taken[0] == (2 * BLOCK_SIZE if is_done else 0)
+            assert lossy.losses == 0
+            await first.close()
+            await second.close()
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,13 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.replica_move import ReplicaMove
 from ottla.log.retention import apply_retention
 from ottla.replication.delayed import DelayedOperation
-from ottla.replication.partition import OnSynced, Partition
+from ottla.replication.environment import OnSynced
+from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.testing.manual_clock import ManualClock
 from support.logs.batches import batch
 from support.logs.checker import check, records_in
+from support.replication.roles import lead
 from support.waiting import until
 
 NAME = TopicPartition("topic", 0)
@@ -43,7 +45,7 @@ class Place:
         self.directories.open(lambda _: config)
         self.replicas = Replicas(1, self.directories, asyncio.get_running_loop())
         self.partition = self.replicas.host(NAME, TOPIC_ID, config, is_new=True)
-        self.partition.lead(leader_epoch=0, isr=(1,), replicas=(1,))
+        lead(self.partition, leader_epoch=0, isr=(1,), replicas=(1,))
         self.moves = ReplicaMoves(self.directories, self.replicas)
 
     @property
@@ -151,7 +153,7 @@ def test_a_move_wakes_those_who_wait_for_records_that_it_made_safe(tmp_path: Pat
 
     async def run() -> None:
         async with place(tmp_path, LogConfig(flush_messages=1)) as made:
-            made.partition._wait_for_disk = lambda *_: None
+            made.replicas.environment.wait_for_disk = lambda *_: None
             made.append(3)
             watch = Watch()
             made.replicas.produces.wait(watch, [made.partition], 60.0)
@@ -172,7 +174,7 @@ def test_an_error_of_the_old_log_is_blamed_on_the_directory_it_lay_in(
     async def run() -> None:
         async with place(tmp_path, LogConfig(flush_messages=1)) as made:
             held: list[tuple[PartitionLog, OnSynced]] = []
-            made.partition._wait_for_disk = lambda log, _, callback: held.append((log, callback))
+            made.replicas.environment.wait_for_disk = lambda log, _, callback: held.append((log, callback))
             made.append()
             made.moves.start(made.partition, made.second)
             await made.until_moved()

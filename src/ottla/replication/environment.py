@@ -1,0 +1,58 @@
+"""What all partitions of a broker share: operations that wait, the disk, the time, other brokers, counters.
+
+Owned by the loop.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.clock import Clock
+from ottla.log.partition_log import PartitionLog
+from ottla.replication.delayed import Purgatory
+from ottla.replication.role import PartitionRole
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+
+_LAG_MAX_S: Final = 30.0
+
+OnSynced = Callable[[PartitionLog, BaseException | None], None]
+WaitForDisk = Callable[[PartitionLog, int, OnSynced], None]
+"""Calls back, on the loop, when everything below the offset is on disk, or with the error."""
+OnDiskFailure = Callable[[PartitionLog, OSError], str]
+"""Takes the log's directory offline if necessary; returns the error message for the client."""
+
+
+class ReplicaEnvironment:
+    """See the module. The attributes with defaults are set by whoever connects this broker with others."""
+
+    def __init__(
+        self, loop: AbstractEventLoop, clock: Clock, *, on_disk_failure: OnDiskFailure, wait_for_disk: WaitForDisk
+    ) -> None:
+        self.fetches: Purgatory[Partition] = Purgatory("fetch", loop)
+        """Fetches of consumers, which wait for the high watermark."""
+        self.follower_fetches: Purgatory[Partition] = Purgatory("follower fetch", loop)
+        """Fetches of followers, which wait for the log end."""
+        self.produces: Purgatory[Partition] = Purgatory("produce", loop)
+        self.deletes: Purgatory[Partition] = Purgatory("delete records", loop)
+        """Deletions of records, which wait until all live replicas have done them."""
+        self.clock_s = clock.monotonic_s
+        self.on_disk_failure = on_disk_failure
+        self.wait_for_disk = wait_for_disk
+        self.lag_max_s = _LAG_MAX_S
+        """`replica.lag.time.max.ms`."""
+        self.is_alive: Callable[[int], bool] = lambda _: True
+        """Whether the broker with that id is in the cluster now."""
+        self.propose: Callable[[Partition, PartitionRole], None] = lambda *_: None
+        """Sends an ISR proposal to the controller (`IsrChanges.propose`)."""
+        self.isr_expand_count = 0
+        self.isr_shrink_count = 0
+        self.failed_isr_update_count = 0
+
+    def close(self) -> None:
+        """Answers all waiting operations."""
+        for purgatory in (self.fetches, self.follower_fetches, self.produces, self.deletes):
+            purgatory.close()

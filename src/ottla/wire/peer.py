@@ -1,0 +1,34 @@
+"""Another broker as this one sees it: requests out, responses in. The interface through which the controller, followers
+and leaders talk to each other; `ottla.broker.links` implements it with sockets, tests with queues."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from ottla.wire.schema import Request, Response
+
+AnyResponse = TypeVar("AnyResponse", bound=Response)
+
+
+class PeerError(Exception):
+    """The broker could not be reached, or the connection broke: the request may or may not have taken effect."""
+
+    def __init__(self, reason: str, *, is_refused: bool = False) -> None:
+        super().__init__(reason)
+        self.is_refused = is_refused
+        """Whether nothing listens at its address: its process is gone."""
+
+
+class Peer(Protocol):
+    """One connection to one broker, made again when it breaks. Belongs to one event loop."""
+
+    async def send(
+        self, request: Request, response: type[AnyResponse], *, timeout_s: float | None = None
+    ) -> AnyResponse:
+        """Connects if necessary, and sends in the highest version that both sides know. Responses come in the order of
+        the requests. Raises `PeerError`; the next call connects again."""
+        ...
+
+    def close(self) -> None:
+        """Requests in flight fail with `PeerError`. Idempotent."""
+        ...

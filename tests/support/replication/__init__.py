@@ -1,0 +1,1 @@
+"""Partitions in roles that a test chooses."""
