@@ -131,8 +131,14 @@ TOGETHER: list[dict[str, str]] = [
     {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
     {"advertised.listeners": "SSL://broker.example:1"},
     {"controller.listener.names": "PLAINTEXT"},
+    *({"control.plane.listener.name": name} for name in ("PLAINTEXT", "SSL", "X")),
+    {
+        "listeners": "PLAINTEXT://:9092,B://:9093",
+        MAP: "PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+        "control.plane.listener.name": "b",
+    },
     {"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "6"},
-    {"inter.broker.protocol.version": "2.8"},
+    {"inter.broker.protocol.version": "3.0"},
     {"compression.type": "zstd", "compression.zstd.level": "22"},
     {"compression.zstd.level": "23"},
 ]

@@ -22,6 +22,7 @@ from ottla.base.coordination import Coordination
 from ottla.base.disk import Disk
 from ottla.base.ids import Uuid
 from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.configs.change_listener import ConfigChangeListener
 from ottla.broker.configs.listeners import Listener
 from ottla.broker.configs.server_limits import limits_of
 from ottla.broker.configs.store import ConfigStore
@@ -35,14 +36,10 @@ from ottla.broker.observability.logging_setup import ThrottledLog
 from ottla.broker.observability.request_stats import RequestStats
 from ottla.broker.producing.held_produce import HeldProduces
 from ottla.broker.producing.producer_ids import ProducerIds
-from ottla.broker.startup.data_directory import (
-    DataDirectoryError,
-    check_access,
-    foreign_topics_warning,
-    lost_partitions_warning,
-    place_of_tree,
-)
-from ottla.broker.startup.identity import broker_id_of, cluster_id_of, register
+from ottla.broker.startup.coordination import open_coordination, unusable
+from ottla.broker.startup.data_directory import foreign_topics_warning, lost_partitions_warning
+from ottla.broker.startup.identity import broker_id_of, cluster_id_of
+from ottla.broker.startup.registration import Registrar
 from ottla.broker.topic_host import TopicHost, partitions_of
 from ottla.broker.upkeep.replica_moves import ReplicaMoves
 from ottla.broker.upkeep.upkeep import Upkeep
@@ -99,6 +96,7 @@ class Broker:
         self.fetch_sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], clock)
         self.fetch_max_bytes: int = config["fetch.max.bytes"]
         self.broker_id: int
+        self.registrar: Registrar
         self.configs: ConfigStore
         self.metadata: MetadataCache
         self.directories: LogDirectories
@@ -113,6 +111,7 @@ class Broker:
         self._server: Server
         self.dispatcher: Dispatcher
         self._upkeep: Upkeep
+        self.config_changes: ConfigChangeListener | None = None
         self._metrics: MetricsServer | None = None
         self.topic_host = TopicHost(self)
         self.has_failed = asyncio.Event()
@@ -123,12 +122,7 @@ class Broker:
     @classmethod
     async def start(cls, config: BrokerConfig, disk: Disk, clock: Clock) -> Broker:
         """Starts a broker, which serves when this returns. Raises if a port, a directory or the tree cannot be used."""
-        check_access(config.tree_path, config.log_dirs)
-        tree_path = place_of_tree(config, disk)
-        if tree_path != config.tree_path:
-            _logger.info("the coordination tree is %s", tree_path)
-            check_access(tree_path, config.log_dirs)
-        tree = await LocalTree.open(tree_path, clock)
+        tree = await open_coordination(config, disk, clock)
         broker = cls(config, disk, clock, tree)
         try:
             await broker._start()
@@ -136,13 +130,14 @@ class Broker:
         except BaseException as error:
             await broker._undo_start()
             if isinstance(error, ZnodeError):
-                reason = f"it cannot be used: {error}; restore it from a backup"
-                raise DataDirectoryError(tree_path, reason) from error
+                raise unusable(tree, error) from error
             raise
         return broker
 
-    async def _serve_tree(self, tree: LocalTree) -> None:
+    async def _serve_tree(self, tree: Coordination) -> None:
         """Lets other programs use the embedded ZooKeeper, if the config says so."""
+        if not isinstance(tree, LocalTree):
+            return
         host, port = self.config["ottla.zookeeper.host"], self.config["ottla.zookeeper.port"]
         if port >= 0:
             self._tree_listener = await TreeListener.start(tree.thread, host, port)
@@ -160,6 +155,7 @@ class Broker:
             await _end_each([("listening", self._close_server)])
         if hasattr(self, "groups"):
             self.groups.close()
+        await self._stop_config_changes()
         if hasattr(self, "_upkeep"):  # the directories are open, and whole
             await _end_each(
                 [
@@ -178,6 +174,8 @@ class Broker:
         cluster_id = await cluster_id_of(coordination)
         broker_id = await broker_id_of(config, coordination, self.disk)
         self.broker_id = broker_id.number
+        self.registrar = Registrar.of(coordination, self.broker_id, config)
+        await self.registrar.look()
         self.configs = ConfigStore(coordination, config, self.broker_id)
         await self.configs.load()
         self.metadata = MetadataCache(cluster_id, self.broker_id)
@@ -206,7 +204,9 @@ class Broker:
         self._make_group_coordinator(loop)
         self.configs.on_topic_change = self.topic_host.topic_config_changed
         self.configs.on_broker_change = self._broker_config_changed
-        await register(coordination, self.broker_id, listeners, config.rack)
+        self.config_changes = ConfigChangeListener(coordination, self.configs, self.clock)
+        await self.config_changes.start()
+        await self.registrar.register(listeners, config.rack)
         self._warn_of_lost(topics)
         for topic in topics:
             await self.topic_host.apply_topic(topic, new_partitions=frozenset())
@@ -353,6 +353,7 @@ class Broker:
             ("handling requests", self.dispatcher.close),
             ("changing topics", self.controller.close),
             ("moving replicas", self.replica_moves.close),  # which tell the upkeep
+            ("following configs", self._stop_config_changes),
             ("upkeep of logs", self._upkeep.stop),
             ("handing out producer ids", self.producer_ids.close),
             ("telling the controller", self.topic_host.close),
@@ -360,6 +361,7 @@ class Broker:
             ("closing logs", self._close_logs),
             ("serving ZooKeeper clients", self._close_tree_listener),
             ("leaving the cluster", self.coordination.close),  # its registration is removed with its session
+            ("forgetting the session", self._forget_session),
         )
         await _end_each(steps)
 
@@ -374,6 +376,13 @@ class Broker:
 
     async def _close_logs(self) -> None:
         await asyncio.to_thread(self.directories.close)
+
+    async def _stop_config_changes(self) -> None:
+        if self.config_changes is not None:
+            await self.config_changes.close()
+
+    async def _forget_session(self) -> None:
+        self.registrar.forget()
 
     async def _close_tree_listener(self) -> None:
         if self._tree_listener is not None:

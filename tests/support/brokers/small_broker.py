@@ -19,6 +19,7 @@ from ottla.log.local_disk import LocalDisk
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.testing.manual_clock import ManualClock
+from support.replication.roles import lead
 
 BROKER_ID = 1
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -42,7 +43,7 @@ class SmallBroker:
         for index in range(partitions):
             place = TopicPartition(name, index)
             partition = self.replicas.host(place, TOPIC_ID, config or LogConfig(), is_new=True)
-            partition.lead(leader_epoch=leader_epoch, isr=(BROKER_ID,), replicas=(BROKER_ID,))
+            lead(partition, leader_epoch=leader_epoch, isr=(BROKER_ID,), replicas=(BROKER_ID,))
             hosted.append(partition)
         state = PartitionState((BROKER_ID,), BROKER_ID, leader_epoch, (BROKER_ID,), 1, 0)
         self.metadata.put_topic(TopicState(name, TOPIC_ID, (state,) * partitions))

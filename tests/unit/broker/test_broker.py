@@ -18,7 +18,7 @@ from ottla.base.config import ConfigError
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
 from ottla.broker.configs.broker_config import BrokerConfig
-from ottla.broker.startup.identity import register
+from ottla.broker.startup.registration import Registrar
 from ottla.controller.wanted_topics import WantedTopic
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk
@@ -91,8 +91,9 @@ def test_the_id_of_a_running_broker_is_refused(tmp_path: Path) -> None:
             connected(f"127.0.0.1:{broker.zookeeper_port}") as other,
         ):
             await other.create(paths.broker(2), b"", ephemeral=True)
+            registrar = Registrar(broker.coordination, 2, expiry_s=-4.9)
             with pytest.raises(ConfigError, match="another running broker is registered with the id 2"):
-                await register(broker.coordination, 2, [], None)
+                await registrar.register([], None)
 
     asyncio.run(work())
 
@@ -267,7 +268,7 @@ def test_partitions_without_folders_are_made_at_the_next_start_with_a_warning(
 def test_a_new_partition_has_the_config_that_its_topic_has_by_then(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.broker.controller.create_topic(WantedTopic("orders", 2, 1))
-        await client.broker.controller.update_topic_configs({"orders": {"max.message.bytes": "77"}})
+        await client.broker.configs.alter_topics({"orders": lambda _: {"max.message.bytes": "77"}})
         await client.broker.replicas.expected.settled()
         sizes = {log.config.max_message_bytes for log in client.broker.directories.logs()}
         assert sizes == {77}

@@ -4,8 +4,9 @@ and the command line.
 What differs from Kafka, and nothing else does:
 
 - Logs lie in `<ottla.data.dir>/logs` unless log.dirs or log.dir says otherwise; in Kafka, in /tmp/kafka-logs.
-- zookeeper.connect need not be set: the coordination tree is embedded. A value is refused, as are an authorizer and
-  listeners with TLS or SASL: what they promise is not there yet, and a broker must not pretend.
+- zookeeper.connect need not be set: without it the coordination tree is embedded, and the broker is alone.
+- An authorizer, listeners with TLS or SASL, TLS and ACLs for ZooKeeper, replica selectors other than Kafka's own and
+  brokers older than 3.0 are refused: what they promise is not there yet, and a broker must not pretend.
 - An unknown key is refused; Kafka warns. Keys of plugins and of single listeners are let through.
 - `ottla start` without a file or listeners listens on 127.0.0.1 only; Kafka on every address.
 - A listener on 0.0.0.0 is advertised by the machine's name, as one without a host is; Kafka refuses it.
@@ -31,7 +32,7 @@ from ottla.broker.configs.keys.own import OWN
 from ottla.broker.configs.keys.remote_storage import REMOTE_STORAGE_DORMANT
 from ottla.broker.configs.keys.rules import release
 from ottla.broker.configs.keys.security import SASL_DORMANT, SECURITY_DORMANT, SSL_DORMANT
-from ottla.broker.configs.keys.zookeeper import ZOOKEEPER_DORMANT
+from ottla.broker.configs.keys.zookeeper import ZOOKEEPER, ZOOKEEPER_DORMANT
 from ottla.broker.configs.listeners import (
     LOOPBACK_LISTENER,
     Listener,
@@ -43,6 +44,7 @@ from ottla.broker.configs.listeners import (
 from ottla.broker.configs.sources import Setting, settings_of_command, settings_of_environment, settings_of_file
 from ottla.log.broker_config import LOG_BROKER_CONFIG
 from ottla.log.config import LogConfig
+from ottla.zookeeper.client.connect_string import ConnectString
 
 _DORMANT: Final = [
     *NETWORK_DORMANT,
@@ -75,6 +77,7 @@ BROKER_CONFIG: Final = ConfigSchema(
             *INTERNAL_TOPICS,
             *GROUPS,
             *OWN,
+            *ZOOKEEPER,
             *_DORMANT,
             *(
                 replace(key, rule=release) if key.name == "log.message.format.version" else key
@@ -84,9 +87,13 @@ BROKER_CONFIG: Final = ConfigSchema(
         key=lambda key: key.name,
     ),
 )
-_ONLY_EMPTY: Final = {"authorizer.class.name", "zookeeper.connect"}
+_ONLY_EMPTY: Final = {"authorizer.class.name"}
 WITHOUT_EFFECT: Final = frozenset((*(key.name for key in _DORMANT), *_LOG_DORMANT)) - _ONLY_EMPTY
 """Keys that are accepted and checked, and change nothing yet."""
+
+_OLDEST_PROTOCOL: Final = (3, 0)
+_SELECTORS: Final = {"", "org.apache.kafka.common.replica.LeaderSelector"}
+_RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _PLUGINS: Final = re.compile(
     r"(listener\.name|rsm\.config|rlmm\.config|config\.providers|authorizer\.zookeeper)\..+"
@@ -111,6 +118,10 @@ class BrokerConfig:
         self._advertised = self._parse_advertised(protocols, controllers)
         self.inter_broker_listener: str = self._inter_broker_listener(protocols)
         """The name of the listener that brokers use among themselves."""
+        self.control_plane_listener: str | None = self._control_plane_listener(protocols)
+        """The name of the listener for requests of the controller, if it has one of its own."""
+        self.zookeeper: ConnectString | None = self._zookeeper()
+        """The servers of the cluster's tree; None if the tree is embedded."""
         self.log_dirs: tuple[Path, ...] = self._log_dirs()
         self.connection_limits: Mapping[str, int] = MappingProxyType(self._connection_limits())
         """How many connections an address may have where that is not max.connections.per.ip."""
@@ -132,6 +143,11 @@ class BrokerConfig:
     def rack(self) -> str | None:
         rack: str | None = self["broker.rack"]
         return rack
+
+    @property
+    def selects_replicas_by_rack(self) -> bool:
+        """Whether a consumer may be sent to a follower in its own rack (KIP-392)."""
+        return bool(self["replica.selector.class"] == _RACK_AWARE_SELECTOR)
 
     @property
     def tree_path(self) -> Path:
@@ -219,10 +235,35 @@ class BrokerConfig:
         else:
             key = "security.inter.broker.protocol"
             name = self[key]
-        told = [each.name for each in (self.listeners if self._advertised is None else self._advertised)]
-        if name not in told:
-            raise ConfigError(key, f"{name} is not an advertised listener: {', '.join(told) or 'none'}")
+        if name not in self._told:
+            raise ConfigError(key, f"{name} is not an advertised listener: {', '.join(self._told) or 'none'}")
         return name
+
+    def _control_plane_listener(self, protocols: Mapping[str, str]) -> str | None:
+        key = "control.plane.listener.name"
+        if self[key] is None:
+            return None
+        name: str = self[key].upper()
+        if name not in protocols:
+            raise ConfigError(key, f"{name} is not in listener.security.protocol.map")
+        if name not in self._told:
+            raise ConfigError(key, f"{name} is not an advertised listener: {', '.join(self._told) or 'none'}")
+        if name == self.inter_broker_listener:
+            raise ConfigError(key, f"{name} is the listener for connections between brokers: name another one")
+        return name
+
+    def _zookeeper(self) -> ConnectString | None:
+        if not self["zookeeper.connect"]:
+            return None
+        try:
+            return ConnectString.parse(self["zookeeper.connect"])
+        except ValueError as error:
+            raise ConfigError("zookeeper.connect", str(error)) from None
+
+    @property
+    def _told(self) -> list[str]:
+        """The names of the advertised listeners."""
+        return [each.name for each in (self.listeners if self._advertised is None else self._advertised)]
 
     def _log_dirs(self) -> tuple[Path, ...]:
         if not self._places_logs:
@@ -261,11 +302,18 @@ class BrokerConfig:
 
     def _check_supported(self) -> None:
         """What must not be passed over in silence: somebody relies on it."""
-        if self["zookeeper.connect"]:
-            raise ConfigError(
-                "zookeeper.connect",
-                "a ZooKeeper of your own cannot be used yet: leave it empty, and the tree is kept by the broker itself",
-            )
+        if self.zookeeper is not None:
+            for key in ("zookeeper.ssl.client.enable", "zookeeper.set.acl", "zookeeper.metadata.migration.enable"):
+                if self[key]:
+                    raise ConfigError(key, "it is not supported: leave it out, or set it to false")
+            if self["process.roles"]:
+                raise ConfigError("process.roles", "a broker uses ZooKeeper or a quorum: leave out one of the two")
+        version = self["inter.broker.protocol.version"]
+        if tuple(map(int, re.findall(r"\d+", version)[:2])) < _OLDEST_PROTOCOL:
+            reason = f"brokers older than 3.0 cannot be in one cluster with this one, and {version} is older"
+            raise ConfigError("inter.broker.protocol.version", f"{reason}: upgrade them first, or leave it out")
+        if (selector := self["replica.selector.class"] or "") not in {*_SELECTORS, _RACK_AWARE_SELECTOR}:
+            raise ConfigError("replica.selector.class", f"{selector!r} is not {_RACK_AWARE_SELECTOR}: use it, or none")
         if self["authorizer.class.name"]:
             raise ConfigError(
                 "authorizer.class.name", "authorizers are not supported yet: without it, everyone can do everything"

@@ -17,7 +17,7 @@ from ottla.base.config import ConfigError, ConfigKey, ConfigSchema, ValueType, a
 from ottla.base.config_changes import changes_of
 from ottla.base.coordination import Coordination
 from ottla.broker.configs.broker_config import BrokerConfig
-from ottla.broker.configs.nodes import NO_SETTINGS, Change, Settings, settings_in, write_settings
+from ottla.broker.configs.nodes import NO_SETTINGS, Change, Settings, alter_settings, settings_in
 from ottla.coordinator.groups.group import ConsumerTimes
 from ottla.zookeeper import paths
 
@@ -69,13 +69,23 @@ class GroupConfigs:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
+        """All of them, also when some were read before."""
         nodes = [
             paths.config(paths.ConfigKind.GROUPS, name)
             for name in await self._coordination.children(paths.config_root(paths.ConfigKind.GROUPS))
         ]
-        for path, node in zip(nodes, await self._coordination.get_many(nodes), strict=True):
-            group_id = paths.parse_entity_name(path.rpartition("/")[2])
-            self._note(group_id, settings_in(path, node, GROUP_CONFIG.__getitem__))
+        found = {
+            paths.parse_entity_name(path.rpartition("/")[2]): settings_in(path, node, GROUP_CONFIG.__getitem__)
+            for path, node in zip(nodes, await self._coordination.get_many(nodes), strict=True)
+        }
+        for group_id in {*self._groups, *found}:
+            self._note(group_id, found.get(group_id, NO_SETTINGS))
+
+    async def reread(self, group_id: str) -> None:
+        """Its configs have changed in the tree."""
+        path = paths.group_config(group_id)
+        async with self._changing:
+            self._note(group_id, settings_in(path, await self._coordination.get(path), GROUP_CONFIG.__getitem__))
 
     def __iter__(self) -> Iterator[str]:
         """The groups that have their own configs."""
@@ -87,16 +97,18 @@ class GroupConfigs:
 
     async def alter(self, group_id: str, change: Change, *, validate_only: bool = False) -> None:
         """Changes a group's configs. Raises `ConfigError` for an invalid change, which is not made."""
-        async with self._changing:
-            settings = change(self.own(group_id))
+
+        def checked(before: Settings) -> Settings:
+            settings = change(before)
             self._check(settings)
+            return settings
+
+        async with self._changing:
             if validate_only:
+                checked(self.own(group_id))
                 return
-            path = paths.group_config(group_id)
-            if settings:
-                await write_settings(self._coordination, path, settings)
-            else:
-                await self._coordination.delete_trees([path])
+            path, key_of = paths.group_config(group_id), GROUP_CONFIG.__getitem__
+            settings = await alter_settings(self._coordination, path, key_of, checked, keep_empty=False)
             if told := changes_of(self.own(group_id), settings):
                 _logger.info("changed configs of group %s: %s", group_id, told)
             self._note(group_id, MappingProxyType(dict(settings)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,17 +10,20 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.base.config import ConfigError
 from ottla.base.config_descriptions import ResourceType
+from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.configs.group_configs import GROUP_CONFIG
 from ottla.broker.configs.nodes import KeyOf, Settings
 from ottla.broker.configs.store import broker_key
 from ottla.broker.requests.api import BrokerError
-from ottla.controller.errors import ControllerError
 from ottla.controller.topic_names import fault_of_name
 from ottla.log.topic_config import TOPIC_CONFIG
+from ottla.zookeeper.tree_file import TreeFileError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+
+_logger = logging.getLogger(__name__)
 
 ChangeByKeys = Callable[[Settings, KeyOf], Settings]
 """Computes the new settings from the current ones and the known keys."""
@@ -67,8 +71,10 @@ async def outcomes(
                 places[each.resource_name] = place
             elif change is not None:
                 await _alter_other(broker, each, change, validate_only=validate_only)
-        except (BrokerError, ControllerError) as error:
+        except BrokerError as error:
             outcome = (error.code, str(error))
+        except (CoordinationError, TreeFileError) as error:
+            outcome = _not_stored(error)
         found.append(outcome)
     if topics:
         for name, outcome in (await _alter_topics(broker, topics, validate_only=validate_only)).items():
@@ -102,11 +108,9 @@ async def _alter_topics(
 ) -> dict[str, Outcome]:
     by_keys = {name: partial(_with_topic_keys, change) for name, change in changes.items()}
     try:
-        outcomes = await broker.configs.alter_topics(
-            by_keys, broker.controller.update_topic_configs, validate_only=validate_only
-        )
-    except ControllerError as error:
-        return dict.fromkeys(changes, (error.code, str(error)))
+        outcomes = await broker.configs.alter_topics(by_keys, validate_only=validate_only)
+    except (CoordinationError, TreeFileError) as error:
+        return dict.fromkeys(changes, _not_stored(error))
     return {name: _outcome(error) for name, error in outcomes.items()}
 
 
@@ -117,9 +121,14 @@ def _with_topic_keys(change: ChangeByKeys, settings: Settings) -> Settings:
 def _outcome(error: Exception | None) -> Outcome:
     if error is None:
         return ErrorCode.NONE, None
-    if isinstance(error, BrokerError | ControllerError):
+    if isinstance(error, BrokerError):
         return error.code, str(error)
     return ErrorCode.INVALID_CONFIG, str(error)
+
+
+def _not_stored(error: Exception) -> Outcome:
+    _logger.error("configs could not be changed: %s", error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR, f"The coordination tree could not be read or changed: {error}"
 
 
 async def _alter_broker(

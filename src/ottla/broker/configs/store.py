@@ -4,32 +4,61 @@ the coordination tree in Kafka's format.
 A topic's own setting takes precedence, then this broker's, then that for all brokers, then the file's, then the
 default. A change is checked as a whole, together with the unchanged settings, before any of it is written.
 `group_configs` does the same for groups.
+
+Any broker can change the configs of topics, of all brokers, and of groups. It writes the node and a notification in one
+transaction, and the others read the node again (`change_listener`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from ottla.base.config import ConfigError, ConfigKey
 from ottla.base.config_changes import changes_of
-from ottla.base.coordination import Coordination
+from ottla.base.coordination import (
+    BadVersionError,
+    Check,
+    ConnectionLossError,
+    Coordination,
+    Create,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    SetData,
+)
+from ottla.base.error_codes import ErrorCode
 from ottla.broker.configs.broker_config import BROKER_CONFIG, BrokerConfig
 from ottla.broker.configs.group_configs import GroupConfigs
 from ottla.broker.configs.keys.update_modes import DYNAMIC_ONLY, UpdateMode, update_mode
-from ottla.broker.configs.nodes import NO_SETTINGS, Change, Settings, settings_in, write_settings
+from ottla.broker.configs.nodes import (
+    NO_SETTINGS,
+    Change,
+    Settings,
+    alter_settings,
+    make_parents,
+    notification,
+    settings_in,
+    settings_write,
+)
 from ottla.broker.requests.api import BrokerError
 from ottla.log.config import LogConfig
-from ottla.zookeeper.paths import DEFAULT_ENTITY, ConfigKind
+from ottla.zookeeper.paths import DEFAULT_ENTITY, ConfigKind, config_root, parse_entity_name
 from ottla.zookeeper.paths import config as config_path
+from ottla.zookeeper.paths import topic as topic_path
+from ottla.zookeeper.znodes import decode_config
 
 _logger = logging.getLogger(__name__)
 
 _SPARE_LOG_CONFIGS: Final = 100
 """How many parsed configs are kept that no topic uses."""
+_TRANSACTION_BYTES: Final = 512 * 1024
+"""ZooKeeper refuses more than 1 MiB."""
+_WRITE_BYTES: Final = 300
+"""Of one topic in a transaction, without its name and data."""
 NOT_WHILE_RUNNING: Final = frozenset({"advertised.listeners", "listener.security.protocol.map", "listeners"})
 """Kafka opens and closes listeners when these change."""
 _THREADS: Final = (
@@ -46,10 +75,6 @@ _THREADS: Final = (
 def broker_key(name: str) -> ConfigKey:
     """A key that can be set for a broker in the tree, including those that cannot be set in a file."""
     return DYNAMIC_ONLY[name] if name in DYNAMIC_ONLY else BROKER_CONFIG[name]
-
-
-WriteTopics = Callable[[Mapping[str, Settings]], Awaitable[Mapping[str, object]]]
-"""Stores the configs of topics; returns the outcome of each. If it raises, nothing was stored."""
 
 
 class ConfigStore:
@@ -74,18 +99,57 @@ class ConfigStore:
         self._changing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Reads the settings of brokers and groups. Those of topics come through `note_topic`."""
+        """Reads all settings; again after a session expired, as changes may have been missed. Raises `ZnodeError` if a
+        node cannot be read."""
+        async with self._changing:
+            await self._read_brokers()
+            names = await self._coordination.children(config_root(ConfigKind.TOPICS))
+            await self._read_topics({*names, *self._topics})
+        await self.groups.load()
+
+    async def _read_brokers(self) -> None:
         paths = [self._broker_path(self.broker_id), self._broker_path(None)]
         nodes = await self._coordination.get_many(paths)
-        self.for_broker, self.for_all_brokers = (
+        for_broker, for_all_brokers = (
             settings_in(path, node, broker_key) for path, node in zip(paths, nodes, strict=True)
         )
         try:
-            self.effective = self._merged(self.for_all_brokers, self.for_broker)
+            merged = self._merged(for_all_brokers, for_broker)
         except ConfigError as error:
             _logger.error("%s and %s contradict each other and are ignored: %s", *paths, error)
-            self.for_broker = self.for_all_brokers = NO_SETTINGS
-        await self.groups.load()
+            return
+        self.for_broker, self.for_all_brokers = for_broker, for_all_brokers
+        self._become(merged)
+
+    async def learn_topics(self, names: Collection[str]) -> None:
+        """Reads what topics set themselves, unless they are known. A topic that another broker created comes without
+        notification: to be called before the first log of a topic is created, and before its configs are described."""
+        if any(name not in self._topics for name in names):
+            async with self._changing:
+                await self._read_topics([name for name in names if name not in self._topics])
+
+    async def _read_topics(self, names: Iterable[str]) -> None:
+        paths = {name: config_path(ConfigKind.TOPICS, name) for name in names}
+        nodes = await self._coordination.get_many(tuple(paths.values()))
+        for (name, path), node in zip(paths.items(), nodes, strict=True):
+            settings = NO_SETTINGS if node is None else decode_config(path, node.data)
+            is_new = name not in self._topics
+            self.note_topic(name, settings)
+            if is_new and settings:
+                self.on_topic_change(name)
+
+    async def reread(self, entity: str) -> None:
+        """The node of an entity has changed, for example `topics/orders`. Entities without an effect are ignored."""
+        kind, _, name = entity.partition("/")
+        match kind:
+            case ConfigKind.TOPICS:
+                async with self._changing:
+                    await self._read_topics([name])
+            case ConfigKind.BROKERS if name in (str(self.broker_id), DEFAULT_ENTITY):
+                async with self._changing:
+                    await self._read_brokers()
+            case ConfigKind.GROUPS:
+                await self.groups.reread(parse_entity_name(name))
 
     def current(self, key: str) -> Any:
         """The current value of a broker key."""
@@ -137,60 +201,97 @@ class ConfigStore:
                     del left[error.key]
 
     async def alter_topics(
-        self, changes: Mapping[str, Change], write: WriteTopics, *, validate_only: bool = False
+        self, changes: Mapping[str, Change], *, validate_only: bool = False
     ) -> dict[str, Exception | None]:
-        """Changes what topics set themselves; `write` keeps all that is right, at once. What came of each topic: None,
-        or what is wrong with it alone, mostly a `ConfigError`."""
+        """Changes what topics set themselves: all that is right in one transaction, or few. What came of each topic:
+        None, or what is wrong with it alone, mostly a `ConfigError`."""
         outcomes: dict[str, Exception | None] = {}
         async with self._changing:
-            altered: dict[str, Settings] = {}
-            good: set[frozenset[tuple[str, str]]] = set()  # many topics are set to the same
-            for name, change in changes.items():
-                try:
-                    configs = change(self.topic_config(name))
-                    if (key := frozenset(configs.items())) not in good:
-                        LogConfig.from_properties(configs, self.effective.given)
-                        good.add(key)
-                except (ConfigError, BrokerError) as error:
-                    outcomes[name] = error
-                else:
-                    altered[name] = configs
-                    outcomes[name] = None
-            if validate_only or not altered:
-                return outcomes
-            for name, outcome in (await write(altered)).items():
-                if isinstance(outcome, Exception):
-                    outcomes[name] = outcome
-                else:
-                    self.note_topic(name, altered[name])
+            left = changes
+            while left:
+                left = await self._alter_some(left, outcomes, validate_only=validate_only)
         return outcomes
+
+    async def _alter_some(
+        self, changes: Mapping[str, Change], outcomes: dict[str, Exception | None], *, validate_only: bool
+    ) -> dict[str, Change]:
+        """Adds the outcomes; answers the changes that have to be computed again, because another broker was faster, or
+        an answer was lost."""
+        paths = {name: config_path(ConfigKind.TOPICS, name) for name in changes}
+        nodes = dict(zip(paths, await self._coordination.get_many(tuple(paths.values())), strict=True))
+        altered: dict[str, Settings] = {}
+        good: set[frozenset[tuple[str, str]]] = set()  # many topics are set to the same
+        for name, change in changes.items():
+            node = nodes[name]
+            try:
+                configs = change(NO_SETTINGS if node is None else decode_config(paths[name], node.data))
+                if (key := frozenset(configs.items())) not in good:
+                    LogConfig.from_properties(configs, self.effective.given)
+                    good.add(key)
+            except (ConfigError, BrokerError) as error:
+                outcomes[name] = error
+            else:
+                altered[name] = configs
+                outcomes[name] = None
+        if validate_only:
+            return {}
+        again: dict[str, Change] = {}
+        for some in _batches({name: settings_write(paths[name], own, nodes[name]) for name, own in altered.items()}):
+            operations = [
+                operation
+                for name, write in some.items()
+                for operation in (Check(topic_path(name)), write, notification(paths[name]))
+            ]
+            try:
+                await self._coordination.transact(operations)
+            except (NoNodeError, BadVersionError, NodeExistsError, ConnectionLossError) as error:
+                again |= {name: changes[name] for name in some}
+                if isinstance(error, NoNodeError):
+                    gone = next((name for name in some if error.path == topic_path(name)), None)
+                    if gone is None:
+                        await make_parents(self._coordination, paths[next(iter(some))])
+                    else:
+                        del again[gone]
+                        reason = f"Topic {gone!r} does not exist."
+                        outcomes[gone] = BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
+                continue
+            for name in some:
+                if told := changes_of(self.topic_config(name), altered[name]):
+                    _logger.info("changed configs of topic %s: %s", name, told)
+                self._topics.setdefault(name, NO_SETTINGS)
+                self.note_topic(name, altered[name])
+        return again
 
     # --- brokers ----------------------------------------------------------------------------------------------------
 
     async def alter_broker(self, broker_id: int | None, change: Change, *, validate_only: bool = False) -> None:
         """Changes what is set for this broker, or with None for all. What is wrong raises `ConfigError`, and nothing is
         done."""
-        async with self._changing:
-            configs = change(self.for_all_brokers if broker_id is None else self.for_broker)
+
+        def checked(before: Settings) -> Settings:
+            configs = change(before)
             for key, text in configs.items():
                 _check_dynamic(key, text, for_all=broker_id is None)
-            merged = (
-                self._merged(configs, self.for_broker)
-                if broker_id is None
-                else self._merged(self.for_all_brokers, configs)
-            )
-            self._check_threads(merged)
-            if validate_only:
-                return
-            await write_settings(self._coordination, self._broker_path(broker_id), configs)
+            if broker_id is None:
+                self._check_threads(self._merged(configs, self.for_broker))
+            else:
+                self._check_threads(self._merged(self.for_all_brokers, configs))
+            return configs
+
+        async with self._changing:
             before = self.for_all_brokers if broker_id is None else self.for_broker
+            if validate_only:
+                checked(before)
+                return
+            path = self._broker_path(broker_id)
+            configs = await alter_settings(self._coordination, path, broker_key, checked, keep_empty=True)
             if told := changes_of(before, configs, lambda key: broker_key(key).is_sensitive):
                 _logger.info("changed configs of %s: %s", _whose(broker_id), told)
             if broker_id is None:
                 self.for_all_brokers = MappingProxyType(dict(configs))
             else:
                 self.for_broker = MappingProxyType(dict(configs))
-            self._become(merged)
+            self._become(self._merged(self.for_all_brokers, self.for_broker))
 
     def _become(self, config: BrokerConfig) -> None:
         before, self.effective = self.effective, config
@@ -211,6 +312,21 @@ class ConfigStore:
 
     def _broker_path(self, broker_id: int | None) -> str:
         return config_path(ConfigKind.BROKERS, DEFAULT_ENTITY if broker_id is None else str(broker_id))
+
+
+def _batches(writes: Mapping[str, Operation]) -> Iterator[dict[str, Operation]]:
+    """As many as fit into one transaction."""
+    batch: dict[str, Operation] = {}
+    size = 0
+    for name, write in writes.items():
+        data = write.data if isinstance(write, Create | SetData) else None
+        size += len(data or b"") + _WRITE_BYTES + 4 * len(name)
+        if batch and size > _TRANSACTION_BYTES:
+            yield batch
+            batch, size = {}, 0
+        batch[name] = write
+    if batch:
+        yield batch
 
 
 def _whose(broker_id: int | None) -> str:

@@ -35,9 +35,11 @@ Alike = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
 
 @handles(DescribeConfigsRequest)
-def describe_configs(
+async def describe_configs(
     broker: Broker, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
+    names = [each.resource_name for each in request.resources if each.resource_type == ResourceType.TOPIC]
+    await broker.configs.learn_topics([name for name in names if broker.metadata.topic(name) is not None])
     alike: dict[Alike, list[DescribedConfig]] = {}
     results = [_result(broker, each, request, alike) for each in request.resources]
     if context.version == 0:  # which has no other sources

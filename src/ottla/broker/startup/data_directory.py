@@ -97,11 +97,16 @@ def _without_tree(directories: Sequence[FoundDirectory]) -> str:
 
 
 def check_access(tree_path: Path, log_dirs: Sequence[Path]) -> None:
-    """Raises `DataDirectoryError` if this process cannot use the tree, or any log directory. If it can use some of the
-    log directories, the others go offline when they are opened."""
+    """Raises `DataDirectoryError` if this process cannot use the tree, or any log directory."""
     fault = fault_of_directory(tree_path.parent, f"{tree_path.name}*")
     if fault is not None:
         raise fault
+    check_log_directories(log_dirs)
+
+
+def check_log_directories(log_dirs: Sequence[Path]) -> None:
+    """Raises `DataDirectoryError` if this process can use none of them. If it can use some, the others go offline when
+    they are opened."""
     faults = [fault_of_directory(path) for path in log_dirs]
     if faults[0] is not None and all(faults):
         raise faults[0]

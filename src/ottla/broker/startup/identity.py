@@ -1,39 +1,33 @@
-"""A broker's identity: its cluster, its id, and its registration."""
+"""A broker's identity: its cluster and its id. `registration` tells the cluster of it."""
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from ottla.base.config import ConfigError
-from ottla.base.coordination import Coordination, Create, Delete, NodeExistsError
+from ottla.base.coordination import ConnectionLossError, Coordination, NodeExistsError
 from ottla.base.disk import Disk
 from ottla.base.ids import format_uuid, random_uuid
 from ottla.broker.configs.broker_config import BrokerConfig
-from ottla.broker.configs.listeners import Listener
 from ottla.broker.startup.data_directory import DataDirectoryError, brokers_of
 from ottla.controller.topic_nodes import TopicNodes
 from ottla.log import names
 from ottla.log.checkpoints import MetaProperties
 from ottla.zookeeper import paths
-from ottla.zookeeper.znodes import BrokerRegistration, Endpoint, decode_cluster_id, encode_cluster_id
+from ottla.zookeeper.znodes import decode_cluster_id, encode_cluster_id
 
 _logger = logging.getLogger(__name__)
 
 
 async def cluster_id_of(coordination: Coordination) -> str:
     """The cluster's id; the first broker creates it."""
-    node = await coordination.get(paths.CLUSTER_ID)
-    if node is None:
-        try:
-            cluster_id = format_uuid(random_uuid())
-            await coordination.create(paths.CLUSTER_ID, encode_cluster_id(cluster_id), parents=True)
-            return cluster_id
-        except NodeExistsError:
-            node = await coordination.get(paths.CLUSTER_ID)
-    return decode_cluster_id(paths.CLUSTER_ID, node.data if node is not None else b"")
+    while (node := await coordination.get(paths.CLUSTER_ID)) is None:
+        # Another broker may be faster, and an answer may be lost: only what is read counts.
+        with suppress(NodeExistsError, ConnectionLossError):
+            new_id = encode_cluster_id(format_uuid(random_uuid()))
+            await coordination.create(paths.CLUSTER_ID, new_id, parents=True)
+    return decode_cluster_id(paths.CLUSTER_ID, node.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +44,16 @@ class BrokerId:
 
 
 async def broker_id_of(config: BrokerConfig, coordination: Coordination, disk: Disk) -> BrokerId:
-    """The configured id, else the one in the log directories, else the one that has the tree's topics, else the next
-    unused one."""
+    """The configured id, else the one in the log directories, else the next unused one. A broker that is alone (its
+    tree is embedded) first looks which broker has the tree's topics: that one is meant."""
     if config["broker.id"] >= 0:
         return BrokerId(int(config["broker.id"]))
     for directory in config.log_dirs:
         known = MetaProperties.read(disk, directory / names.META_PROPERTIES)
         if known is not None and known.broker_id is not None:
             return BrokerId(known.broker_id)
+    if config.zookeeper is not None:
+        return BrokerId(int(config["reserved.broker.max.id"]) + await _next_in_sequence(coordination))
     former = list(brokers_of(await TopicNodes(coordination).read_all()))
     if len(former) == 1:
         _logger.warning(
@@ -78,20 +74,8 @@ async def broker_id_of(config: BrokerConfig, coordination: Coordination, disk: D
     return BrokerId(int(config["reserved.broker.max.id"]) + made_before + 1, is_new=True)
 
 
-async def register(coordination: Coordination, broker_id: int, listeners: Iterable[Listener], rack: str | None) -> None:
-    """Tells the cluster that the broker is there."""
-    registration = BrokerRegistration(
-        endpoints=tuple(Endpoint(each.name, each.protocol, each.host, each.port) for each in listeners),
-        rack=rack,
-        timestamp_ms=time.time_ns() // 1_000_000,
-    )
-    path = paths.broker(broker_id)
-    create = Create(path, registration.encode(), ephemeral=True)
-    found = await coordination.get(path)
-    if found is None:
-        await coordination.transact([create])
-    elif found.owner in (0, coordination.session_id):  # left by a version whose registrations were not ephemeral
-        await coordination.transact([Delete(path, found.version), create])
-    else:
-        reason = f"another running broker is registered with the id {broker_id}; stop it, or choose another id"
-        raise ConfigError("broker.id", reason)
+async def _next_in_sequence(coordination: Coordination) -> int:
+    """Taken at once, because another broker may start at the same time. If an answer is lost, a number is skipped."""
+    while True:
+        with suppress(ConnectionLossError):
+            return await coordination.set(paths.BROKER_SEQUENCE, b"")

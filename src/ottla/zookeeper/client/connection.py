@@ -135,19 +135,19 @@ class ZooKeeperConnection:
         self._last_sent_s = self._loop.time()
         self._writer.write(writer.frame())
 
-    async def close(self) -> None:
-        """Ends the session, if the server still answers."""
-        ended = self._loop.create_future()
+    async def close(self) -> bool:
+        """Ends the session, if the server still answers: then its ephemeral nodes are gone, and this is true."""
+        ended: asyncio.Future[bool] = self._loop.create_future()
 
-        def end(*_: object) -> None:
+        def end(has_ended: bool) -> None:
             if not ended.done():
-                ended.set_result(None)
+                ended.set_result(has_ended)
 
-        self.request(OpCode.CLOSE_SESSION, None, "/", end, end)
+        self.request(OpCode.CLOSE_SESSION, None, "/", lambda *_: end(True), lambda _: end(False))
         try:
-            await asyncio.wait_for(ended, timeout=2)
+            return await asyncio.wait_for(ended, timeout=2)
         except TimeoutError:
-            pass
+            return False
         finally:
             self.drop("the client was closed")
 

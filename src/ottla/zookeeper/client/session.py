@@ -16,6 +16,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from ottla.base.coordination import CoordinationError, SessionExpiredError, SessionState, WatchEvent
@@ -86,6 +87,16 @@ class ZooKeeperSession:
     @property
     def session_id(self) -> int:
         return self._token.session_id
+
+    @property
+    def token(self) -> SessionToken:
+        """With it, another process can come back to this session (`end_session`)."""
+        return self._token
+
+    @property
+    def granted_timeout_ms(self) -> int:
+        """What the server made of the timeout: it has limits. The one that was asked for, without a connection."""
+        return self.timeout_ms if self._connection is None else self._connection.timeout_ms
 
     def on_state(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
@@ -183,6 +194,31 @@ class ZooKeeperSession:
                 listener(state)
             except Exception:
                 _logger.exception("A listener of the session with ZooKeeper failed")
+
+
+async def end_session(servers: ConnectString, token: SessionToken, timeout_ms: int, limit_s: float) -> bool:
+    """Ends a session that a process left behind. True if it is over, as far as the servers tell: they say so of a wrong
+    password too. False if none of them answered in time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            while True:
+                for server in random.sample(servers.servers, len(servers.servers)):
+                    try:
+                        async with asyncio.timeout(max(1.0, limit_s / len(servers.servers) / 2)):
+                            connection = await ZooKeeperConnection.connect(
+                                server, token, timeout_ms, 0, _ignore, _ignore
+                            )
+                    except (OSError, EOFError, JuteError) as error:
+                        _logger.debug("ZooKeeper at %s:%d cannot be used: %s", *server, error)
+                        continue
+                    if connection.timeout_ms <= 0:
+                        connection.drop("the session is over")
+                        return True
+                    connection.start()
+                    if await connection.close():
+                        return True
+                await asyncio.sleep(_RETRY_S)
+    return False
 
 
 def _watch_requests(watches: WatchRegistry, seen_zxid: int, servers: ConnectString) -> list[SetWatchesRequest]:

@@ -10,8 +10,10 @@ import pytest
 import ottla.broker
 from ottla.base.config import ConfigError
 from ottla.broker.configs.broker_config import BROKER_CONFIG, WITHOUT_EFFECT, BrokerConfig, load_config
+from ottla.broker.configs.cluster_settings import ClusterSettings
 from ottla.broker.configs.listeners import own_host_name
 from ottla.log.broker_config import BROKER_SCALED, BROKER_SYNONYMS
+from ottla.zookeeper.client.connect_string import ConnectString
 
 SHIPPED = """\
 # What Kafka's own file looks like.
@@ -21,7 +23,8 @@ socket.request.max.bytes=104857600
 log.dirs={logs}
 num.partitions 4
 log.retention.hours:24
-zookeeper.connect=
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
 group.initial.rebalance.delay.ms=0
 """
 
@@ -117,6 +120,41 @@ def test_brokers_use_the_listener_that_is_named() -> None:
     assert BrokerConfig({}).inter_broker_listener == "PLAINTEXT"
 
 
+def test_requests_of_the_controller_can_have_a_listener_of_their_own() -> None:
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:1,CONTROL://127.0.0.1:2",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+        "control.plane.listener.name": "control",
+    }
+    assert BrokerConfig(settings).control_plane_listener == "CONTROL"
+    assert BrokerConfig({}).control_plane_listener is None
+
+
+def test_zookeeper_is_where_it_is_said_to_be() -> None:
+    config = BrokerConfig({"zookeeper.connect": "a:1, b,[::1]:3/kafka/east"})
+    assert config.zookeeper == ConnectString((("a", 1), ("b", 2181), ("::1", 3)), "/kafka/east")
+    assert config.without_effect == ()
+    assert BrokerConfig({}).zookeeper is None
+    assert BrokerConfig({"zookeeper.connect": ""}).zookeeper is None
+
+
+def test_the_connection_has_as_long_as_a_session_unless_told_otherwise() -> None:
+    assert ClusterSettings.of(BrokerConfig({})).zookeeper_connect_timeout_ms == 18_000
+    longer = {"zookeeper.session.timeout.ms": "6000", "zookeeper.connection.timeout.ms": "30000"}
+    settings = ClusterSettings.of(BrokerConfig(longer))
+    assert (settings.session_timeout_ms, settings.zookeeper_connect_timeout_ms) == (6000, 30_000)
+
+
+def test_consumers_may_read_in_their_own_rack() -> None:
+    package = "org.apache.kafka.common.replica"
+    by_class = {
+        name: BrokerConfig({"replica.selector.class": name}).selects_replicas_by_rack
+        for name in ("", f"{package}.LeaderSelector", f"{package}.RackAwareReplicaSelector")
+    }
+    assert list(by_class.values()) == [False, False, True]
+    assert not BrokerConfig({}).selects_replicas_by_rack
+
+
 def test_a_file_for_kafka_s_own_quorum_of_one_serves_without_the_quorum() -> None:
     config = BrokerConfig(
         {
@@ -163,6 +201,11 @@ def test_limits_of_addresses() -> None:
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "advertised.listeners: no client can reach 0.0.0.0"),
         ({"advertised.listeners": "SSL://a:1"}, "advertised.listeners: SSL is not among the listeners"),
         ({"inter.broker.listener.name": "X"}, "inter.broker.listener.name: X is not in listener.security.protocol.map"),
+        ({"control.plane.listener.name": "X"}, "control.plane.listener.name: X is not in listener.security.protocol"),
+        ({"control.plane.listener.name": "SSL"}, "control.plane.listener.name: SSL is not an advertised listener"),
+        ({"control.plane.listener.name": "PLAINTEXT"}, "control.plane.listener.name: PLAINTEXT is the listener for"),
+        ({"zookeeper.connect": "zoo:x"}, "zookeeper.connect: 'zoo:x': 'zoo:x' is not the address of a ZooKeeper"),
+        ({"zookeeper.connect": "/only"}, "zookeeper.connect: '/only' names no ZooKeeper server"),
         ({"controller.listener.names": "X"}, "controller.listener.names: it must be empty where process.roles is"),
         ({"process.roles": "controller"}, "process.roles: there is no controller apart from a broker"),
         ({"max.connections.per.ip.overrides": "a"}, "max.connections.per.ip.overrides: 'a' is not address:connections"),
@@ -179,7 +222,24 @@ def test_what_does_not_fit_is_refused_in_a_sentence(settings: dict[str, str], re
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"zookeeper.connect": "zoo:2181"}, "zookeeper.connect: a ZooKeeper of your own cannot be used yet"),
+        (
+            {"zookeeper.connect": "zoo:2181", "zookeeper.ssl.client.enable": "true"},
+            "zookeeper.ssl.client.enable: it is",
+        ),
+        ({"zookeeper.connect": "zoo:2181", "zookeeper.set.acl": "true"}, "zookeeper.set.acl: it is not supported"),
+        (
+            {"zookeeper.connect": "zoo", "process.roles": "broker,controller"},
+            "process.roles: a broker uses ZooKeeper or a quorum",
+        ),
+        (
+            {"inter.broker.protocol.version": "2.8-IV1"},
+            "inter.broker.protocol.version: brokers older than 3.0 cannot be in one cluster with this one, and 2.8-IV1",
+        ),
+        ({"inter.broker.protocol.version": "0.11.0"}, "inter.broker.protocol.version: brokers older than 3.0"),
+        (
+            {"replica.selector.class": "com.example.Mine"},
+            "replica.selector.class: 'com.example.Mine' is not org.apache",
+        ),
         ({"authorizer.class.name": "kafka.security"}, "authorizer.class.name: authorizers are not supported yet"),
         ({"process.roles": "broker"}, "process.roles: a quorum elsewhere cannot be joined"),
         (
@@ -219,11 +279,11 @@ def test_keys_that_are_read_have_an_effect_and_no_others() -> None:
         room / "broker/configs/broker_config.py",
         room / "log" / "broker_config.py",
     )
-    of_clients = room / "client", room / "spark"
+    not_of_brokers = room / "client", room / "spark", room / "testing"
     others = (
         path
         for path in room.rglob("*.py")
-        if path not in declared and not any(path.is_relative_to(one) for one in of_clients)
+        if path not in declared and not any(path.is_relative_to(one) for one in not_of_brokers)
     )
     text = "".join(path.read_text() for path in others)
     read = {key.name for key in BROKER_CONFIG if f'"{key.name}"' in text}
@@ -232,12 +292,18 @@ def test_keys_that_are_read_have_an_effect_and_no_others() -> None:
         "authorizer.class.name",
         "broker.id.generation.enable",
         "broker.rack",
+        "control.plane.listener.name",
+        "inter.broker.listener.name",
+        "inter.broker.protocol.version",
         "log.dir",
+        "log.dirs",
         "max.connections.per.ip.overrides",
+        "ottla.data.dir",
         "ottla.tree.file",
-        "zookeeper.connect",
+        "replica.selector.class",
+        "security.inter.broker.protocol",
     }
-    only_checked = {"background.threads", "num.io.threads", "num.network.threads", "num.replica.fetchers"}
+    only_checked = {"background.threads", "num.io.threads", "num.network.threads"}
     in_force = {key.name for key in BROKER_CONFIG} - WITHOUT_EFFECT
     assert in_force - read - of_logs == by_the_config_itself
     assert (read & WITHOUT_EFFECT) - of_logs == only_checked

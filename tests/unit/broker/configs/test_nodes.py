@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from ottla.base.clock import SystemClock
 from ottla.base.config import ConfigKey, ConfigSchema, ValueType
-from ottla.broker.configs.nodes import settings_in, write_settings
+from ottla.broker.configs.nodes import alter_settings, settings_in
 from ottla.zookeeper.local_tree import LocalTree
 
 KEYS = ConfigSchema("test", [ConfigKey("count", ValueType.INT, 1, "A number."), ConfigKey("x", ValueType.INT, 1, "")])
 PATH = "/config/some/thing"
+
+
+def _becoming(settings: Mapping[str, str]) -> Callable[[Mapping[str, str]], Mapping[str, str]]:
+    return lambda _: settings
 
 
 def test_what_is_written_is_read_as_far_as_it_is_right(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -22,7 +27,8 @@ def test_what_is_written_is_read_as_far_as_it_is_right(tmp_path: Path, caplog: p
         tree = await LocalTree.open(tmp_path / "tree.db", SystemClock())
         assert settings_in(PATH, await tree.get(PATH), KEYS.__getitem__) == {}
         for settings in ({"count": "few", "x": "3", "no.such": "4"}, {"count": "5"}):
-            await write_settings(tree, PATH, settings)
+            written = await alter_settings(tree, PATH, KEYS.__getitem__, _becoming(settings), keep_empty=True)
+            assert written == settings
             found.append(dict(settings_in(PATH, await tree.get(PATH), KEYS.__getitem__)))
         await tree.close()
 

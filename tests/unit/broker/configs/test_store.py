@@ -38,9 +38,7 @@ def setting(**settings: str | None) -> Callable[[Mapping[str, str]], Mapping[str
 async def alter_topic(
     broker: ConfiguredBroker, name: str, *, validate_only: bool = False, **settings: str | None
 ) -> None:
-    outcomes = await broker.configs.alter_topics(
-        {name: setting(**settings)}, broker.controller.update_topic_configs, validate_only=validate_only
-    )
+    outcomes = await broker.configs.alter_topics({name: setting(**settings)}, validate_only=validate_only)
     if (error := outcomes[name]) is not None:
         raise error
 

@@ -17,33 +17,10 @@ _BOOLEAN, _INT, _LONG, _STRING, _CLASS = (
 
 CLUSTER: Final = [
     ConfigKey("auto.create.topics.enable", _BOOLEAN, True, "Whether to create a topic when a client first uses it."),
+    ConfigKey("auto.leader.rebalance.enable", _BOOLEAN, True, "Whether to move leadership back to preferred leaders."),
     ConfigKey("broker.id", _INT, -1, "Id of this broker; -1 assigns one automatically."),
     ConfigKey("broker.id.generation.enable", _BOOLEAN, True, "Whether broker ids can be assigned automatically."),
     ConfigKey("broker.rack", _STRING, None, "Rack of this broker."),
-    ConfigKey("default.replication.factor", _INT, 1, "Replication factor of topics that are created without one."),
-    ConfigKey("delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted."),
-    ConfigKey(
-        "log.dir",
-        _STRING,
-        None,
-        "Log directory, if log.dirs is not set; defaults to logs in ottla.data.dir.",
-    ),
-    ConfigKey("log.dirs", _STRING, None, "Comma-separated list of log directories."),
-    ConfigKey("node.id", _INT, -1, "Synonym of broker.id."),
-    ConfigKey("num.partitions", _INT, 1, "Number of partitions of topics that are created without one.", at_least(1)),
-    ConfigKey("replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often to checkpoint high watermarks."),
-    ConfigKey(
-        "reserved.broker.max.id",
-        _INT,
-        1000,
-        "Largest broker id that can be set; automatically assigned ids are larger.",
-        at_least(0),
-    ),
-]
-
-CLUSTER_DORMANT: Final = [
-    ConfigKey("alter.config.policy.class.name", _CLASS, None, "Class that validates config changes."),
-    ConfigKey("auto.leader.rebalance.enable", _BOOLEAN, True, "Whether to move leadership back to preferred leaders."),
     ConfigKey(
         "controlled.shutdown.enable", _BOOLEAN, True, "Whether a broker moves its leaderships away before it stops."
     ),
@@ -52,12 +29,13 @@ CLUSTER_DORMANT: Final = [
         "controlled.shutdown.retry.backoff.ms", _LONG, 5000, "Wait between two attempts of a controlled shutdown."
     ),
     ConfigKey("controller.socket.timeout.ms", _INT, 30_000, "Timeout of requests from the controller to brokers."),
-    ConfigKey("create.topic.policy.class.name", _CLASS, None, "Class that validates new topics."),
+    ConfigKey("default.replication.factor", _INT, 1, "Replication factor of topics that are created without one."),
+    ConfigKey("delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted."),
     ConfigKey(
         "inter.broker.protocol.version",
         _STRING,
         "3.9-IV0",
-        "Newest release whose protocol is used between brokers.",
+        "Newest release whose protocol is used between brokers; at least 3.0. Versions of requests are negotiated.",
         release,
     ),
     ConfigKey(
@@ -70,14 +48,15 @@ CLUSTER_DORMANT: Final = [
         "Leader imbalance per broker, in percent, that triggers a rebalance of leaders.",
     ),
     ConfigKey(
-        "log.dir.failure.timeout.ms",
-        _LONG,
-        30_000,
-        "How long a broker keeps running if it cannot report a failed log directory.",
-        at_least(1),
+        "log.dir",
+        _STRING,
+        None,
+        "Log directory, if log.dirs is not set; defaults to logs in ottla.data.dir.",
     ),
-    ConfigKey("num.replica.alter.log.dirs.threads", _INT, None, "Threads that move replicas between log directories."),
-    ConfigKey("num.replica.fetchers", _INT, 1, "Number of fetcher threads per source broker."),
+    ConfigKey("log.dirs", _STRING, None, "Comma-separated list of log directories."),
+    ConfigKey("node.id", _INT, -1, "Synonym of broker.id."),
+    ConfigKey("num.partitions", _INT, 1, "Number of partitions of topics that are created without one.", at_least(1)),
+    ConfigKey("num.replica.fetchers", _INT, 1, "Number of connections to each broker that followers fetch from."),
     ConfigKey("replica.fetch.backoff.ms", _INT, 1000, "Wait of a follower after a fetch error.", at_least(0)),
     ConfigKey(
         "replica.fetch.max.bytes", _INT, 2**20, "Maximum bytes per partition that a follower fetches.", at_least(0)
@@ -87,10 +66,37 @@ CLUSTER_DORMANT: Final = [
         "replica.fetch.response.max.bytes", _INT, 10 * 2**20, "Maximum bytes of a response to a follower.", at_least(0)
     ),
     ConfigKey("replica.fetch.wait.max.ms", _INT, 500, "How long a follower's fetch waits for bytes."),
+    ConfigKey("replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "How often to checkpoint high watermarks."),
     ConfigKey("replica.lag.time.max.ms", _LONG, 30_000, "How long a follower may lag and still be in sync."),
-    ConfigKey("replica.selector.class", _STRING, None, "Class that selects the replica that a consumer reads from."),
+    ConfigKey(
+        "replica.selector.class",
+        _STRING,
+        None,
+        "Class that selects the replica that a consumer reads from: "
+        "org.apache.kafka.common.replica.RackAwareReplicaSelector; if it is not set, the leader.",
+    ),
     ConfigKey("replica.socket.receive.buffer.bytes", _INT, 64 * 2**10, "Receive buffer of a follower's socket."),
     ConfigKey("replica.socket.timeout.ms", _INT, 30_000, "Socket timeout of a follower."),
+    ConfigKey(
+        "reserved.broker.max.id",
+        _INT,
+        1000,
+        "Largest broker id that can be set; automatically assigned ids are larger.",
+        at_least(0),
+    ),
+]
+
+CLUSTER_DORMANT: Final = [
+    ConfigKey("alter.config.policy.class.name", _CLASS, None, "Class that validates config changes."),
+    ConfigKey("create.topic.policy.class.name", _CLASS, None, "Class that validates new topics."),
+    ConfigKey(
+        "log.dir.failure.timeout.ms",
+        _LONG,
+        30_000,
+        "How long a broker keeps running if it cannot report a failed log directory.",
+        at_least(1),
+    ),
+    ConfigKey("num.replica.alter.log.dirs.threads", _INT, None, "Threads that move replicas between log directories."),
     ConfigKey(
         "unclean.leader.election.interval.ms",
         _LONG,

@@ -77,16 +77,18 @@ NETWORK: Final = [
     ConfigKey("socket.receive.buffer.bytes", _INT, 100 * 2**10, "SO_RCVBUF of sockets; -1 uses the system default."),
     ConfigKey("socket.request.max.bytes", _INT, 100 * 2**20, "Maximum size of a request.", at_least(1)),
     ConfigKey("socket.send.buffer.bytes", _INT, 100 * 2**10, "SO_SNDBUF of sockets; -1 uses the system default."),
-]
-
-NETWORK_DORMANT: Final = [
+    ConfigKey(
+        "control.plane.listener.name",
+        _STRING,
+        None,
+        "Listener for requests from the controller; defaults to the one for connections between brokers.",
+    ),
     ConfigKey(
         "inter.broker.listener.name",
         _STRING,
         None,
         "Listener for connections between brokers; defaults to the one with security.inter.broker.protocol.",
     ),
-    ConfigKey("queued.max.requests", _INT, 500, "Stop reading requests when this many are queued.", at_least(1)),
     ConfigKey(
         "security.inter.broker.protocol",
         _STRING,
@@ -94,11 +96,14 @@ NETWORK_DORMANT: Final = [
         "Security protocol between brokers, if inter.broker.listener.name is not set.",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     ),
+]
+
+NETWORK_DORMANT: Final = [
+    ConfigKey("queued.max.requests", _INT, 500, "Stop reading requests when this many are queued.", at_least(1)),
     ConfigKey(
         "socket.listen.backlog.size", _INT, 50, "Maximum number of connections that wait to be accepted.", at_least(1)
     ),
     ConfigKey("background.threads", _INT, 10, "Number of background threads.", at_least(1)),
-    ConfigKey("control.plane.listener.name", _STRING, None, "Listener for requests from the controller."),
     ConfigKey("early.start.listeners", _STRING, None, "Listeners that open before metadata is loaded."),
     ConfigKey(
         "fetch.purgatory.purge.interval.requests", _INT, 1000, "Purge interval of the purgatory of fetch requests."

@@ -1,4 +1,4 @@
-"""Keys about a ZooKeeper of one's own: accepted, and without effect while the tree is embedded."""
+"""Keys about ZooKeeper. Without zookeeper.connect the tree is embedded, and none of them has an effect."""
 
 from __future__ import annotations
 
@@ -14,21 +14,35 @@ _BOOLEAN, _INT, _STRING, _LIST, _PASSWORD = (
     ValueType.PASSWORD,
 )
 
-ZOOKEEPER_DORMANT: Final = [
-    ConfigKey("zookeeper.clientCnxnSocket", _STRING, None, "Socket class of Java's ZooKeeper client."),
+ZOOKEEPER: Final = [
     ConfigKey(
         "zookeeper.connect",
         _STRING,
         None,
-        "ZooKeeper servers; must be empty, because only the embedded tree is supported yet.",
+        "ZooKeeper servers of the cluster: HOST:PORT,HOST:PORT/CHROOT. If it is not set, the broker is alone and keeps "
+        "the coordination tree itself.",
     ),
-    ConfigKey("zookeeper.connection.timeout.ms", _INT, None, "Timeout of the first connection to ZooKeeper."),
+    ConfigKey(
+        "zookeeper.connection.timeout.ms",
+        _INT,
+        None,
+        "Timeout of the first connection to ZooKeeper; defaults to zookeeper.session.timeout.ms.",
+    ),
+    ConfigKey(
+        "zookeeper.session.timeout.ms",
+        _INT,
+        18_000,
+        "ZooKeeper session timeout: how long a broker that fell silent stays a member of the cluster.",
+    ),
+]
+
+ZOOKEEPER_DORMANT: Final = [
+    ConfigKey("zookeeper.clientCnxnSocket", _STRING, None, "Socket class of Java's ZooKeeper client."),
     ConfigKey(
         "zookeeper.max.in.flight.requests", _INT, 10, "Maximum number of requests in flight to ZooKeeper.", at_least(1)
     ),
     ConfigKey("zookeeper.metadata.migration.enable", _BOOLEAN, False, "Whether to migrate metadata to KRaft."),
     ConfigKey("zookeeper.metadata.migration.min.batch.size", _INT, 200, "Nodes that are moved at a time.", at_least(1)),
-    ConfigKey("zookeeper.session.timeout.ms", _INT, 18_000, "ZooKeeper session timeout."),
     ConfigKey("zookeeper.set.acl", _BOOLEAN, False, "Whether znodes are created with ACLs."),
     ConfigKey("zookeeper.ssl.cipher.suites", _LIST, None, "Cipher suites for ZooKeeper."),
     ConfigKey("zookeeper.ssl.client.enable", _BOOLEAN, False, "Whether to use TLS for ZooKeeper."),
