@@ -23,10 +23,20 @@ class Peer(Protocol):
     """One connection to one broker, made again when it breaks. Belongs to one event loop."""
 
     async def send(
-        self, request: Request, response: type[AnyResponse], *, timeout_s: float | None = None
+        self,
+        request: Request,
+        response: type[AnyResponse],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
     ) -> AnyResponse:
-        """Connects if necessary, and sends in the highest version that both sides know. Responses come in the order of
-        the requests. Raises `PeerError`; the next call connects again."""
+        """Connects if necessary, and sends in the highest version that both sides know, or in the given version.
+        Responses come in the order of the requests. Raises `PeerError`; the next call connects again."""
+        ...
+
+    async def version_of(self, request: type[Request]) -> int:
+        """Connects if necessary. The highest version of the request that both sides know; -1 if the broker does not
+        serve it. Raises `PeerError`."""
         ...
 
     def close(self) -> None:
