@@ -30,9 +30,19 @@ class Running:
     port: int
     counters: Counters
     complaints: list[str]
+    _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
+        """A client that is closed with the server at the latest: one that a failed test leaves open is blamed on the
+        later test in which it is collected."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self._writers.append(writer)
+        return reader, writer
+
+    def close(self) -> None:
+        for writer in self._writers:
+            writer.close()
+        self.server.close()
 
 
 @asynccontextmanager
@@ -48,12 +58,12 @@ async def serving(
         counters,
         lambda _, what: complaints.append(what),
     )
-    port = server.listen("PLAINTEXT", "127.0.0.1", 0).port
+    running = Running(server, server.listen("PLAINTEXT", "127.0.0.1", 0).port, counters, complaints)
     server.start()
     try:
-        yield Running(server, port, counters, complaints)
+        yield running
     finally:
-        server.close()
+        running.close()
 
 
 def framed(body: bytes) -> bytes:

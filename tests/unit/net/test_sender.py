@@ -19,7 +19,7 @@ from ottla.net.limits import Limits
 from ottla.net.sender import ANSWERS_MAX, BYTES_MAX, MANY, SLOTS, AnswerSender
 from ottla.net.socket_connection import SocketConnection
 from support.servers import Running, framed, read_frame, serving
-from support.waiting import until
+from support.waiting import WAIT_S, until
 
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -49,21 +49,25 @@ class Waiting:
 async def with_clients(
     count: int, limits: Limits | None = None
 ) -> AsyncIterator[tuple[Running, Waiting, list[Client], AnswerSender]]:
-    """And a sender whose thread is running."""
+    """And a sender whose thread is running, and has nothing to do."""
     waiting = Waiting()
     async with serving(waiting.take, limits) as running:
         sender = running.server.sender
         sender.load_at = 0
         clients = [await running.connect() for _ in range(count)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             while not sender.is_running:
                 await ask(clients, waiting, [b"warm"] * count)
                 waiting.answer(running)
                 assert [await read_frame(reader) for reader, _ in clients] == [b"warm"] * count
+        await all_back(sender)
         yield running, waiting, clients, sender
-        for _, writer in clients:
-            writer.close()
     assert not sender.is_running
+
+
+async def all_back(sender: AnswerSender) -> None:
+    """Clients may have their answers before the loop hears from the thread: until then, connections are still away."""
+    await until(lambda: not sender.is_busy)
 
 
 async def ask(clients: list[Client], waiting: Waiting, bodies: list[bytes]) -> None:
@@ -83,6 +87,7 @@ def test_each_gets_its_own_answer(run: Callable[..., None]) -> None:
                 waiting.answer(running)
                 assert sender.handed_over - handed == ANSWERS_MAX
                 assert [await read_frame(reader) for reader, _ in clients] == bodies
+                await all_back(sender)
 
     run(work())
 
@@ -107,7 +112,7 @@ def test_a_client_that_does_not_read_gets_everything_in_the_end(run: Callable[..
                     waiting.answer(running, lambda body: body.ljust(large, b".") if body[:5] == b"large" else body)
                     assert sender.handed_over - handed == 1 + MANY
                     assert [await read_frame(reader) for reader, _ in clients] == [b"small"] * MANY
-                    await until(lambda: not sender.is_busy)
+                    await all_back(sender)
                     assert not connection.is_idle
                     got = b""
                     while len(got) < 4 + large:
@@ -127,7 +132,7 @@ async def asleep(sender: AnswerSender, monkeypatch: pytest.MonkeyPatch) -> Async
         yield
     for descriptor in woken:
         os.eventfd_write(descriptor, 1)
-    await until(lambda: not sender.is_busy)
+    await all_back(sender)
 
 
 def test_a_connection_that_closes_keeps_its_descriptor_until_the_thread_is_done_with_it(
@@ -288,8 +293,6 @@ def test_without_numba_connections_send_themselves(
                 waiting.answer(running)
                 assert [await read_frame(reader) for reader, _ in clients] == [body] * MANY
             assert not sender.is_running
-            for _, writer in clients:
-                writer.close()
 
     run(work())
 
@@ -329,8 +332,6 @@ def test_a_thread_that_cannot_be_started_costs_no_answer(
                 assert [await read_frame(reader) for reader, _ in clients] == [body] * MANY
             assert not sender.is_running
             assert caplog.text.count("answers are sent without it: cannot cache function") == 1
-            for _, writer in clients:
-                writer.close()
 
     run(work())
 
