@@ -98,6 +98,7 @@ bench: bytecode  ## run all benchmarks next to their peers
 	$(BIN)/python tools/kafka_artifacts.py
 	$(BIN)/python bench/compaction.py --kafka
 	$(BIN)/python -m bench.broker --save
+	$(BIN)/python -m bench.cluster --save
 	$(BIN)/python -m bench.groups --save
 	$(BIN)/python -m bench.forms --save
 	$(BIN)/python -m bench.clients --save
