@@ -47,6 +47,8 @@ class BrokerUnreachableError(BrokerConnectionError):
 
     is_wrong_address = False
     """Whether the address itself appears to be wrong, so that a retry cannot help."""
+    is_refused = False
+    """Whether the host answered that nothing listens at the address."""
 
 
 class ConnectionLostError(BrokerConnectionError):
@@ -82,6 +84,8 @@ class ConnectionOptions:
     receive_buffer_bytes: int | None = None
     """SO_RCVBUF; None keeps the system's default."""
     send_buffer_bytes: int | None = None
+    keep_alive: bool = False
+    """SO_KEEPALIVE: an idle connection to a host that vanished ends after some time."""
 
 
 class _Waiting(NamedTuple):
@@ -167,6 +171,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             unreachable.is_wrong_address = isinstance(error, UnicodeError) or (
                 isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
             )
+            unreachable.is_refused = _is_refused(error)
             raise unreachable from error
         except ConnectionLostError as error:
             await connection.close()
@@ -179,9 +184,18 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     async def close(self) -> None:
         """Closes the connection; pending requests fail. Returns when the socket is closed."""
-        self._fail(ConnectionLostError(f"{self.address}: the connection was closed"))
+        self.abort()
         if self._transport is not None:
             await asyncio.shield(self._closed)
+
+    def abort(self) -> None:
+        """The same without waiting: the socket is closed in a later turn of the loop."""
+        self._fail(ConnectionLostError(f"{self.address}: the connection was closed"))
+
+    async def wait_closed(self) -> BrokerConnectionError:
+        """Waits until the socket is closed, by either side. Returns the reason."""
+        await asyncio.shield(self._closed)
+        return self._failure or ConnectionLostError(f"{self.address}: the connection was closed")
 
     @property
     def is_open(self) -> bool:
@@ -340,6 +354,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         for option, size in sizes.items():
             if size is not None:
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size)
+        if self._options.keep_alive:
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def connection_lost(self, error: Exception | None) -> None:
         reason = f"the connection was lost ({_words(error)})" if error else self._why_closed()
@@ -509,6 +525,16 @@ def _who_speaks(first_bytes: bytes) -> str | None:
     if first_bytes.startswith(b"SSH-"):
         return "an SSH server"
     return None
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Whether every address of the host refused the connection."""
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    # asyncio joins the errors of a host with several addresses into one message.
+    told = str(error)
+    refused = told.count(f"[Errno {errno.ECONNREFUSED}]")
+    return isinstance(error, OSError) and 0 < refused == told.count("[Errno ")
 
 
 def _words(error: BaseException | None) -> str:
