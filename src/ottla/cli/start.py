@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.cli.session import CommandError
+
 if TYPE_CHECKING:
     from ottla.broker.broker import ReadyInfo
 
@@ -29,8 +31,26 @@ def start(
             "--override", "-o", metavar="KEY=VALUE", help="Set a config; overrides the value from the file. Repeatable."
         ),
     ] = None,
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            "--brokers",
+            "-n",
+            min=1,
+            max=100,
+            help="Start a cluster of this many brokers and a ZooKeeper, for development.",
+            show_default=False,
+        ),
+    ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", "-d", help="Store data in this directory.", show_default="./ottla-data")
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            "--data",
+            "-d",
+            help="Store data in this directory.",
+            show_default="./ottla-data; with --brokers, ./ottla-cluster",
+        ),
     ] = None,
     host: Annotated[
         str | None,
@@ -43,13 +63,21 @@ def start(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", "-p", min=0, max=65535, help="Listen on this port; 0 picks a free one.", show_default="9092"
+            "--port",
+            "-p",
+            min=0,
+            max=65535,
+            help="Listen on this port; 0 picks a free one. With --brokers, the port of the first broker.",
+            show_default="9092",
         ),
     ] = None,
 ) -> None:
-    """Start a broker. Stop it with Ctrl-C.
+    """Start a broker, or a cluster of brokers for development. Stop it with Ctrl-C.
 
     By default it listens on 127.0.0.1:9092, which only this machine can reach, and stores its data in ./ottla-data.
+
+    With --brokers, it starts that many brokers on the ports 9092, 9093, …, each in its own process, and a ZooKeeper for
+    them. In production, run brokers on several machines, with an ensemble of Apache ZooKeeper.
 
     [bold]Examples[/]
 
@@ -59,13 +87,28 @@ def start(
 
     ottla start --host 0.0.0.0
 
+    ottla start --brokers 3
+
     ottla start server.properties --override log.retention.hours=24
     """
+    if brokers is not None:
+        from ottla.cli.local_cluster.command import run_cluster
+
+        raise typer.Exit(
+            run_cluster(brokers, config_file, override or [], os.environ, directory=data_dir, host=host, port=port)
+        )
     from ottla.broker.configs.broker_config import load_config
     from ottla.broker.run import run_broker
 
     overrides = list(override or [])
     if data_dir is not None:
+        from ottla.cli.local_cluster.plan import is_cluster
+
+        if is_cluster(data_dir):
+            raise CommandError(
+                f"{data_dir} has the data of a cluster. Start it with --brokers, or choose another directory with "
+                "--data-dir."
+            )
         overrides.append(f"ottla.data.dir={data_dir}")
     config = load_config(config_file, overrides, os.environ, host=host, port=port, is_private=True)
     raise typer.Exit(run_broker(config, _tell))

@@ -31,6 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, TypeVar
 
+from ottla.broker.configs.cluster_settings import replica_defaults
 from ottla.testing.broker import Broker, Setting, settings_text
 from ottla.testing.connection_owner import member_mark
 from ottla.testing.network import Network
@@ -170,19 +171,13 @@ class Cluster:
 
     def broker_settings(self, broker: int) -> dict[str, Setting]:
         """What the broker is configured with, beside its directories."""
-        replicas = min(self.size, 3)
-        in_sync = 2 if replicas == 3 else 1
         listener = f"PLAINTEXT://127.0.0.1:{self._ports[broker]}"
         settings: dict[str, Setting] = {
             "broker.id": broker,
             "zookeeper.connect": self._connect,
             "zookeeper.session.timeout.ms": 6000,
             "listeners": listener,
-            "default.replication.factor": replicas,
-            "min.insync.replicas": in_sync,
-            "offsets.topic.replication.factor": replicas,
-            "transaction.state.log.replication.factor": replicas,
-            "transaction.state.log.min.isr": in_sync,
+            **replica_defaults(self.size),
             "group.initial.rebalance.delay.ms": 0,
         }
         if self._network is not None:

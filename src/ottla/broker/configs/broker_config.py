@@ -41,7 +41,7 @@ from ottla.broker.configs.listeners import (
     parse_listeners,
     parse_protocols,
 )
-from ottla.broker.configs.sources import Setting, settings_of_command, settings_of_environment, settings_of_file
+from ottla.broker.configs.sources import Setting, collect_settings
 from ottla.log.broker_config import LOG_BROKER_CONFIG
 from ottla.log.config import LogConfig
 from ottla.zookeeper.client.connect_string import ConnectString
@@ -388,11 +388,7 @@ def load_config(
     `host` and `port` change only that of the listener. With `is_private` a broker that is given neither a file nor
     listeners accepts connections from this machine only. What is wrong raises `ConfigError`, which also says who set
     it."""
-    settings: dict[str, Setting] = {}
-    if path is not None:
-        settings.update((each.key, each) for each in settings_of_file(path))
-    settings.update((each.key, each) for each in settings_of_environment(environ, BROKER_CONFIG))
-    settings.update((each.key, each) for each in settings_of_command(overrides))
+    settings = collect_settings(path, overrides, environ, BROKER_CONFIG)
     if is_private and path is None and not {"listeners", "advertised.listeners"} & settings.keys():
         settings["listeners"] = Setting("listeners", LOOPBACK_LISTENER, "the default")
     if host is not None or port is not None:
@@ -401,6 +397,11 @@ def load_config(
         ignored = {name.strip().upper() for name in names.split(",")}
         moved = moved_listener(listeners, ignored, host=host, port=port)
         settings["listeners"] = Setting("listeners", moved, "--host" if host is not None else "--port")
+    return config_of(settings)
+
+
+def config_of(settings: Mapping[str, Setting]) -> BrokerConfig:
+    """What is wrong raises `ConfigError`, which also says who set it."""
     try:
         return BrokerConfig({key: setting.text for key, setting in settings.items()})
     except ConfigError as error:

@@ -6,9 +6,25 @@ Those that can change while the broker runs (`num.replica.fetchers`) are read fr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from ottla.broker.configs.broker_config import BrokerConfig
+
+_MAX_REPLICAS: Final = 3
+
+
+def replica_defaults(brokers: int) -> dict[str, int]:
+    """Configs of a new cluster of this many brokers, for its topics and internal topics: up to three replicas. With
+    three, two must be in sync, so that the loss of one broker costs neither records nor availability."""
+    replicas = min(brokers, _MAX_REPLICAS)
+    in_sync = 2 if replicas == _MAX_REPLICAS else 1
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+    }
 
 
 @dataclass(frozen=True, slots=True)

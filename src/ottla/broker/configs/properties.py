@@ -1,4 +1,4 @@
-"""Parses Java properties files: `key=value` lines, with the whole syntax of `java.util.Properties`.
+"""Parses and writes Java properties files: `key=value` lines, with the whole syntax of `java.util.Properties`.
 
 A line that starts with # or ! is a comment. A key ends at the first =, : or blank. A line that ends with an odd number
 of backslashes continues in the next one. `\\uXXXX`, `\\t`, `\\n`, `\\r` and `\\f` are escapes; any other character
@@ -8,7 +8,7 @@ after a backslash stands for itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +16,7 @@ _BLANKS: Final = " \t\f"
 _SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|u|.|$)", re.DOTALL)
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN_CONTROLS: Final = {control: f"\\{letter}" for letter, control in _CONTROLS.items()} | {"\\": "\\\\"}
 
 
 class PropertiesError(ValueError):
@@ -44,6 +45,24 @@ def parse_properties(text: str) -> list[Property]:
         value = line[separator.end() :] if separator else ""
         found.append(Property(_unescape(line[:end], number), _unescape(value, number), number))
     return found
+
+
+def properties_text(entries: Mapping[str, str]) -> str:
+    """One line per entry. `parse_properties` returns the same keys and values."""
+    return "".join(f"{_written_key(key)}={_written_value(value)}\n" for key, value in entries.items())
+
+
+def _written_key(key: str) -> str:
+    return re.sub(r"[ =:#!]", r"\\\g<0>", _written_controls(key))
+
+
+def _written_value(value: str) -> str:
+    written = _written_controls(value)
+    return f"\\{written}" if written.startswith(" ") else written
+
+
+def _written_controls(text: str) -> str:
+    return "".join(_WRITTEN_CONTROLS.get(char, char) for char in text)
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -33,6 +33,18 @@ class Setting:
     origin: str
 
 
+def collect_settings(
+    path: Path | None, overrides: Sequence[str], environ: Mapping[str, str], schema: ConfigSchema
+) -> dict[str, Setting]:
+    """By key: those of the file, overridden by the environment, overridden by `key=value` from the command line."""
+    settings: dict[str, Setting] = {}
+    if path is not None:
+        settings.update((each.key, each) for each in settings_of_file(path))
+    settings.update((each.key, each) for each in settings_of_environment(environ, schema))
+    settings.update((each.key, each) for each in settings_of_command(overrides))
+    return settings
+
+
 def settings_of_file(path: Path) -> Iterator[Setting]:
     try:
         content = path.read_bytes()

@@ -279,7 +279,7 @@ def test_keys_that_are_read_have_an_effect_and_no_others() -> None:
         room / "broker/configs/broker_config.py",
         room / "log" / "broker_config.py",
     )
-    not_of_brokers = room / "client", room / "spark", room / "testing"
+    not_of_brokers = room / "client", room / "spark", room / "testing", room / "cli"
     others = (
         path
         for path in room.rglob("*.py")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ottla.broker.configs.properties import PropertiesError, Property, parse_properties
+from ottla.broker.configs.properties import PropertiesError, Property, parse_properties, properties_text
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,12 @@ def test_comments_and_empty_lines_are_passed_over_and_lines_are_counted() -> Non
 def test_an_escape_that_is_cut_short_is_told_with_its_line() -> None:
     with pytest.raises(PropertiesError, match=r"line 2: \\u needs four hexadecimal digits"):
         parse_properties("a=1\nb=\\u12")
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"]))
+    )
+)
+def test_what_is_written_is_read_back(entries: dict[str, str]) -> None:
+    assert {each.key: each.value for each in parse_properties(properties_text(entries))} == entries
