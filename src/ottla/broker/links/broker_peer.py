@@ -52,17 +52,31 @@ class BrokerPeer:
         return self._connection is not None and self._connection.is_open
 
     async def send(
-        self, request: Request, response: type[AnyResponse], *, timeout_s: float | None = None
+        self,
+        request: Request,
+        response: type[AnyResponse],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
     ) -> AnyResponse:
         """See `Peer`. The timeout holds for connecting and for the answer, each."""
         connection = self._connection
         if connection is None or not connection.is_open:
             connection = await self.connect(timeout_s)
         try:
-            version = connection.version_for(type(request), highest_version(request))
-            return await connection.send(as_of(request, version), response, version=version, timeout_s=timeout_s)
+            chosen = connection.version_for(type(request), highest_version(request) if version is None else version)
+            if version is not None and chosen != version:  # it came back as an older one
+                raise PeerError(f"{self.name}: it does not serve {type(request).__name__} in version {version}")
+            return await connection.send(as_of(request, chosen), response, version=chosen, timeout_s=timeout_s)
         except BrokerConnectionError as error:
             raise PeerError(f"{self.name}: {error}") from error
+
+    async def version_of(self, request: type[Request]) -> int:
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            connection = await self.connect()
+        served = connection.served.get(request.api_key)
+        return -1 if served is None else served.high
 
     async def connect(self, timeout_s: float | None = None) -> ClientConnection:
         """The open connection, or a new one. Raises `PeerError`."""

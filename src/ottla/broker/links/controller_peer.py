@@ -20,8 +20,19 @@ class ControllerPeer:
         self._is_closed = False
 
     async def send(
-        self, request: Request, response: type[AnyResponse], *, timeout_s: float | None = None
+        self,
+        request: Request,
+        response: type[AnyResponse],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
     ) -> AnyResponse:
+        return await self._peer().send(request, response, version=version, timeout_s=timeout_s)
+
+    async def version_of(self, request: type[Request]) -> int:
+        return await self._peer().version_of(request)
+
+    def _peer(self) -> Peer:
         if self._is_closed:
             raise PeerError("the link to the controller is closed")
         self.controller_changed()
@@ -30,7 +41,7 @@ class ControllerPeer:
             if controller == _NONE:
                 raise PeerError("there is no controller now")
             self._current = controller, self._open_peer(controller)
-        return await self._current[1].send(request, response, timeout_s=timeout_s)
+        return self._current[1]
 
     def controller_changed(self) -> None:
         """Requests to an earlier controller fail at once: it may be paused, and would never answer."""

@@ -49,9 +49,17 @@ class HeldLink:
         return self._suspicion.is_silent
 
     async def send(
-        self, request: Request, response: type[AnyResponse], *, timeout_s: float | None = None
+        self,
+        request: Request,
+        response: type[AnyResponse],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
     ) -> AnyResponse:
-        return await self._peer.send(request, response, timeout_s=timeout_s)
+        return await self._peer.send(request, response, version=version, timeout_s=timeout_s)
+
+    async def version_of(self, request: type[Request]) -> int:
+        return await self._peer.version_of(request)
 
     def close(self) -> None:
         """No callback is called any more."""

@@ -49,11 +49,16 @@ class OwnPeer:
         self._closed = asyncio.Event()
 
     async def send(
-        self, request: Request, response: type[AnyResponse], *, timeout_s: float | None = None
+        self,
+        request: Request,
+        response: type[AnyResponse],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
     ) -> AnyResponse:
         if self._closed.is_set():
             raise PeerError("the link to this broker itself is closed")
-        running = asyncio.create_task(self._handle(request), name=f"own {type(request).__name__}")
+        running = asyncio.create_task(self._handle(request, version), name=f"own {type(request).__name__}")
         self._running.add(running)
         running.add_done_callback(self._done)
         closing = asyncio.create_task(self._closed.wait())
@@ -74,12 +79,16 @@ class OwnPeer:
             raise TypeError(f"{type(request).__name__} was answered by {type(answer).__name__}")
         return answer
 
+    async def version_of(self, request: type[Request]) -> int:
+        return request.versions.high
+
     def close(self) -> None:
         self._closed.set()
 
-    def _handle(self, request: Request) -> Coroutine[Any, Any, Response]:
+    def _handle(self, request: Request, version: int | None) -> Coroutine[Any, Any, Response]:
         own = self._own
-        version = type(request).versions.high
+        if version is None:
+            version = type(request).versions.high
         match request:
             case LeaderAndIsrRequest():
                 return own.leader_and_isr(request, version)

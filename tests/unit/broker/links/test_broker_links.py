@@ -449,3 +449,24 @@ def test_the_controllers_peer_follows_the_controller() -> None:
         await links.close()
 
     run(scenario())
+
+
+def test_a_version_can_be_asked_for_and_chosen() -> None:
+    async def scenario() -> None:
+        async with ScriptedBroker(lambda _: FetchResponse(), newest={1: 11, 18: 4}) as broker:
+            links = links_of()
+            links.endpoint_of = lambda _: broker.address
+            links.controller_id = lambda: OTHER
+            for peer in (links.fetch_peer(OTHER), links.open(live(broker.address), lambda: None, lambda: None)):
+                assert await peer.version_of(FetchRequest) == 11
+                assert await peer.version_of(StopReplicaRequest) == -1
+                await peer.send(FetchRequest(rack_id="there"), FetchResponse, version=10)
+                assert broker.requests[-1] == FetchRequest()
+                with pytest.raises(PeerError, match="does not serve FetchRequest in version 12"):
+                    await peer.send(FetchRequest(), FetchResponse, version=12)
+            assert await links.controller_peer().version_of(FetchRequest) == 11
+            own = links.open(live(broker.address, OWN), lambda: None, lambda: None)
+            assert await own.version_of(StopReplicaRequest) == 4
+            await links.close()
+
+    run(scenario())
