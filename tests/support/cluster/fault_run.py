@@ -1,0 +1,279 @@
+"""A run of faults under load, and its verdict.
+
+    run = FaultRun(cluster, seed)
+    with run:
+        run.step(["kill leader"], hold_s=4)
+    print(run.summary)
+    assert not run.wrong, run.report
+
+Leaving the block ends all faults, waits until the cluster is whole, ends the load, reads everything with two kinds of
+clients, stops the cluster and judges: records, consumers, replicas, the tree's journal, and the brokers' output.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from ottla.testing.server_process import BrokerFailedError
+from support.cluster import checker, tree_audit
+from support.cluster.checker import Place, Run
+from support.cluster.fault_cluster import FaultCluster
+from support.cluster.kafka_members import OTTLA
+from support.cluster.nemesis import Nemesis
+from support.cluster.workload import (
+    GroupMember,
+    Load,
+    OttlaLoad,
+    OttlaWatcher,
+    RdkafkaLoad,
+    RdkafkaWatcher,
+    Watcher,
+    end_offsets,
+    read_to_end,
+)
+
+_logger = logging.getLogger(__name__)
+
+_RECOVER_S: Final = 90.0
+_LOOK_AGAIN_S: Final = 0.1
+_OUTPUT_CHARS: Final = 6000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that was done to the cluster."""
+
+    kinds: tuple[str, ...]
+    what: str
+    began_s: float
+    ended_s: float
+    whole_s: float
+    """When all replicas were in sync again."""
+
+
+class FaultRun:
+    """See the module. `rate` is for each producer, in records a second."""
+
+    def __init__(
+        self, cluster: FaultCluster, seed: int, *, topics: Mapping[str, int] | None = None, rate: int = 100
+    ) -> None:
+        self.cluster = cluster
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.steps: list[Step] = []
+        self.wrong: list[str] = []
+        self.summary = ""
+        self._topics = dict(topics or {"orders": 3, "payments": 2})
+        self.places = [Place(topic, index) for topic, count in self._topics.items() for index in range(count)]
+        self.nemesis = Nemesis(cluster, self.places, self.chance)
+        self._rate = rate
+        self._loads: list[Load] = []
+        self._watchers: list[Watcher] = []
+        self._members: list[Watcher] = []
+        self._began_s = 0.0
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> FaultRun:
+        self._create_topics()
+        bootstrap, names = self.cluster.bootstrap, list(self._topics)
+        loads = (OttlaLoad, RdkafkaLoad, OttlaLoad)
+        extra: tuple[dict[str, Any], ...] = ({}, {}, {"max.in.flight.requests.per.connection": 1, "batch.size": 2000})
+        for number, (kind, settings) in enumerate(zip(loads, extra, strict=True)):
+            chance = random.Random(self.chance.random())
+            self._loads.append(kind(number, bootstrap, names, self._rate, chance, settings))
+        self._watchers = [
+            OttlaWatcher("reader", bootstrap, self.places, {}),
+            OttlaWatcher("follower reader", bootstrap, self.places, {"client.rack": "rack-2"}),
+            RdkafkaWatcher("reader", bootstrap, self.places, {}),
+        ]
+        self._members = [GroupMember(f"member {number}", bootstrap, names, {}) for number in (1, 2)]
+        self._began_s = time.monotonic()
+        for each in (*self._loads, *self._watchers, *self._members):
+            each.start()
+        self._wait_for(lambda: self.acknowledged > 100 or self._is_broken(), "no records were acknowledged at first")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None or issubclass(kind, BrokerFailedError):
+                if error is not None:
+                    self.wrong.append(f"a step failed: {str(error)[:2000]}")
+                self._finish()
+        finally:
+            for load in self._loads:
+                load.finish(0.0)
+            for watcher in (*self._watchers, *self._members):
+                watcher.close()
+        if isinstance(error, BrokerFailedError):
+            raise AssertionError(self.report) from error
+
+    def _create_topics(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
+        new = [
+            NewTopic(name, count, 3, config={"min.insync.replicas": "2", "segment.bytes": "300000"})
+            for name, count in self._topics.items()
+        ]
+        for each in admin.create_topics(new).values():
+            each.result(60)
+        self.nemesis.wait_until_in_sync()
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(load.sent.counts()[0] for load in self._loads)
+
+    def _is_broken(self) -> bool:
+        return any(each.failure is not None for each in (*self._loads, *self._watchers, *self._members))
+
+    def _wait_for(self, condition: Callable[[], bool], what: str, timeout_s: float = _RECOVER_S) -> bool:
+        deadline_s = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline_s:
+                self.wrong.append(f"{what} after {timeout_s:.0f} s")
+                return False
+            time.sleep(_LOOK_AGAIN_S)
+        return True
+
+    # --- faults -------------------------------------------------------------------------------------------------------
+
+    def step(self, kinds: Sequence[str], hold_s: float) -> None:
+        """Begins faults, holds them, ends them and waits until the cluster is whole."""
+        began_s = time.monotonic()
+        whats = []
+        for kind in kinds:
+            whats.append(self.nemesis.begin(kind))
+            _logger.warning("%7.1f s: %s: %s", time.monotonic() - self._began_s, kind, whats[-1])
+        time.sleep(hold_s)  # how long the fault lasts, not a wait for something
+        self.nemesis.end()
+        ended_s = time.monotonic()
+        self.nemesis.wait_until_in_sync(_RECOVER_S)
+        before = self.acknowledged
+        self._wait_for(
+            lambda: self.acknowledged > before or self._is_broken(), f"nothing was acknowledged after {whats}"
+        )
+        whole_s = time.monotonic()
+        self.steps.append(Step(tuple(kinds), "; ".join(whats), began_s, ended_s, whole_s))
+        _logger.warning("%7.1f s: whole again, %.1f s after the end", whole_s - self._began_s, whole_s - ended_s)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        self.nemesis.end()
+        try:
+            self.nemesis.wait_until_in_sync(_RECOVER_S)
+        except BrokerFailedError as error:
+            self.wrong.append(f"the cluster did not recover: {error}")
+            self._summarise(None)
+            return
+        for load in self._loads:
+            left = load.finish(_RECOVER_S)
+            if left:
+                self.wrong.append(f"{load.name}: {left} records had no outcome {_RECOVER_S:.0f} s after the last fault")
+        stored = self._read_everything()
+        if stored is not None:
+            self._judge(stored)
+        self._summarise(stored)
+
+    def _read_everything(self) -> dict[Place, Run] | None:
+        bootstrap = self.cluster.bootstrap
+        ends = end_offsets(bootstrap, self.places)
+        for watcher in self._watchers:
+            self._wait_for(
+                lambda watcher=watcher: watcher.has_reached(ends) or watcher.failure is not None,  # type: ignore[misc]
+                f"{watcher.name} did not reach the end",
+            )
+        seen = [member.seen for member in self._members]
+        final = OttlaWatcher("final reader", bootstrap, self.places, {})
+        stored = read_to_end(final, ends, _RECOVER_S)
+        short = [
+            f"{place} ends at {run.end}, not {ends[place]}" for place, run in stored.items() if run.end < ends[place]
+        ]
+        if short:
+            self.wrong += [f"the final read is not complete: {each}" for each in short]
+            return None
+        self.wrong += final.seen.jumps
+        again = RdkafkaWatcher("final reader", bootstrap, self.places, {})
+        if read_to_end(again, ends, _RECOVER_S) != stored:
+            self.wrong.append("two final reads differ")
+        self._wait_for(
+            lambda: not checker.judge_complete(seen, stored, "") or self._is_broken(),
+            "the group did not see everything",
+        )
+        return stored
+
+    def _judge(self, stored: Mapping[Place, Run]) -> None:
+        for each in (*self._watchers, *self._members):
+            each.close()
+        sent = [load.sent for load in self._loads]
+        seen = [watcher.seen for watcher in self._watchers]
+        members = [member.seen for member in self._members]
+        self.wrong += checker.judge_records(sent, stored)
+        self.wrong += checker.judge_offsets(sent)
+        self.wrong += checker.judge_seen([*seen, *members], stored)
+        self.wrong += checker.judge_complete(members, stored, "the group")
+        for reader in seen:
+            self.wrong += checker.judge_complete([reader], stored, reader.consumer)
+        self.cluster.stop()
+        for place, run in stored.items():
+            self.wrong += checker.judge_replicas(place, self.cluster.replicas(place), run.end)
+        self.wrong += tree_audit.judge_journal(self.cluster.journal())
+
+    def _summarise(self, stored: Mapping[Place, Run] | None) -> None:
+        for each in (*self._loads, *self._watchers, *self._members):
+            if each.failure is not None:
+                self.wrong.append(f"{each.name} failed: {each.failure!r}")
+        for broker, member in self.cluster.brokers.items():
+            if self.cluster.kind(broker) == OTTLA and "Traceback (most recent call last)" in member.output:
+                at = member.output.index("Traceback (most recent call last)")
+                self.wrong.append(f"broker {broker} logged a traceback: {member.output[max(0, at - 300) : at + 2500]}")
+        self.summary = self._words(stored)
+        _logger.warning("%s", self.summary)
+
+    def _words(self, stored: Mapping[Place, Run] | None) -> str:
+        counts = [load.sent.counts() for load in self._loads]
+        lines = [
+            f"OTTLA_SEED={self.seed}, {time.monotonic() - self._began_s:.0f} s",
+            f"records: {sum(each[0] for each in counts)} acknowledged, {sum(each[1] for each in counts)} failed, "
+            f"{sum(each[2] for each in counts)} unknown",
+        ]
+        if stored is not None:
+            lines.append(f"stored: {sum(len(run.marks) for run in stored.values())} in {len(stored)} partitions")
+            if not self.cluster.zookeeper.is_running:
+                lines.append(f"leader changes: {tree_audit.leader_changes(self.cluster.journal())}")
+        times = Counter(kind for step in self.steps for kind in step.kinds)
+        for kind, count in sorted(times.items()):
+            of_kind = [step for step in self.steps if kind in step.kinds]
+            wait_s = max(self.longest_wait_s(step.began_s, step.whole_s) for step in of_kind)
+            whole_s = max(step.whole_s - step.ended_s for step in of_kind)
+            lines.append(
+                f"  {kind}: {count}x, longest wait for an answer {wait_s:.1f} s, whole again in {whole_s:.1f} s"
+            )
+        lines.append(f"longest wait for an answer: {self.longest_wait_s(0.0, time.monotonic()):.1f} s")
+        lines.append(f"verdict: {'PASS' if not self.wrong else f'FAIL ({len(self.wrong)} findings)'}")
+        return "\n".join(lines)
+
+    def longest_wait_s(self, from_s: float, until_s: float) -> float:
+        """The longest that a producer waited for an acknowledgement of what it sent in that time."""
+        return max((load.sent.longest_wait_s(from_s, until_s) for load in self._loads), default=0.0)
+
+    @property
+    def report(self) -> str:
+        """Everything that a failed run should tell."""
+        steps = "\n".join(f"{step.began_s - self._began_s:7.1f} s: {step.what}" for step in self.steps)
+        errors = "\n".join(f"{each.name}: {len(each.errors)} errors, {each.errors[-2:]}" for each in self._loads)
+        outputs = "\n".join(
+            f"--- broker {broker}\n{member.output[-_OUTPUT_CHARS:]}" for broker, member in self.cluster.brokers.items()
+        )
+        findings = checker.in_brief(self.wrong)
+        return f"{findings}\n\n{self.summary}\n\n{steps}\n\n{errors}\n\n{outputs}"

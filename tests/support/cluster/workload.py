@@ -1,0 +1,370 @@
+"""Load on a cluster for as long as a test wants: producers and consumers of ours and of librdkafka, in threads.
+
+Each record carries its mark (`checker.mark_of`), so that whoever reads it knows who sent it. Producers are idempotent,
+wait for all in-sync replicas, and stop sending while too many records wait for their acknowledgement. Their rate is
+bounded: a fault test is not a benchmark. Every client tries again soon, as faults last seconds.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError
+
+from ottla import Consumer, Producer, TopicPartition
+from ottla.base.error_codes import ErrorCode
+from ottla.client.errors import ArgumentError, BufferFullError, OttlaError, RecordTooLargeError, RefusedError
+from ottla.client.produce.delivery import Delivery
+from ottla.client.subscriptions.listeners import RebalanceListener
+from support.cluster.checker import Place, Run, Seen, Sent, mark_of
+
+DELIVERY_TIMEOUT_S: Final = 240.0
+_WAITING_MAX: Final = 1500
+_ROUND_S: Final = 0.02
+_MARK: Final = struct.Struct(">q")
+_PADDINGS: Final = (0, 0, 0, 50, 200, 1500)
+_KEYS: Final = 64
+_NEVER_APPENDED: Final = frozenset(
+    {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
+_OURS: Final[Mapping[str, Any]] = {
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 200,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "request.timeout.ms": 5_000,
+    "metadata.max.age.ms": 2_000,
+}
+_RDKAFKA: Final[Mapping[str, Any]] = {
+    "log_level": 0,
+    "socket.timeout.ms": 5_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 50,
+    "topic.metadata.refresh.interval.ms": 2_000,
+    "broker.address.family": "v4",
+}
+
+
+def mark_in(value: bytes | None) -> int:
+    found: int = _MARK.unpack_from(value or b"")[0]
+    return found
+
+
+class _Threaded:
+    """A thread that works until it is told to stop; what it raises is kept."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.failure: BaseException | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run_all, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run_all(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._work()
+        except BaseException as error:
+            self.failure = error
+
+    def _work(self) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+
+# --- producers --------------------------------------------------------------------------------------------------------
+
+
+class Load(_Threaded, ABC):
+    """A producer. `sent` is its history; other threads may look at it, and only this one adds to it."""
+
+    def __init__(self, number: int, kind: str, topics: Sequence[str], rate: int, chance: random.Random) -> None:
+        super().__init__(f"producer {number} ({kind})")
+        self.sent = Sent(number)
+        self.errors: list[str] = []
+        self._topics = topics
+        self._rate = rate
+        self._chance = chance
+        self._done = 0
+        self._count_lock = threading.Lock()
+
+    def _work(self) -> None:
+        waiting = len(self.sent) - self._done
+        if waiting < _WAITING_MAX:
+            for _ in range(self._chance.randrange(2 * max(1, round(self._rate * _ROUND_S)) + 1)):
+                self._send_one()
+        self._turn(_ROUND_S)
+
+    def _send_one(self) -> None:
+        number = self.sent.send(time.monotonic())
+        topic = self._chance.choice(self._topics)
+        key = b"%d" % self._chance.randrange(_KEYS)
+        value = _MARK.pack(mark_of(self.sent.producer, number)) + bytes(self._chance.choice(_PADDINGS))
+        self._send(number, topic, key, value)
+
+    @abstractmethod
+    def _send(self, number: int, topic: str, key: bytes, value: bytes) -> None: ...
+
+    def _turn(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+
+    def _told(self, number: int, place: Place | None, offset: int, error: object, *, is_failed: bool = False) -> None:
+        with self._count_lock:
+            self._done += 1
+            if place is not None:
+                self.sent.acknowledge(number, place, offset, time.monotonic())
+            else:
+                self.errors.append(f"record {number}: {error}")
+                if is_failed:
+                    self.sent.fail(number)
+
+    @abstractmethod
+    def finish(self, timeout_s: float) -> int:
+        """Sends no more, and waits for what is on its way. How many records have no outcome then."""
+
+
+class OttlaLoad(Load):
+    """Our producer."""
+
+    def __init__(
+        self,
+        number: int,
+        bootstrap: str,
+        topics: Sequence[str],
+        rate: int,
+        chance: random.Random,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(number, "Ottla", topics, rate, chance)
+        own = {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "delivery.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
+            "max.block.ms": int(DELIVERY_TIMEOUT_S * 1000),
+        }
+        self._producer: Producer[Any, Any] = Producer({**own, **_OURS, **(settings or {})})
+
+    def _send(self, number: int, topic: str, key: bytes, value: bytes) -> None:
+        try:
+            delivery = self._producer.send(topic, value, key=key)
+        except (BufferFullError, RecordTooLargeError, ArgumentError) as error:
+            self._told(number, None, -1, repr(error), is_failed=True)
+            return
+        delivery.add_done_callback(lambda done: self._delivered(number, done))
+
+    def _delivered(self, number: int, delivery: Delivery) -> None:
+        error = delivery.exception(0)
+        if error is None:
+            found = delivery.result(0)
+            self._told(number, Place(found.topic, found.partition), found.offset, None)
+        else:
+            is_failed = isinstance(error, RefusedError) and error.code in _NEVER_APPENDED
+            self._told(number, None, -1, repr(error), is_failed=is_failed)
+
+    def finish(self, timeout_s: float) -> int:
+        self._end()
+        try:
+            self._producer.flush(timeout_s)
+        except OttlaError as error:
+            self.errors.append(f"flush: {error!r}")
+        left = len(self.sent) - self._done
+        self._producer.close(1.0)
+        return left
+
+
+class RdkafkaLoad(Load):
+    """confluent-kafka's producer."""
+
+    def __init__(
+        self,
+        number: int,
+        bootstrap: str,
+        topics: Sequence[str],
+        rate: int,
+        chance: random.Random,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(number, "librdkafka", topics, rate, chance)
+        own = {
+            "bootstrap.servers": bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
+            "request.timeout.ms": 5_000,
+        }
+        self._producer = confluent_kafka.Producer({**own, **_RDKAFKA, **(settings or {})})
+
+    def _send(self, number: int, topic: str, key: bytes, value: bytes) -> None:
+        def told(error: Any, message: Any) -> None:
+            if error is None:
+                self._told(number, Place(message.topic(), message.partition()), message.offset(), None)
+            else:
+                is_failed = error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._QUEUE_FULL)
+                self._told(number, None, -1, error, is_failed=is_failed)
+
+        try:
+            self._producer.produce(topic, value, key, on_delivery=told)
+        except (BufferError, confluent_kafka.KafkaException) as error:
+            self._told(number, None, -1, repr(error), is_failed=True)
+
+    def _turn(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        super()._turn(seconds / 2)
+
+    def finish(self, timeout_s: float) -> int:
+        self._end()
+        self._producer.flush(timeout_s)
+        left = len(self.sent) - self._done
+        self._producer.purge()
+        self._producer.flush(1.0)
+        return left
+
+
+# --- consumers --------------------------------------------------------------------------------------------------------
+
+
+class Watcher(_Threaded, ABC):
+    """A consumer. `seen` is its history."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.seen = Seen(name)
+        self.errors: list[str] = []
+
+    def has_reached(self, ends: Mapping[Place, int]) -> bool:
+        return all(self.seen.position(place) >= end for place, end in ends.items())
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class OttlaWatcher(Watcher):
+    """Our consumer, on all partitions, from their beginning; it never commits."""
+
+    def __init__(self, name: str, bootstrap: str, places: Sequence[Place], settings: Mapping[str, Any]) -> None:
+        super().__init__(f"{name} (Ottla)")
+        own = {"bootstrap.servers": bootstrap, "auto.offset.reset": "earliest", "fetch.max.wait.ms": 200}
+        self._consumer: Consumer[Any, Any] = Consumer({**own, **_OURS, **settings})
+        self._consumer.assign([TopicPartition(*place) for place in places])
+
+    def _work(self) -> None:
+        for record in self._consumer.poll(0.1):
+            self.seen.see(Place(record.topic, record.partition), record.offset, mark_in(record.value))
+
+    def close(self) -> None:
+        self._end()
+        self._consumer.close(1.0)
+
+
+class RdkafkaWatcher(Watcher):
+    """confluent-kafka's consumer, in the same way."""
+
+    def __init__(self, name: str, bootstrap: str, places: Sequence[Place], settings: Mapping[str, Any]) -> None:
+        super().__init__(f"{name} (librdkafka)")
+        own = {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"unused-{name}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 200,
+            "fetch.error.backoff.ms": 50,
+        }
+        self._consumer = confluent_kafka.Consumer({**own, **_RDKAFKA, **settings})
+        self._consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
+
+    def _work(self) -> None:
+        for message in self._consumer.consume(500, 0.1):
+            if message.error() is not None:
+                self.errors.append(str(message.error()))  # brokers that are away; what is lost shows in `seen`
+                continue
+            place = Place(str(message.topic()), int(message.partition() or 0))
+            self.seen.see(place, int(message.offset() or 0), mark_in(message.value()))
+
+    def close(self) -> None:
+        self._end()
+        self._consumer.close()
+
+
+class GroupMember(Watcher):
+    """A member of a group of ours, which commits what it has seen: another member goes on there."""
+
+    def __init__(self, name: str, bootstrap: str, topics: Sequence[str], settings: Mapping[str, Any]) -> None:
+        super().__init__(f"{name} (Ottla)")
+        own = {
+            "bootstrap.servers": bootstrap,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.max.wait.ms": 200,
+            "session.timeout.ms": 10_000,
+            "heartbeat.interval.ms": 500,
+            "default.api.timeout.ms": 10_000,
+        }
+        self._consumer: Consumer[Any, Any] = Consumer({**own, **_OURS, **settings})
+        self._consumer.subscribe(list(topics), _Restarts(self.seen))
+        self._commit_at_s = 0.0
+
+    def _work(self) -> None:
+        for record in self._consumer.poll(0.1):
+            self.seen.see(Place(record.topic, record.partition), record.offset, mark_in(record.value))
+        if time.monotonic() > self._commit_at_s:
+            self._commit_at_s = time.monotonic() + 0.5
+            try:
+                self._consumer.commit()
+            except OttlaError as error:  # the coordinator is away, or the group rebalances: it is tried again
+                self.errors.append(repr(error))
+
+    def close(self) -> None:
+        self._end()
+        self._consumer.close(2.0)
+
+
+class _Restarts(RebalanceListener):
+    """Tells a history where a partition may begin anew."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        for each in partitions:
+            self._seen.restart(Place(each.topic, each.partition))
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def end_offsets(bootstrap: str, places: Sequence[Place]) -> dict[Place, int]:
+    with Consumer({"bootstrap.servers": bootstrap, **_OURS, "default.api.timeout.ms": 60_000}) as consumer:
+        found = consumer.end_offsets([TopicPartition(*place) for place in places])
+    return {Place(*place): end for place, end in found.items()}
+
+
+def read_to_end(watcher: Watcher, ends: Mapping[Place, int], timeout_s: float) -> dict[Place, Run]:
+    """Everything that is stored, read by a new consumer, which is closed."""
+    watcher.start()
+    try:
+        deadline_s = time.monotonic() + timeout_s
+        while not watcher.has_reached(ends) and watcher.failure is None and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+    finally:
+        watcher.close()
+    if watcher.failure is not None:
+        raise watcher.failure
+    return {place: (watcher.seen.runs.get(place) or [Run(0)])[0] for place in ends}
