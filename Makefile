@@ -116,14 +116,16 @@ crash: bytecode  ## kill a process that appends or compacts, hundreds of times (
 
 # For each example that a property test draws in `make test`, this many.
 EXAMPLES ?= 25
-# One seed for the whole run, printed first, so that any failure can be run again. No single test may take an hour.
-soak: bytecode  ## run the long fault, damage and chaos tests (OTTLA_SEED=…)
+# Of faults under load in a cluster of three brokers.
+MINUTES ?= 10
+# One seed for the whole run, printed first, so that any failure can be run again. No single other test may take an hour.
+soak: bytecode  ## run the long fault, damage and chaos tests (MINUTES=… of cluster faults, OTTLA_SEED=…, TESTS=…)
 	$(BIN)/python tools/kafka_artifacts.py
 	@seed=$${OTTLA_SEED:-$$($(BIN)/python -c 'import random; print(random.randrange(1, 2**32))')}; \
 	  echo "OTTLA_SEED=$$seed"; \
-	  OTTLA_SEED=$$seed $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -rP -m soak \
+	  OTTLA_SEED=$$seed OTTLA_MINUTES=$(MINUTES) $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -rP -m soak $(TESTS) \
 	    || { echo "make soak failed. Run it again with OTTLA_SEED=$$seed."; exit 1; }
-	OTTLA_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -m "hypothesis and not soak and not compat"
+	$(if $(TESTS),,OTTLA_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(WORKERS) --dist loadgroup --timeout 3600 -m "hypothesis and not soak and not compat")
 
 golden: bytecode  ## capture the golden bytes from real clients and brokers again
 	$(BIN)/python tools/kafka_artifacts.py

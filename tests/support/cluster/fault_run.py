@@ -259,7 +259,10 @@ class FaultRun:
             lines.append(
                 f"  {kind}: {count}x, longest wait for an answer {wait_s:.1f} s, whole again in {whole_s:.1f} s"
             )
-        lines.append(f"longest wait for an answer: {self.longest_wait_s(0.0, time.monotonic()):.1f} s")
+        waits = ", ".join(
+            f"{each.name} {each.sent.longest_wait_s(0.0, time.monotonic()):.1f} s" for each in self._loads
+        )
+        lines.append(f"longest wait for an answer: {waits}")
         lines.append(f"verdict: {'PASS' if not self.wrong else f'FAIL ({len(self.wrong)} findings)'}")
         return "\n".join(lines)
 

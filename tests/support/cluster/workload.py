@@ -23,7 +23,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.client.errors import ArgumentError, BufferFullError, OttlaError, RecordTooLargeError, RefusedError
 from ottla.client.produce.delivery import Delivery
 from ottla.client.subscriptions.listeners import RebalanceListener
-from support.cluster.checker import Place, Run, Seen, Sent, mark_of
+from support.cluster.checker import NO_OFFSET, Place, Run, Seen, Sent, mark_of
 
 DELIVERY_TIMEOUT_S: Final = 240.0
 _WAITING_MAX: Final = 1500
@@ -214,7 +214,9 @@ class RdkafkaLoad(Load):
     def _send(self, number: int, topic: str, key: bytes, value: bytes) -> None:
         def told(error: Any, message: Any) -> None:
             if error is None:
-                self._told(number, Place(message.topic(), message.partition()), message.offset(), None)
+                offset = message.offset()  # None for a repeated batch whose offset the broker no longer knows
+                place = Place(message.topic(), message.partition())
+                self._told(number, place, NO_OFFSET if offset is None else offset, None)
             else:
                 is_failed = error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._QUEUE_FULL)
                 self._told(number, None, -1, error, is_failed=is_failed)
