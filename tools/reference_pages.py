@@ -141,7 +141,8 @@ def _foreign_cells(name: str, reason: str) -> tuple[str, str, str]:
 def apis() -> str:
     return _page(
         "Supported APIs",
-        "The APIs and versions that a broker supports. Clients get the same list from ApiVersions.",
+        "The APIs and versions that a broker supports. Clients get the same list from ApiVersions. A broker without\n"
+        "`zookeeper.connect` leaves out those that only brokers use among themselves.",
         _table(
             ("Key", "API", "Versions"),
             (
@@ -152,7 +153,7 @@ def apis() -> str:
                     if entry.served == entry.advertised
                     else f"{entry.served} (advertised: {entry.advertised})",
                 )
-                for key, entry in handlers().items()
+                for key, entry in handlers(in_cluster=True).items()
             ),
         ),
     )

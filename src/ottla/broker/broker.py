@@ -26,6 +26,8 @@ from ottla.broker.configs.change_listener import ConfigChangeListener
 from ottla.broker.configs.listeners import Listener
 from ottla.broker.configs.server_limits import limits_of
 from ottla.broker.configs.store import ConfigStore
+from ottla.broker.control.control_requests import ControlRequests
+from ottla.broker.control.listener import ControllerApis
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetching.fetch_sessions import FetchSessions
 from ottla.broker.groups.coordinator_log import ReplicatedCoordinatorLog
@@ -107,6 +109,9 @@ class Broker:
         self.held_produces: HeldProduces
         self.groups: GroupCoordinatorService
         self.group_topics: GroupTopics
+        self.control: ControlRequests | None = None
+        """Takes the controller's requests; None in a lone broker."""
+        self.cluster_controller: ControllerApis | None = None
         self.ready: ReadyInfo
         self._server: Server
         self.dispatcher: Dispatcher

@@ -89,7 +89,7 @@ class Dispatcher:
         self._stats = stats
         self._refuse = refuse
         self._routes: dict[tuple[int, int], HandlerRoute] = {}
-        self._entries = handlers()
+        self._entries = handlers(in_cluster=broker.config.zookeeper is not None)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
         slow_ms: int = broker.config["ottla.slow.request.ms"]

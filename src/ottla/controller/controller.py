@@ -158,6 +158,12 @@ class Controller:
                 _tell_created(state, reason)
         return outcomes
 
+    async def auto_create_topics(
+        self, wanted: Sequence[WantedTopic], reason: str
+    ) -> list[TopicState | ControllerError]:
+        """The same for topics that no client created explicitly."""
+        return await self.create_topics(wanted, reason=reason)
+
     async def create_topic(self, wanted: WantedTopic, *, validate_only: bool = False, reason: str = "") -> TopicState:
         """The same for one; raises what is wrong."""
         (outcome,) = await self.create_topics([wanted], validate_only=validate_only, reason=reason)

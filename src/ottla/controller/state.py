@@ -27,6 +27,12 @@ class PartitionState:
     version: int
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] | None = None
+    """Replicas on brokers that are down or in failed log directories, if the controller has told."""
+
+
+UNKNOWN_PARTITION: Final = PartitionState((), NO_LEADER, -1, (), 0, -1)
+"""In the place of a partition that has never had a leader: other brokers are not told of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Disk
-from ottla.base.ids import TopicPartition, Uuid
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.log.config import LogConfig
 from ottla.log.errors import LogError
 from ottla.log.loader import LoadOptions, load
@@ -30,6 +30,7 @@ class NewLog(NamedTuple):
     partition: TopicPartition
     config: LogConfig
     topic_id: Uuid
+    """`ZERO_UUID` for a topic without an id, as Kafka made them before 2.8."""
 
 
 class NewLogs:
@@ -80,5 +81,6 @@ class NewLogs:
 def make_log(disk: Disk, clock: Clock, path: Path, new: NewLog, options: LoadOptions) -> PartitionLog:
     """One log in the log directory; nothing of it is synced."""
     log = load(disk, clock, path / str(new.partition), new.partition, new.config, options)
-    log.metadata.assign(new.topic_id, sync=False)
+    if new.topic_id != ZERO_UUID:
+        log.metadata.assign(new.topic_id, sync=False)
     return log

@@ -174,6 +174,10 @@ class Partition:
         self.advance_high_watermark()
         self._wake()
 
+    def check_waiting(self) -> None:
+        """Checks all waiting operations: this broker may no longer replicate the partition."""
+        self._wake()
+
     def _wake(self) -> None:
         """Anything may have changed."""
         environment = self._environment

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.base.clock import Clock, SystemClock
 from ottla.base.disk import is_full
-from ottla.base.ids import TopicPartition, Uuid, random_uuid
+from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid, random_uuid
 from ottla.log.config import LogConfig
 from ottla.log.directories import LogDirectories, LogDirectory
 from ottla.log.errors import LogError
@@ -92,6 +92,24 @@ class Replicas:
             self.partitions[name] = partition
         else:
             partition.log = log
+        return partition
+
+    def take(self, name: TopicPartition, topic_id: Uuid, log: PartitionLog | None) -> Partition:
+        """Hosts the partition with that log, or offline without one; its role comes next. An earlier one stays, with
+        its role. `ZERO_UUID` if the topic's id is not known."""
+        partition = self.partitions.get(name)
+        if log is not None:
+            self._adopt(log)
+        if partition is None:
+            if topic_id == ZERO_UUID and log is not None and log.topic_id is not None:
+                topic_id = log.topic_id
+            partition = self.partitions[name] = Partition(name, topic_id, self.broker_id, log, self.environment)
+        elif log is None:
+            partition.go_offline()
+        else:
+            partition.log = log
+            if partition.topic_id == ZERO_UUID:
+                partition.topic_id = topic_id
         return partition
 
     def expect(self, names: Sequence[TopicPartition], topic_id: Uuid, config: LogConfig) -> None:

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from ottla.broker.requests.api import HandlerEntry, RequestReader
+from ottla.broker.requests.between_brokers import BETWEEN_BROKERS
 from ottla.wire.schema import Request
 from ottla.wire.versions import Versions
 
@@ -52,8 +53,8 @@ def _stable(request: type[Request]) -> Versions:
 
 
 @cache
-def handlers() -> dict[int, HandlerEntry]:
-    """All handlers by API key; imports them all."""
+def handlers(*, in_cluster: bool = False) -> dict[int, HandlerEntry]:
+    """All handlers by API key; imports them all. Those for other brokers are only for brokers of a cluster."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
-    return dict(sorted(_entries.items()))
+    return {key: entry for key, entry in sorted(_entries.items()) if in_cluster or entry.request not in BETWEEN_BROKERS}

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @handles(ApiVersionsRequest)
 def api_versions(broker: Broker, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
-    return ApiVersionsResponse(api_keys=_advertised())
+    return ApiVersionsResponse(api_keys=_advertised(in_cluster=broker.config.zookeeper is not None))
 
 
 @cache
-def _advertised() -> list[ApiVersion]:
+def _advertised(*, in_cluster: bool) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=key, min_version=entry.advertised.low, max_version=entry.advertised.high)
-        for key, entry in handlers().items()
+        for key, entry in handlers(in_cluster=in_cluster).items()
     ]

@@ -13,7 +13,7 @@ from ottla.broker.handlers import handles
 from ottla.broker.metadata.availability import leader_of, offline_replicas
 from ottla.broker.requests.api import RequestContext
 from ottla.broker.requests.authorized_operations import TOPIC_OPERATIONS
-from ottla.controller.state import PartitionState, TopicState
+from ottla.controller.state import UNKNOWN_PARTITION, PartitionState, TopicState
 from ottla.controller.topic_names import fault_of_name, is_internal
 from ottla.wire.messages.describe_topic_partitions import (
     DescribedPartition,
@@ -79,7 +79,11 @@ def _described(topic: TopicState, indexes: range, live: frozenset[int]) -> Descr
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[_partition(index, topic.partitions[index], live) for index in indexes],
+        partitions=[
+            _partition(index, topic.partitions[index], live)
+            for index in indexes
+            if topic.partitions[index] is not UNKNOWN_PARTITION
+        ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers import handles
-from ottla.broker.metadata.automatic_topics import automatic_topic
+from ottla.broker.metadata.automatic_topics import NEW_TOPIC_WAIT_S, automatic_topic
 from ottla.broker.metadata.availability import leader_of
 from ottla.broker.requests.api import RequestContext
 from ottla.controller.errors import ControllerError
@@ -47,12 +47,17 @@ def find_coordinator(
 async def _with_new_topic(
     broker: Broker, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    wanted = automatic_topic(OFFSETS_TOPIC, broker.config, len(broker.metadata.brokers))
+    cache = broker.metadata
+    wanted = automatic_topic(OFFSETS_TOPIC, broker.config, len(cache.brokers))
+    reason = "automatically, for the offsets of consumer groups"
     try:
-        await broker.controller.create_topic(wanted, reason="automatically, for the offsets of consumer groups")
+        (outcome,) = await broker.controller.auto_create_topics([wanted], reason)
     except ControllerError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another request created it first
-            _logger.error("%s could not be created, so no group can be served: %s", OFFSETS_TOPIC, error)
+        outcome = error
+    if isinstance(outcome, ControllerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+        _logger.error("%s could not be created, so no group can be served: %s", OFFSETS_TOPIC, outcome)
+    else:  # if another request created it first, its leaders may still be unknown here
+        await cache.until(lambda: cache.has_leaders(OFFSETS_TOPIC) or None, NEW_TOPIC_WAIT_S)
     return _response(broker, request, context)
 
 

@@ -7,20 +7,20 @@ when its `TopicState` is replaced.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
 from ottla.base.operations import NOT_ASKED
 from ottla.broker.handlers import handles
-from ottla.broker.metadata.automatic_topics import automatic_topic
+from ottla.broker.metadata.automatic_topics import NEW_TOPIC_WAIT_S, automatic_topic
 from ottla.broker.metadata.availability import leader_of, offline_replicas
 from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.requests.api import RequestContext
 from ottla.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from ottla.controller.errors import ControllerError
-from ottla.controller.state import NO_LEADER, PartitionState, TopicState
+from ottla.controller.state import NO_LEADER, UNKNOWN_PARTITION, PartitionState, TopicState
 from ottla.controller.topic_names import fault_of_name, is_internal
 from ottla.wire.messages.metadata import (
     MetadataBroker,
@@ -33,24 +33,26 @@ from ottla.wire.messages.metadata import (
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
+_LISTENER_NOT_FOUND_SINCE: Final = 6
+"""Older versions show a leader without the client's listener as not available."""
+
 
 @handles(MetadataRequest)
 def metadata(
     broker: Broker, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     cache = broker.metadata
-    version = context.version
-    if request.topics is None or (version == 0 and not request.topics):
-        return _response(cache, request, context, _known(cache, cache.topics.values(), version))
+    if request.topics is None or (context.version == 0 and not request.topics):
+        return _response(cache, request, context, _known(cache, cache.topics.values(), context))
     if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
-        return _response(cache, request, context, _by_id(cache, request, version))
+        return _response(cache, request, context, _by_id(cache, request, context))
     names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
     topics = cache.topics
     if all(name in topics for name in names):
-        return _response(cache, request, context, _known(cache, [topics[name] for name in names], version))
+        return _response(cache, request, context, _known(cache, [topics[name] for name in names], context))
     if request.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
         return _create_missing(broker, request, context, names)
-    return _response(cache, request, context, _by_name(cache, names, version, {}))
+    return _response(cache, request, context, _by_name(cache, names, context, {}))
 
 
 async def _create_missing(
@@ -62,7 +64,7 @@ async def _create_missing(
     try:
         who = f"{context.client_id or 'a client'} at {context.client_host}"
         reason = f"automatically, because {who} asked for it: auto.create.topics.enable"
-        outcomes = await broker.controller.create_topics(wanted, reason=reason)
+        outcomes = await broker.controller.auto_create_topics(wanted, reason)
     except ControllerError as error:
         refusals = dict.fromkeys(missing, error.code)
     else:
@@ -72,7 +74,9 @@ async def _create_missing(
             # Another request created it first, or it is still being deleted: the client cannot fix either.
             if isinstance(outcome, ControllerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
         }
-    return _response(cache, request, context, _by_name(cache, names, context.version, refusals))
+        made = [name for name in missing if name not in refusals]
+        await cache.until(lambda: all(map(cache.has_leaders, made)) or None, NEW_TOPIC_WAIT_S)
+    return _response(cache, request, context, _by_name(cache, names, context, refusals))
 
 
 def _response(
@@ -107,11 +111,11 @@ def _with_operations(topic: MetadataTopicResponse) -> MetadataTopicResponse:
 
 
 def _by_name(
-    cache: MetadataCache, names: Iterable[str], version: int, refusals: dict[str, ErrorCode]
+    cache: MetadataCache, names: Iterable[str], context: RequestContext, refusals: dict[str, ErrorCode]
 ) -> list[MetadataTopicResponse]:
     topics = cache.topics
     return [
-        *_known(cache, [topics[name] for name in names if name in topics], version),
+        *_known(cache, [topics[name] for name in names if name in topics], context),
         *(
             MetadataTopicResponse(error_code=_error_of(name, refusals), name=name, is_internal=is_internal(name))
             for name in names
@@ -126,8 +130,9 @@ def _error_of(name: str, refusals: dict[str, ErrorCode]) -> ErrorCode:
     return refusals.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _by_id(cache: MetadataCache, request: MetadataRequest, version: int) -> list[MetadataTopicResponse]:
+def _by_id(cache: MetadataCache, request: MetadataRequest, context: RequestContext) -> list[MetadataTopicResponse]:
     """If one topic is requested by id, all must be. Versions 10 and 11 have the field, but must not use it."""
+    version = context.version
     asked = request.topics or []
     ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID))
     if version < 12 or not ids:
@@ -146,7 +151,7 @@ def _by_id(cache: MetadataCache, request: MetadataRequest, version: int) -> list
             for topic_id, topic in found.items()
             if topic is None
         ),
-        *_known(cache, [topic for topic in found.values() if topic is not None], version),
+        *_known(cache, [topic for topic in found.values() if topic is not None], context),
     ]
 
 
@@ -156,63 +161,74 @@ def _by_id(cache: MetadataCache, request: MetadataRequest, version: int) -> list
 class _MadeAnswers:
     """A cache of the responses for topics that were requested. Valid for one set of brokers."""
 
-    __slots__ = ("by_name", "live")
+    __slots__ = ("by_name", "live", "reachable")
 
-    def __init__(self, live: frozenset[int]) -> None:
+    def __init__(self, live: frozenset[int], reachable: frozenset[int]) -> None:
         self.live = live
+        self.reachable = reachable
+        """Those that have the client's listener."""
         self.by_name: dict[str, tuple[TopicState, MetadataTopicResponse]] = {}
 
     def forget_deleted(self, cache: MetadataCache) -> None:
         self.by_name = {name: made for name, made in self.by_name.items() if name in cache.topics}
 
 
-_made_answers: WeakKeyDictionary[MetadataCache, _MadeAnswers] = WeakKeyDictionary()
+_made_answers: WeakKeyDictionary[MetadataCache, dict[str, _MadeAnswers]] = WeakKeyDictionary()
+"""By listener."""
 
 
-def _known(cache: MetadataCache, topics: Iterable[TopicState], version: int) -> list[MetadataTopicResponse]:
-    live = frozenset(cache.brokers)
-    if version == 0:
-        return [_topic(topic, live, only_live=True) for topic in topics]
-    made = _made_answers.get(cache)
-    if made is None or made.live != live:
-        made = _made_answers[cache] = _MadeAnswers(live)
+def _known(cache: MetadataCache, topics: Iterable[TopicState], context: RequestContext) -> list[MetadataTopicResponse]:
+    live, reachable = frozenset(cache.brokers), frozenset(cache.brokers_of(context.listener))
+    if context.version < _LISTENER_NOT_FOUND_SINCE:
+        live = reachable
+    if context.version == 0:
+        return [_topic(topic, live, reachable, only_live=True) for topic in topics]
+    by_listener = _made_answers.setdefault(cache, {})
+    made = by_listener.get(context.listener)
+    if made is None or made.reachable != reachable or made.live != live:
+        made = by_listener[context.listener] = _MadeAnswers(live, reachable)
     by_name = made.by_name
     answers = []
     for topic in topics:
         known = by_name.get(topic.name)
         if known is None or known[0] is not topic:
-            known = by_name[topic.name] = topic, _topic(topic, live)
+            known = by_name[topic.name] = topic, _topic(topic, live, reachable)
         answers.append(known[1])
     if len(by_name) > 2 * len(cache.topics):
         made.forget_deleted(cache)
     return answers
 
 
-def _topic(topic: TopicState, live: frozenset[int], *, only_live: bool = False) -> MetadataTopicResponse:
+def _topic(
+    topic: TopicState, live: frozenset[int], reachable: frozenset[int], *, only_live: bool = False
+) -> MetadataTopicResponse:
     return MetadataTopicResponse(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=[
-            _partition(index, partition, live, only_live=only_live) for index, partition in enumerate(topic.partitions)
+            _partition(index, partition, live, reachable, only_live=only_live)
+            for index, partition in enumerate(topic.partitions)
+            if partition is not UNKNOWN_PARTITION
         ],
     )
 
 
 def _partition(
-    index: int, partition: PartitionState, live: frozenset[int], *, only_live: bool
+    index: int, partition: PartitionState, live: frozenset[int], reachable: frozenset[int], *, only_live: bool
 ) -> MetadataPartitionResponse:
     """With `only_live`, for version 0, unavailable replicas are omitted, with an error code."""
-    leader = leader_of(partition, live)
+    leader = leader_of(partition, reachable)
     replicas, isr = list(partition.replicas), list(partition.isr)
     error = ErrorCode.NONE
-    if only_live and not live.issuperset(replicas):
-        replicas = [replica for replica in replicas if replica in live]
-        isr = [replica for replica in isr if replica in live]
+    if only_live and not reachable.issuperset(replicas):
+        replicas = [replica for replica in replicas if replica in reachable]
+        isr = [replica for replica in isr if replica in reachable]
         error = ErrorCode.REPLICA_NOT_AVAILABLE
     if leader == NO_LEADER:
-        error = ErrorCode.LEADER_NOT_AVAILABLE
+        is_live = partition.leader in live
+        error = ErrorCode.LISTENER_NOT_FOUND if is_live else ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataPartitionResponse(
         error_code=error,
         partition_index=index,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.controller.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.controller.wanted_topics import WantedTopic
 
 if TYPE_CHECKING:
     from ottla.broker.configs.broker_config import BrokerConfig
+
+NEW_TOPIC_WAIT_S: Final = 2.0
+"""How long a request waits until a topic that it has created has leaders. Clients retry after that."""
 
 
 def automatic_topic(name: str, config: BrokerConfig, broker_count: int) -> WantedTopic:

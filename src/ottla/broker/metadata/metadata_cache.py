@@ -1,13 +1,22 @@
-"""The cluster's brokers, topics and partitions, as Metadata responses show them."""
+"""The cluster's brokers, topics and partitions, as this broker knows them.
+
+A lone broker's controller puts topics in directly (`topic_host`). In a cluster, the controller sends UpdateMetadata
+requests (`update`): each names all live brokers, and the partitions that changed. A partition that has never had a
+leader is not named, so there can be gaps, which hold `UNKNOWN_PARTITION`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeVar
 
-from ottla.base.ids import Uuid
-from ottla.controller.state import TopicState
+from ottla.base.ids import ZERO_UUID, Uuid
+from ottla.controller.state import UNKNOWN_PARTITION, PartitionState, TopicState
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,25 +29,52 @@ class BrokerEndpoint:
     rack: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """Partitions of a topic that changed, by index; None for those that are deleted."""
+
+    name: str
+    topic_id: Uuid
+    partitions: Mapping[int, PartitionState | None] = field(default_factory=dict)
+
+
 class MetadataCache:
     """Owned by the loop. Topics are replaced as a whole, so a reader always sees a consistent topic."""
 
     def __init__(self, cluster_id: str, controller_id: int) -> None:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
+        """-1 if there is none, or none is known."""
         self._brokers: dict[int, BrokerEndpoint] = {}
         self._by_listener: dict[str, dict[int, BrokerEndpoint]] = {}
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+
+    # --- brokers ------------------------------------------------------------------------------------------------------
 
     @property
     def brokers(self) -> Mapping[int, BrokerEndpoint]:
-        """The endpoint of each broker's first listener."""
+        """The endpoint of each live broker's first listener."""
         return MappingProxyType(self._brokers)
 
     def brokers_of(self, listener: str) -> Mapping[int, BrokerEndpoint]:
         """The endpoints for clients of that listener: each network has its own addresses."""
         return MappingProxyType(self._by_listener.get(listener, self._brokers))
+
+    def is_alive(self, broker_id: int) -> bool:
+        return broker_id in self._brokers
+
+    def put_broker(self, endpoint: BrokerEndpoint, *, listener: str = "") -> None:
+        self._brokers.setdefault(endpoint.broker_id, endpoint)
+        self._by_listener.setdefault(listener, {})[endpoint.broker_id] = endpoint
+
+    def _replace_brokers(self, endpoints: Iterable[tuple[str, BrokerEndpoint]]) -> None:
+        self._brokers, self._by_listener = {}, {}
+        for listener, endpoint in endpoints:
+            self.put_broker(endpoint, listener=listener)
+
+    # --- topics -------------------------------------------------------------------------------------------------------
 
     @property
     def topics(self) -> Mapping[str, TopicState]:
@@ -51,14 +87,80 @@ class MetadataCache:
     def name_of(self, topic_id: Uuid) -> str | None:
         return self._names.get(topic_id)
 
-    def put_broker(self, endpoint: BrokerEndpoint, *, listener: str = "") -> None:
-        self._brokers.setdefault(endpoint.broker_id, endpoint)
-        self._by_listener.setdefault(listener, {})[endpoint.broker_id] = endpoint
+    def partition(self, topic: str, index: int) -> PartitionState | None:
+        """None if it is not known: it does not exist, or has never had a leader."""
+        known = self._topics.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            return None
+        found = known.partitions[index]
+        return None if found is UNKNOWN_PARTITION else found
+
+    def has_leaders(self, topic: str) -> bool:
+        """Whether the topic is known, and each of its partitions has a live leader."""
+        known = self._topics.get(topic)
+        return known is not None and all(each.leader in self._brokers for each in known.partitions)
 
     def put_topic(self, topic: TopicState) -> None:
+        known = self._topics.get(topic.name)
+        if known is not None and known.topic_id != topic.topic_id:
+            self._names.pop(known.topic_id, None)
         self._topics[topic.name] = topic
-        self._names[topic.topic_id] = topic.name
+        if topic.topic_id != ZERO_UUID:
+            self._names[topic.topic_id] = topic.name
+        self._changed()
 
     def remove_topic(self, topic: TopicState) -> None:
         self._topics.pop(topic.name, None)
         self._names.pop(topic.topic_id, None)
+        self._changed()
+
+    def update(
+        self, controller_id: int, endpoints: Iterable[tuple[str, BrokerEndpoint]], changes: Sequence[TopicChange]
+    ) -> list[str]:
+        """Takes what the controller sent: all live brokers by listener, and changed topics. Returns the names of topics
+        that are gone."""
+        self.controller_id = controller_id
+        self._replace_brokers(endpoints)
+        gone = [change.name for change in changes if not self._change_topic(change)]
+        self._changed()
+        return gone
+
+    def _change_topic(self, change: TopicChange) -> bool:
+        """Whether the topic is still there."""
+        known = self._topics.get(change.name)
+        partitions = [] if known is None else list(known.partitions)
+        for index, partition in change.partitions.items():
+            if index >= len(partitions):
+                partitions += [UNKNOWN_PARTITION] * (index + 1 - len(partitions))
+            partitions[index] = UNKNOWN_PARTITION if partition is None else partition
+        if all(partition is UNKNOWN_PARTITION for partition in partitions):
+            if known is not None:
+                self.remove_topic(known)
+            return False
+        self.put_topic(
+            TopicState(change.name, change.topic_id, tuple(partitions), {} if known is None else known.configs)
+        )
+        return True
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    async def until(self, found: Callable[[], T | None], timeout_s: float) -> T | None:
+        """What `found` returns as soon as that is not None; it is asked again after every change. None after the
+        timeout."""
+        value = found()
+        if value is not None:
+            return value
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while value is None and (left_s := deadline_s - loop.time()) > 0:
+            changed: asyncio.Future[None] = loop.create_future()
+            self._waiting.append(changed)
+            await asyncio.wait([changed], timeout=left_s)
+            value = found()
+        return value
+
+    def _changed(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)

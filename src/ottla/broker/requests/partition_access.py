@@ -22,8 +22,7 @@ def hosted_partition(broker: Broker, topic: str, index: int) -> Partition:
 
 def unhosted(broker: Broker, topic: str, index: int) -> ErrorCode:
     """The error for a partition that this broker does not host: whether there is one elsewhere."""
-    known = broker.metadata.topic(topic)
-    if known is not None and 0 <= index < len(known.partitions):
+    if broker.metadata.partition(topic, index) is not None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
