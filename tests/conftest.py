@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from support.examples import DEFAULT, examples
 from support.leftovers import forget_failed_test
 
-settings.register_profile("suite", max_examples=examples(DEFAULT), deadline=None)
+# Slow is the machine, beside all that runs at the same time, and not the strategy.
+settings.register_profile(
+    "suite", max_examples=examples(DEFAULT), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 _failed: set[str] = set()

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from ottla.net.limits import Limits
 from ottla.net.server import Server
 from ottla.net.socket_connection import SocketConnection
-
-WAIT_S = 20.0
+from support.waiting import WAIT_S
 
 
 @dataclass

@@ -7,11 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ottla.base.clock import SystemClock
+from ottla.base.coordination import SessionState
 from ottla.zookeeper.client.session import end_session
 from ottla.zookeeper.client.tree import ZooKeeperTree
 from ottla.zookeeper.server.core import ServerSettings
 from ottla.zookeeper.server.listener import TreeListener
 from ottla.zookeeper.server.tree_thread import TreeThread
+from support.waiting import WAIT_S, until
 
 SHORT = ServerSettings(min_timeout_ms=300, max_timeout_ms=60_000)
 """Sessions may be short, so that no test waits long for one to expire."""
@@ -71,5 +73,8 @@ def kill_client(tree: ZooKeeperTree) -> None:
 
 
 async def expire_session(tree: ZooKeeperTree) -> None:
-    """Ends its session on the server's side, as if the client had been silent for too long."""
-    await end_session(tree.session.servers, tree.session.token, 10_000, 10)
+    """Ends its session on the server's side, as if the client had been silent for too long. Returns when the client
+    has the next one: what it asks before it has noticed the end fails."""
+    session, former = tree.session, tree.session_id
+    assert await end_session(session.servers, session.token, 10_000, WAIT_S)
+    await until(lambda: session.state is SessionState.CONNECTED and tree.session_id != former)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from support.waiting import WAIT_S
+
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
@@ -14,6 +16,6 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]],
 
     def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
         with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(asyncio.wait_for(work, 60))
+            runner.run(asyncio.wait_for(work, 2 * WAIT_S))
 
     return run_in_loop

@@ -17,8 +17,8 @@ from ottla.net.core import Slot
 from ottla.net.limits import Limits
 from ottla.net.server import Server
 from ottla.net.socket_connection import BLOCKED, SocketConnection
-from support.servers import WAIT_S, Counters, echo, framed, read_frame, serving
-from support.waiting import until
+from support.servers import Counters, echo, framed, read_frame, serving
+from support.waiting import WAIT_S, until
 
 
 def test_who_waits_for_requests_is_served_before_their_answers_leave(run: Callable[..., None]) -> None:
@@ -423,19 +423,27 @@ def test_connections_beyond_the_limits_are_refused(run: Callable[..., None]) -> 
     run(work())
 
 
-def test_idle_connections_are_closed_and_busy_ones_are_not(run: Callable[..., None]) -> None:
+def test_idle_connections_are_closed_and_busy_ones_are_not(
+    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ottla.net.server._UPKEEP_S", 0.01)
+
     async def work() -> None:
-        async with serving(echo, Limits(idle_s=0.2)) as running:
+        async with serving(echo, Limits(idle_s=1000)) as running:
             idle_reader, idle_writer = await running.connect()
             busy_reader, busy_writer = await running.connect()
-            closed = asyncio.create_task(idle_reader.read())
-            while not closed.done():
-                busy_writer.write(framed(b"x"))
-                assert await read_frame(busy_reader) == b"x"
-                await asyncio.sleep(0.01)
-            assert closed.result() == b""
-            idle_writer.close()
-            busy_writer.close()
+            await until(lambda: len(running.server.connections) == 2)
+            by_port = {connection.port: connection for connection in running.server.connections.values()}
+            idle, busy = (by_port[writer.get_extra_info("sockname")[1]] for writer in (idle_writer, busy_writer))
+            accepted_s = busy.last_active_s
+            busy.last_active_s -= 500
+            busy_writer.write(framed(b"x"))
+            assert await read_frame(busy_reader) == b"x"
+            assert busy.last_active_s >= accepted_s
+            idle.last_active_s -= 1001
+            assert await idle_reader.read() == b""
+            busy_writer.write(framed(b"y"))
+            assert await read_frame(busy_reader) == b"y"
 
     run(work())
 

@@ -24,10 +24,10 @@ from ottla.wire.peer import PeerError
 from ottla.wire.schema import Request
 from ottla.zookeeper.znodes import BrokerRegistration, Endpoint
 from support.clients.scripted_broker import Answer, HangUp, ScriptedBroker, Silence
+from support.waiting import WAIT_S
 
 OWN = 1
 OTHER = 2
-_PATIENCE_S = 10.0
 
 
 class Own:
@@ -115,7 +115,7 @@ async def until_connected(broker: ScriptedBroker) -> None:
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(WAIT_S):
             await scenario
         await asyncio.sleep(0)
         left = asyncio.all_tasks() - {asyncio.current_task()}
@@ -275,9 +275,7 @@ def test_a_broker_whose_process_ends_is_reported_without_a_request() -> None:
             links.open(live(broker.address), told.silent, told.answer)
             await until_connected(broker)
             assert told.events == []
-        started_s = asyncio.get_running_loop().time()
         await told.until(["silent"])
-        assert asyncio.get_running_loop().time() - started_s < 0.8
         async with ScriptedBroker(port=broker.address.port) as again:
             await told.until(["silent", "answer"])
             assert again.connections == 1

@@ -132,7 +132,9 @@ def compiled_run() -> tuple[Run, list[Any]]:
 
 some_verdicts = st.lists(st.integers(0, 15).filter(lambda verdict: verdict & 3 != 3), max_size=5)
 quickly = settings(
-    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 
