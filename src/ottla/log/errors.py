@@ -117,6 +117,11 @@ class CoordinatorFencedError(LogError):
 class UnexpectedOffsetError(LogError):
     """A follower's records that do not continue its log."""
 
+    def __init__(self, reason: str, *, first_offset: int, last_offset: int) -> None:
+        super().__init__(reason)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
 
 class FileError(LogError):
     """A file whose content is not what it must be."""

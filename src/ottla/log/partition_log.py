@@ -17,7 +17,7 @@ import errno
 import logging
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -48,6 +48,7 @@ from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions, SegmentRead
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import AppendInfo, PreparedBatches, analyse, assign, prepare, validate_and_assign
+from ottla.records import BatchHeader
 from ottla.records.layout import MAX_INT32
 from ottla.records.new_batch import NewBatch
 
@@ -232,33 +233,37 @@ class PartitionLog:
         self._ends_at(end)
         return end
 
-    def append_as_follower(self, data: Buffer) -> AppendInfo:
-        """Writes batches as the leader sent them; a piece of a batch at their end is left out."""
+    def append_as_follower(self, data: Buffer, *, max_epoch: int = MAX_INT32) -> AppendInfo:
+        """Writes batches as the leader sent them. A piece of a batch at their end is left out, and so are batches of an
+        epoch above `max_epoch`: the leader lost its leadership while it sent them."""
         info = analyse(data, AppendOrigin.REPLICATION)
+        if info.headers and info.headers[-1].leader_epoch > max_epoch:
+            headers = tuple(header for header in info.headers if header.leader_epoch <= max_epoch)
+            info = AppendInfo.of(headers, sum(header.size_in_bytes for header in headers))
         if not info.headers:
             return info
-        if not info.offsets_monotonic:
-            raise UnexpectedOffsetError(f"{self.partition}: the leader's batches are not in order of their offsets")
-        if info.first_offset < self.next_offset:
-            reason = f"the leader's batches begin at {info.first_offset}, but the log ends at {self.next_offset}"
-            raise UnexpectedOffsetError(f"{self.partition}: {reason}; the replica must truncate and fetch again")
+        first, last = info.first_offset, info.last_offset
+        if not info.offsets_monotonic or first < self.next_offset:
+            if info.offsets_monotonic:
+                reason = f"the leader's batches begin at {first}, but the log ends at {self.next_offset}"
+            else:
+                reason = "the leader's batches are not in order of their offsets"
+            raise UnexpectedOffsetError(f"{self.partition}: {reason}", first_offset=first, last_offset=last)
         whole = memoryview(data)[: info.valid_bytes]
         self.producers.check(info.headers, whole, AppendOrigin.REPLICATION)
         now_ms = self.clock.now_ms()
-        if info.last_offset - info.first_offset <= MAX_INT32:
+        if info.valid_bytes <= self.config.segment_bytes and last - first <= MAX_INT32:
             return self._append(whole, info, now_ms)
-        at = 0  # with gaps too wide for one segment
-        for header in info.headers:
-            behind = at + header.size_in_bytes
-            self._append(whole[at:behind], AppendInfo.of((header,), behind - at), now_ms)
-            at = behind
+        at = 0
+        for headers in _per_segment(info.headers, self.config.segment_bytes):
+            part = AppendInfo.of(headers, sum(header.size_in_bytes for header in headers))
+            self._append(whole[at : at + part.valid_bytes], part, now_ms)
+            at += part.valid_bytes
         info.log_start_offset = self.log_start_offset
         return info
 
     def _append(self, data: Buffer, info: AppendInfo, now_ms: int) -> AppendInfo:
         size, last_offset, config = len(data), info.last_offset, self.config
-        if size > config.segment_bytes:
-            self._refuse_size(size)
         # In memory only: until the next flush, which writes epochs before it moves the recovery point, recovery reads
         # them from the records themselves.
         latest = self.epochs.latest_epoch
@@ -725,6 +730,20 @@ def replay_producers(segments: Sequence[Segment], producers: ProducerStates, sta
                     producers.replay(header, partial(segment.log.read_at, position, header.size_in_bytes))
         except (CorruptRecordsError, InvalidRecordsError) as error:
             _logger.warning("%s; the producer state after that is not known", error)
+
+
+def _per_segment(headers: Sequence[BatchHeader], segment_bytes: int) -> Iterator[tuple[BatchHeader, ...]]:
+    """Groups that fit a segment by size and offsets. A batch that is too large for any is alone: the leader's topic had
+    larger segments."""
+    group: list[BatchHeader] = []
+    size = 0
+    for header in headers:
+        size += header.size_in_bytes
+        if group and (size > segment_bytes or header.last_offset - group[0].base_offset > MAX_INT32):
+            yield tuple(group)
+            group, size = [], header.size_in_bytes
+        group.append(header)
+    yield tuple(group)
 
 
 _base_offset = attrgetter("base_offset")

@@ -15,6 +15,7 @@ Owned by the loop.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from ottla.base.disk import Buffer
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
+from ottla.log.errors import UnexpectedOffsetError
 from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches
 from ottla.records.layout import NO_LEADER_EPOCH
@@ -398,9 +400,32 @@ class Partition:
         if log is None:
             return None
         try:
-            return log.append_as_follower(records)
+            try:
+                return log.append_as_follower(records, max_epoch=leader_epoch)
+            except UnexpectedOffsetError as error:
+                end = log.next_offset
+                if log.log_start_offset != end or not error.first_offset < end <= error.last_offset:
+                    raise
+                # The leader's log starts within a batch, because records were deleted: this log starts with the batch.
+                log.truncate_fully_and_start_at(error.first_offset)
+                return log.append_as_follower(records, max_epoch=leader_epoch)
         except OSError as error:
             raise self._failed(log, error) from error
+
+    def when_on_disk(self, synced: Callable[[BaseException | None], None]) -> bool:
+        """Whether a follower must wait for its disk before it fetches more, which tells the leader that it has its
+        records (`flush.messages=1`). Then calls back, on the loop, when they are on disk, or with the error."""
+        log = self.log
+        if log is None or log.config.flush_messages != 1 or log.recovery_point >= log.next_offset:
+            return False
+
+        def done(log: PartitionLog, error: BaseException | None) -> None:
+            if isinstance(error, OSError):
+                self._environment.on_disk_failure(log, error)
+            synced(error)
+
+        self._environment.wait_for_disk(log, log.next_offset, done)
+        return True
 
     def set_follower_progress(self, high_watermark: int, log_start: int, *, leader_epoch: int) -> bool:
         """Takes over the leader's offsets, within this log's bounds. False, with nothing done, in another epoch."""

@@ -1,0 +1,1 @@
+"""The follower side of replication: fetches from leaders, truncates what they do not have, appends what they have."""
