@@ -152,11 +152,27 @@ def test_batches_must_fit_a_segment(home: Home) -> None:
     log = home.open(LogConfig(segment_bytes=500))
     with pytest.raises(RecordListTooLargeError, match="500"):
         log.append_as_leader(batch([bytes(600)]), 0)
-    with pytest.raises(RecordListTooLargeError, match="500"):
-        log.append_as_follower(batch([bytes(600)], base_offset=0, leader_epoch=0))
     log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=5), 0)
     with pytest.raises(RecordListTooLargeError):  # before its sequence is looked at, as in Kafka
         log.append_as_leader(batch([bytes(600)], producer_id=9, producer_epoch=0, sequence=7), 0)
+
+
+def test_a_follower_takes_what_its_leader_has_in_as_many_segments_as_it_needs(home: Home) -> None:
+    log = home.open(LogConfig(segment_bytes=500))
+    sizes = (600, 100, 200, 400, 50)
+    batches = [batch([bytes(size)], base_offset=n, leader_epoch=0) for n, size in enumerate(sizes)]
+    info = log.append_as_follower(b"".join(batches))
+    assert (info.first_offset, info.last_offset, log.next_offset) == (0, 4, 5)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 3, 4]
+    assert b"".join(segment.log.read_at(0, segment.size) for segment in log.segments) == b"".join(batches)
+
+
+def test_a_follower_leaves_out_batches_of_epochs_that_are_not_its_leaders(home: Home) -> None:
+    log = home.open(LogConfig())
+    batches = [batch([b"x"], base_offset=n, leader_epoch=epoch) for n, epoch in enumerate((3, 4, 5))]
+    assert log.append_as_follower(b"".join(batches), max_epoch=4).last_offset == 1
+    assert log.append_as_follower(batches[2], max_epoch=4).headers == ()
+    assert (log.next_offset, log.epochs.latest_epoch) == (2, 4)
 
 
 def test_batches_that_do_not_fit_a_segment_leave_no_trace(home: Home) -> None:

@@ -628,8 +628,10 @@ def test_the_end_of_an_earlier_sync_does_not_count_after_a_new_epoch(world: Worl
 
 
 def test_a_throttled_replica_waits_while_the_rate_is_exceeded_unless_it_is_in_sync(world: World) -> None:
-    leader, follower = world.led()
+    leader, follower = world.host()
     lead(leader, leader_epoch=0, isr=(1,), replicas=REPLICAS)
+    follow(follower, 1, leader_epoch=0)
+    world.following.follow(follower)
     other, copy = world.led(TopicPartition("orders", 1))
     quota = world.following.quota
     quota.limit = 1000
