@@ -287,6 +287,7 @@ class Broker:
             return None
         from ottla.broker.observability.group_metrics import GroupCollector
         from ottla.broker.observability.metrics import MetricsServer
+        from ottla.broker.observability.replica_metrics import ReplicaCollector
 
         def end_of(topic: str, index: int) -> int | None:
             partition = self.replicas.get(topic, index)
@@ -295,8 +296,8 @@ class Broker:
         self._metrics = MetricsServer(
             self.request_stats,
             self.directories,
-            GroupCollector(self.groups, end_of),
             self._upkeep.stats,
+            [ReplicaCollector(self.replicas), GroupCollector(self.groups, end_of)],
             host=self.config["ottla.metrics.host"],
             port=self.config["ottla.metrics.port"],
         )

@@ -146,7 +146,7 @@ class LogDirectories:
             raise FileError(meta_path, f"{reason}; {remedy}")
         if meta.cluster_id and options.cluster_id and meta.cluster_id != options.cluster_id:
             reason = f"the directory belongs to cluster {meta.cluster_id}, this is cluster {options.cluster_id}"
-            remedy = "check that log.dirs and ottla.tree.file belong together, or use another log directory"
+            remedy = "check log.dirs and zookeeper.connect (without it, ottla.tree.file), or use another log directory"
             raise FileError(meta_path, f"{reason}; {remedy}")
 
     def _load(self, directory: LogDirectory, config_of: ConfigOf) -> None:

@@ -32,7 +32,7 @@ _PAUSE_S: Final = 0.001
 
 
 class BrokerCollector(Collector):
-    """All metrics except those of groups. `collect` may run in any thread."""
+    """Metrics of requests, connections and logs. `collect` may run in any thread."""
 
     def __init__(self, stats: RequestStats, directories: LogDirectories, upkeep: UpkeepStats) -> None:
         self._stats = stats
@@ -167,16 +167,17 @@ class MetricsServer:
         self,
         stats: RequestStats,
         directories: LogDirectories,
-        groups: Collector,
         upkeep: UpkeepStats,
+        others: Iterable[Collector],
         *,
         host: str,
         port: int,
     ) -> None:
-        """Port 0 chooses a free port."""
+        """`others` are collected as well. Port 0 chooses a free port."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(BrokerCollector(stats, directories, upkeep))
-        registry.register(groups)
+        for collector in others:
+            registry.register(collector)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         try:

@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.observability.group_metrics import GroupCollector
 from ottla.broker.observability.metrics import MetricsServer
+from ottla.broker.observability.replica_metrics import ReplicaCollector
 from ottla.broker.observability.request_stats import RequestStats
 from ottla.broker.observability.upkeep_stats import UpkeepStats
 from ottla.testing.manual_clock import ManualClock
@@ -71,7 +72,8 @@ def collector(groups: Committers) -> GroupCollector:
 def server(
     broker: SmallBroker, stats: RequestStats, collector: GroupCollector, upkeep: UpkeepStats
 ) -> Iterator[MetricsServer]:
-    server = MetricsServer(stats, broker.directories, collector, upkeep, host="127.0.0.1", port=0)
+    collectors = [ReplicaCollector(broker.replicas), collector]
+    server = MetricsServer(stats, broker.directories, upkeep, collectors, host="127.0.0.1", port=0)
     yield server
     server.close()
 
@@ -202,7 +204,8 @@ def test_logs_that_cannot_be_looked_after(
 
 
 def test_closing_gives_the_port_back(broker: SmallBroker, stats: RequestStats, collector: GroupCollector) -> None:
-    server = MetricsServer(stats, broker.directories, collector, UpkeepStats(ManualClock()), host="127.0.0.1", port=0)
+    upkeep = UpkeepStats(ManualClock())
+    server = MetricsServer(stats, broker.directories, upkeep, [collector], host="127.0.0.1", port=0)
     threads = threading.active_count()
     server.close()
     assert threading.active_count() == threads - 1
@@ -215,6 +218,6 @@ def test_a_port_in_use_is_named(
 ) -> None:
     with pytest.raises(OSError, match=rf"127\.0\.0\.1:{server.port}.*ottla\.metrics") as caught:
         MetricsServer(
-            stats, broker.directories, collector, UpkeepStats(ManualClock()), host="127.0.0.1", port=server.port
+            stats, broker.directories, UpkeepStats(ManualClock()), [collector], host="127.0.0.1", port=server.port
         )
     assert caught.value.errno == errno.EADDRINUSE
