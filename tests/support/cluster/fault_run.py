@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ottla.testing.server_process import BrokerFailedError
@@ -43,6 +44,7 @@ from support.cluster.workload import (
 
 _logger = logging.getLogger(__name__)
 
+_TOPIC_CONFIGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "segment.bytes": "300000"}
 _RECOVER_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.1
 _OUTPUT_CHARS: Final = 6000
@@ -64,7 +66,13 @@ class FaultRun:
     """See the module. `rate` is for each producer, in records a second."""
 
     def __init__(
-        self, cluster: FaultCluster, seed: int, *, topics: Mapping[str, int] | None = None, rate: int = 100
+        self,
+        cluster: FaultCluster,
+        seed: int,
+        *,
+        topics: Mapping[str, int] | None = None,
+        topic_configs: Mapping[str, str] | None = None,
+        rate: int = 100,
     ) -> None:
         self.cluster = cluster
         self.seed = seed
@@ -76,6 +84,7 @@ class FaultRun:
         self.places = [Place(topic, index) for topic, count in self._topics.items() for index in range(count)]
         self.nemesis = Nemesis(cluster, self.places, self.chance)
         self._rate = rate
+        self._topic_configs = {**_TOPIC_CONFIGS, **(topic_configs or {})}
         self._loads: list[Load] = []
         self._watchers: list[Watcher] = []
         self._members: list[Watcher] = []
@@ -121,17 +130,35 @@ class FaultRun:
 
     def _create_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap})
-        new = [
-            NewTopic(name, count, 3, config={"min.insync.replicas": "2", "segment.bytes": "300000"})
-            for name, count in self._topics.items()
-        ]
-        for each in admin.create_topics(new).values():
-            each.result(60)
+        new = [NewTopic(name, count, 3, config=self._topic_configs) for name, count in self._topics.items()]
+        deadline_s = time.monotonic() + _RECOVER_S
+        while not self._are_created(admin, new):
+            if time.monotonic() > deadline_s:
+                raise BrokerFailedError(f"topics were not created in {_RECOVER_S:.0f} s:\n{self.cluster.output}")
         self.nemesis.wait_until_in_sync()
+
+    @staticmethod
+    def _are_created(admin: AdminClient, topics: list[NewTopic]) -> bool:
+        """Asks for them; a cluster that has just started may need another try."""
+        for each in admin.create_topics(topics, request_timeout=10.0).values():
+            try:
+                each.result(15)
+            except (KafkaException, TimeoutError) as error:
+                code = error.args[0].code() if isinstance(error, KafkaException) else None
+                if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    _logger.warning("creating topics: %s", error)
+                    time.sleep(_LOOK_AGAIN_S)
+                    return False
+        return True
 
     @property
     def acknowledged(self) -> int:
         return sum(load.sent.counts()[0] for load in self._loads)
+
+    def wait_for_more(self, count: int) -> None:
+        """Until that many more records are acknowledged."""
+        wanted = self.acknowledged + count
+        self._wait_for(lambda: self.acknowledged >= wanted or self._is_broken(), f"no {count} more records came")
 
     def _is_broken(self) -> bool:
         return any(each.failure is not None for each in (*self._loads, *self._watchers, *self._members))
@@ -158,10 +185,7 @@ class FaultRun:
         self.nemesis.end()
         ended_s = time.monotonic()
         self.nemesis.wait_until_in_sync(_RECOVER_S)
-        before = self.acknowledged
-        self._wait_for(
-            lambda: self.acknowledged > before or self._is_broken(), f"nothing was acknowledged after {whats}"
-        )
+        self.wait_for_more(1)
         whole_s = time.monotonic()
         self.steps.append(Step(tuple(kinds), "; ".join(whats), began_s, ended_s, whole_s))
         _logger.warning("%7.1f s: whole again, %.1f s after the end", whole_s - self._began_s, whole_s - ended_s)
