@@ -65,6 +65,13 @@ class Purgatory(Generic[K]):
         self._count += 1
         operation.timer = self._loop.call_later(timeout_s, self._expire, operation)
 
+    def hasten(self, operation: DelayedOperation[K], timeout_s: float) -> None:
+        """Completes the operation after that time at the latest."""
+        timer = operation.timer
+        if timer is not None and timer.when() > self._loop.time() + timeout_s:
+            timer.cancel()
+            operation.timer = self._loop.call_later(timeout_s, self._expire, operation)
+
     def changed(self, key: K) -> None:
         """Something about the key changed: operations under it are checked soon."""
         if key in self._waiting:

@@ -6,10 +6,11 @@ Owned by the loop.
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.base.clock import Clock
+from ottla.base.ids import TopicPartition
 from ottla.log.partition_log import PartitionLog
 from ottla.replication.delayed import Purgatory
 from ottla.replication.role import PartitionRole
@@ -26,6 +27,29 @@ OnDiskFailure = Callable[[PartitionLog, OSError], str]
 """Takes the log's directory offline if necessary; returns the error message for the client."""
 
 
+class FollowerReader(Hashable, Protocol):
+    """What one follower fetches from this broker. It is told of changes in the partitions that it reads
+    (`Partition.read_by`), so that a fetch need not look at all of them."""
+
+    def changed(self, partition: Partition) -> None:
+        """Its log, an offset or its role changed."""
+        ...
+
+
+class ReplicationQuota(Protocol):
+    """A limit of the bytes per second that replication may use, for some partitions (KIP-73)."""
+
+    def is_throttled(self, name: TopicPartition) -> bool:
+        """Whether the limit applies to the partition."""
+        ...
+
+    def is_exceeded(self) -> bool:
+        """Whether more was transferred lately than the limit allows."""
+        ...
+
+    def record(self, byte_count: int) -> None: ...
+
+
 class ReplicaEnvironment:
     """See the module. The attributes with defaults are set by whoever connects this broker with others."""
 
@@ -34,8 +58,10 @@ class ReplicaEnvironment:
     ) -> None:
         self.fetches: Purgatory[Partition] = Purgatory("fetch", loop)
         """Fetches of consumers, which wait for the high watermark."""
-        self.follower_fetches: Purgatory[Partition] = Purgatory("follower fetch", loop)
+        self.follower_fetches: Purgatory[FollowerReader] = Purgatory("follower fetch", loop)
         """Fetches of followers, which wait for the log end."""
+        self.leader_quota: ReplicationQuota | None = None
+        """Limits what followers that are not in sync fetch from this broker."""
         self.produces: Purgatory[Partition] = Purgatory("produce", loop)
         self.deletes: Purgatory[Partition] = Purgatory("delete records", loop)
         """Deletions of records, which wait until all live replicas have done them."""

@@ -56,5 +56,10 @@ class FollowerState:
         self.last_fetch_s = now_s
         self.broker_epoch = broker_epoch
 
+    def still_caught_up(self, now_s: float) -> None:
+        """The follower fetched at that time. It had everything before, and nothing had changed."""
+        self.last_caught_up_s = max(self.last_caught_up_s, now_s)
+        self.last_fetch_s = max(self.last_fetch_s, now_s)
+
     def is_caught_up(self, leader_end: int, *, now_s: float, lag_max_s: float) -> bool:
         return self.log_end == leader_end or now_s - self.last_caught_up_s <= lag_max_s

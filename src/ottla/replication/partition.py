@@ -15,7 +15,7 @@ Owned by the loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -28,8 +28,9 @@ from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches
 from ottla.records.layout import NO_LEADER_EPOCH
 from ottla.records.new_batch import NewBatch
-from ottla.replication.environment import ReplicaEnvironment
+from ottla.replication.environment import FollowerReader, ReplicaEnvironment
 from ottla.replication.errors import ReplicationError
+from ottla.replication.follower_state import FollowerState
 from ottla.replication.isr import Next, PendingExpand
 from ottla.replication.leadership import Leadership
 from ottla.replication.role import NO_LEADER, PartitionRole
@@ -59,6 +60,7 @@ class Partition:
         "_fetches",
         "_leadership",
         "_produces",
+        "_readers",
         "broker_id",
         "epoch_start",
         "isr",
@@ -88,6 +90,8 @@ class Partition:
         self._produces = environment.produces
         self._leadership: Leadership | None = None
         """Only of a leader with followers."""
+        self._readers: dict[int, FollowerReader] | None = None
+        """The fetch sessions of followers, by replica."""
         self.epoch_start = _NO_EPOCH_START
         """A leader's log end when its epoch began; -1 for followers."""
         self._take_role(_NO_ROLE)
@@ -184,14 +188,26 @@ class Partition:
         """Anything may have changed."""
         environment = self._environment
         environment.fetches.changed(self)
-        environment.follower_fetches.changed(self)
         environment.produces.changed(self)
         environment.deletes.changed(self)
+        self._tell_followers()
 
     def _wake_readers(self) -> None:
         """The high watermark moved."""
         self._fetches.changed(self)
         self._produces.changed(self)
+        self._tell_followers()
+
+    def log_start_moved(self) -> None:
+        """The log was shortened at its start."""
+        self._fetches.changed(self)
+        self._environment.deletes.changed(self)
+        self._tell_followers()
+
+    def _tell_followers(self) -> None:
+        if self._readers:
+            for reader in list(self._readers.values()):
+                reader.changed(self)
 
     def check_leader(self, current_leader_epoch: int = -1) -> ErrorCode:
         """NONE if this broker may serve a client that knows this leader epoch (-1 for unknown), else the error."""
@@ -202,6 +218,13 @@ class Partition:
         if self.leader_id != self.broker_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return _NONE if self.log is not None else ErrorCode.KAFKA_STORAGE_ERROR
+
+    def check_replica(self, current_leader_epoch: int = -1) -> ErrorCode:
+        """The same for a consumer that may read from any replica (KIP-392)."""
+        error = self.check_leader(current_leader_epoch)
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self.leader_epoch != NO_LEADER_EPOCH:
+            return _NONE if self.log is not None else ErrorCode.KAFKA_STORAGE_ERROR
+        return error
 
     # --- offsets ----------------------------------------------------------------------------------------------------
 
@@ -300,9 +323,10 @@ class Partition:
         leader_end_offset_at_read: int,
         broker_epoch: int,
         now_s: float,
-    ) -> None:
+    ) -> FollowerState:
         """A follower has everything below the offset: it may join the in-sync replicas, and the high watermark may
-        move. Raises `ReplicationError` for a broker that does not follow this leader, or has restarted since."""
+        move. Returns what this leader knows about it. Raises `ReplicationError` for a broker that does not follow this
+        leader, or has restarted since."""
         leadership, log = self._leadership, self.log
         if leadership is None or log is None:
             code = self.check_leader() or ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -326,6 +350,28 @@ class Partition:
             self._environment.deletes.changed(self)
         if follower.log_end != old_end and self._advance(log):
             self._wake_readers()
+        return follower
+
+    def followers(self) -> Collection[FollowerState]:
+        """What a leader knows about its followers."""
+        return () if self._leadership is None else self._leadership.followers.values()
+
+    def read_by(self, replica_id: int, reader: FollowerReader) -> None:
+        """Tells the reader of every change from now on, and no longer the one that the replica had before."""
+        if self._readers is None:
+            self._readers = {}
+        before = self._readers.get(replica_id)
+        if before is not reader:
+            self._readers[replica_id] = reader
+            if before is not None:
+                before.changed(self)
+
+    def is_read_by(self, replica_id: int, reader: FollowerReader) -> bool:
+        return self._readers is not None and self._readers.get(replica_id) is reader
+
+    def no_longer_read_by(self, replica_id: int, reader: FollowerReader) -> None:
+        if self._readers is not None and self._readers.get(replica_id) is reader:
+            del self._readers[replica_id]
 
     def shrink_isr(self, now_s: float, lag_max_s: float) -> None:
         """Proposes to remove in-sync replicas that have been behind for longer than that."""
@@ -510,8 +556,8 @@ class Partition:
 
     def _appended(self, log: PartitionLog) -> None:
         """The log has new records: they count immediately, or once they are on disk and on the other replicas."""
-        if self._leadership is not None:
-            self._environment.follower_fetches.changed(self)
+        if self._readers:
+            self._tell_followers()
         if log.config.flush_messages == 1:
             self._environment.wait_for_disk(log, log.next_offset, self._synced)
         elif self._advance(log):
@@ -547,6 +593,7 @@ class Partition:
         elif error is None:
             if self.advance_high_watermark():
                 self._fetches.changed(self)
+                self._tell_followers()
             self._produces.changed(self)
 
     def read(

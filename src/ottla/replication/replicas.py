@@ -155,6 +155,12 @@ class Replicas:
         log.on_roll = self.flush_soon
         log.on_flush_due = self.flush_soon
 
+    def log_start_moved(self, name: TopicPartition) -> None:
+        """Retention deleted records: followers and waiting readers learn of it."""
+        partition = self.partitions.get(name)
+        if partition is not None:
+            partition.log_start_moved()
+
     # --- the in-sync replicas ---------------------------------------------------------------------------------------
 
     def shrink_isrs(self) -> None:

@@ -2,14 +2,15 @@
 changes.
 
 A full fetch begins a session, incremental fetches continue it, each with the next epoch. It ends when its client ends
-it, or when its slot is needed: sessions that were idle for a while go first, then those with fewer partitions.
+it, or when its slot is needed: sessions that were idle for a while go first, then those with fewer partitions. Those of
+followers are preferred: they push consumers' sessions out, and never the other way round while they are in use.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from typing import Final
+from typing import ClassVar, Final, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.error_codes import ErrorCode
@@ -60,6 +61,7 @@ class FetchedPartition:
             answer.records
             or answer.error_code
             or answer.diverging_epoch is not None
+            or answer.preferred_read_replica >= 0
             or answer.high_watermark != self.high_watermark
             or answer.log_start_offset != self.log_start_offset
         )
@@ -75,6 +77,7 @@ Key = tuple[str | Uuid, int]
 class BrokerFetchSession:
     """The partitions that one client fetches, in reading order."""
 
+    is_privileged: ClassVar = False
     __slots__ = ("by_id", "created_s", "epoch", "partitions", "session_id", "used_s")
 
     def __init__(self, session_id: int, *, by_id: bool, now_s: float) -> None:
@@ -100,12 +103,18 @@ class BrokerFetchSession:
             for index in topic.partitions:
                 partitions.pop((name, index), None)
 
+    def ended(self) -> None:
+        """The client ended it, or another session took its slot."""
+
     def move_to_end(self, keys: Iterable[Key]) -> None:
         """Partitions that returned records are read last the next time, so that each gets its turn."""
         for key in keys:
             fetched = self.partitions.pop(key, None)
             if fetched is not None:
                 self.partitions[key] = fetched
+
+
+AnySession = TypeVar("AnySession", bound=BrokerFetchSession)
 
 
 class FetchSessionError(Exception):
@@ -133,15 +142,22 @@ class FetchSessions:
 
     def begin(self, *, by_id: bool, partition_count: int) -> BrokerFetchSession | None:
         """Begins a session; None if all slots are taken by sessions that must not be evicted."""
+        return self.keep(BrokerFetchSession(NO_SESSION, by_id=by_id, now_s=self._clock.monotonic_s()), partition_count)
+
+    def keep(self, session: AnySession, partition_count: int) -> AnySession | None:
+        """Gives a new session its id; None if all slots are taken by sessions that must not be evicted."""
         if self.slots <= 0:
             return None
-        now_s = self._clock.monotonic_s()
-        if len(self._sessions) >= self.slots and not self._evict(now_s, partition_count):
-            return None
+        if len(self._sessions) >= self.slots:
+            doomed = self._evictable(session.created_s, (session.is_privileged, partition_count))
+            if doomed is None:
+                return None
+            self.end(doomed.session_id)
         session_id = random.randint(1, 2**31 - 1)
         while session_id in self._sessions:
             session_id = random.randint(1, 2**31 - 1)
-        session = self._sessions[session_id] = BrokerFetchSession(session_id, by_id=by_id, now_s=now_s)
+        session.session_id = session_id
+        self._sessions[session_id] = session
         return session
 
     def go_on(self, session_id: int, epoch: int, *, by_id: bool) -> BrokerFetchSession:
@@ -161,15 +177,23 @@ class FetchSessions:
         return session
 
     def end(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.ended()
 
-    def _evict(self, now_s: float, partition_count: int) -> bool:
+    def _evictable(self, now_s: float, value: tuple[bool, int]) -> BrokerFetchSession | None:
+        """The session that is worth least, if it is worth less than the new one: one that is not used any more, or one
+        that is old enough to be replaced. A follower's may replace a consumer's of any age."""
         oldest = next(iter(self._sessions.values()))
         if now_s - oldest.used_s > _EVICTION_S:
-            del self._sessions[oldest.session_id]
-            return True
-        smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
-        if len(smallest.partitions) < partition_count and now_s - smallest.created_s > _EVICTION_S:
-            del self._sessions[smallest.session_id]
-            return True
-        return False
+            return oldest
+        is_privileged, _ = value
+        candidates = [
+            ((each.is_privileged, len(each.partitions)), each)
+            for each in self._sessions.values()
+            if now_s - each.created_s > _EVICTION_S or (is_privileged and not each.is_privileged)
+        ]
+        if not candidates:
+            return None
+        worth, least = min(candidates, key=lambda candidate: candidate[0])
+        return least if worth < value else None

@@ -1,4 +1,4 @@
-"""Reads the partitions of a fetch request, immediately or when there are enough bytes.
+"""Reads the partitions of a consumer's fetch request, immediately or when there are enough bytes.
 
 Large reads are answered with slices of files, which the connection sends by `sendfile`; small ones are read here, so
 that they are sent in one write with the header.
@@ -17,15 +17,18 @@ from ottla.broker.fetching.fetch_sessions import (
     FetchedPartition,
     Key,
 )
-from ottla.broker.requests.api import Deferred
+from ottla.broker.fetching.leader_hints import LeaderHints
+from ottla.broker.fetching.preferred_replica import preferred_replica
+from ottla.broker.requests.api import Deferred, RequestContext
+from ottla.broker.requests.partition_access import unhosted
 from ottla.log.errors import LogError
+from ottla.log.partition_log import LogRead, PartitionLog
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
-    FetchLeaderIdAndEpoch,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
@@ -37,11 +40,10 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_LEADER_TOLD_SINCE: Final = 12
+_FROM_FOLLOWERS_SINCE: Final = 11
 READ_COMMITTED: Final = 1
 COPY_BELOW_BYTES: Final = 32 * 1024
 """Smaller slices are read and sent with the preceding bytes: a `sendfile` costs an extra call and packet."""
-_MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -49,22 +51,23 @@ class FetchReading:
     """The reads of one request, repeated while it waits."""
 
     __slots__ = (
+        "_context",
         "broker",
         "committed_only",
+        "from_any_replica",
         "is_incremental",
         "max_bytes",
         "partitions",
+        "rack",
         "request",
         "session",
-        "to_log_end",
-        "version",
     )
 
     def __init__(
         self,
         broker: Broker,
         request: FetchRequest,
-        version: int,
+        context: RequestContext,
         session: BrokerFetchSession | None,
         asked: dict[Key, FetchedPartition],
         *,
@@ -72,15 +75,16 @@ class FetchReading:
     ) -> None:
         self.broker = broker
         self.request = request
-        self.version = version
+        self._context = context
         self.session = session
         self.is_incremental = is_incremental and session is not None
         # A copy: the session may continue with other partitions while this waits.
         self.partitions = dict(session.partitions) if session is not None else asked
         self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
         self.committed_only = request.isolation_level == READ_COMMITTED
-        replica = request.replica_state.replica_id if request.replica_state is not None else request.replica_id
-        self.to_log_end = replica >= 0
+        self.from_any_replica = context.version >= _FROM_FOLLOWERS_SINCE
+        rack = request.rack_id
+        self.rack = rack if rack and self.from_any_replica and broker.config.selects_replicas_by_rack else ""
 
     def read(self) -> tuple[list[tuple[Key, FetchedPartition, FetchPartitionResponse]], int, bool]:
         """The response of every partition, their size in bytes, and whether waiting is pointless: because of an error,
@@ -102,7 +106,7 @@ class FetchReading:
                 if answer.error_code in _UNKNOWN:
                     continue
                 is_final = True
-            elif answer.diverging_epoch is not None:
+            elif answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
                 is_final = True
             is_any_known = True
             if answer.records:
@@ -121,67 +125,74 @@ class FetchReading:
     def read_one(self, fetched: FetchedPartition, max_bytes: int, *, min_one: bool) -> FetchPartitionResponse:
         partition = self.partition_of(fetched)
         if partition is None:
-            return _refused(
-                fetched, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if fetched.topic else ErrorCode.UNKNOWN_TOPIC_ID
-            )
+            topic, index = fetched.topic, fetched.index
+            return refused(fetched, unhosted(self.broker, topic, index) if topic else ErrorCode.UNKNOWN_TOPIC_ID)
         if fetched.topic_id not in (partition.topic_id, ZERO_UUID):  # deleted and created again since
-            return _refused(fetched, ErrorCode.INCONSISTENT_TOPIC_ID)
+            return refused(fetched, ErrorCode.INCONSISTENT_TOPIC_ID)
         error = partition.check_leader(fetched.current_leader_epoch)
         if error:
-            answer = _refused(fetched, error)
-            if error in _MOVED and self.version >= _LEADER_TOLD_SINCE:
-                answer.current_leader = FetchLeaderIdAndEpoch(
-                    leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
-                )
-            return answer
+            if self.from_any_replica:
+                error = partition.check_replica(fetched.current_leader_epoch)
+            if error:
+                return refused(fetched, error)
+        elif self.rack:
+            elsewhere = self._elsewhere(partition, fetched)
+            if elsewhere is not None:
+                return elsewhere
         try:
             if fetched.last_fetched_epoch >= 0:
-                parted = _parted(partition, fetched)
-                if parted is not None:
-                    return parted
+                diverged = parted(partition, fetched)
+                if diverged is not None:
+                    return diverged
             found = partition.read(
                 fetched.fetch_offset,
                 max_bytes,
                 committed_only=self.committed_only,
-                to_log_end=self.to_log_end,
                 min_one=min_one,
             )
         except (LogError, ReplicationError) as failure:
-            return _refused(fetched, failure.code)
+            return refused(fetched, failure.code)
         except Exception:  # the other partitions can still be read
             _logger.exception("Fetch: reading %s at offset %d failed", partition.name, fetched.fetch_offset)
-            return _refused(fetched, ErrorCode.UNKNOWN_SERVER_ERROR)
+            return refused(fetched, ErrorCode.UNKNOWN_SERVER_ERROR)
         log = partition.log
         if log is None:  # the directory went offline while the log was read
-            return _refused(fetched, ErrorCode.KAFKA_STORAGE_ERROR)
-        piece = found.slice
-        answer = FetchPartitionResponse(
-            partition_index=fetched.index,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=None,
-            records=b"" if piece is None else piece,  # type: ignore[arg-type]  # it has a length, and can be sent
-        )
-        if found.aborted_transactions is not None:
-            answer.aborted_transactions = [
-                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in found.aborted_transactions
-            ]
+            return refused(fetched, ErrorCode.KAFKA_STORAGE_ERROR)
+        return answer_of(fetched, log, found)
+
+    def _elsewhere(self, partition: Partition, fetched: FetchedPartition) -> FetchPartitionResponse | None:
+        """The response to a consumer that should read from another replica; None to read here."""
+        listener, offset = self._context.listener, fetched.fetch_offset
+        replica = preferred_replica(self.broker, partition, self.rack, offset, listener)
+        log = partition.log
+        if replica is None or log is None:
+            return None
+        answer = answer_of(fetched, log, LogRead(None, None))
+        answer.preferred_read_replica = replica
         return answer
+
+    def check(self, partition: Partition, fetched: FetchedPartition) -> ErrorCode:
+        """NONE if the partition can be read here."""
+        epoch = fetched.current_leader_epoch
+        return partition.check_replica(epoch) if self.from_any_replica else partition.check_leader(epoch)
 
     def response(self, answers: list[tuple[Key, FetchedPartition, FetchPartitionResponse]]) -> FetchResponse:
         """The response: all partitions, or in a session only those with news."""
         topics: dict[object, FetchTopicResponse] = {}
         session = self.session
         with_records = []
+        hints: LeaderHints | None = None
         for key, fetched, answer in answers:
             records = answer.records
             if records and len(records) < COPY_BELOW_BYTES:
                 try:
                     answer.records = records.read()  # type: ignore[union-attr]  # a slice of a file
                 except OSError as error:
-                    answer = self._unreadable(fetched, error)
+                    answer = unreadable(self.broker, fetched, error)
+            if answer.error_code:
+                if hints is None:
+                    hints = LeaderHints(self.broker, self._context)
+                hints.add(answer, fetched.topic, fetched.index)
             if session is not None:
                 is_news = fetched.is_news(answer)
                 if self.is_incremental:
@@ -197,14 +208,10 @@ class FetchReading:
         if session is not None:
             session.move_to_end(with_records)
             session_id = session.session_id
-        return FetchResponse(session_id=session_id, responses=list(topics.values()))
-
-    def _unreadable(self, fetched: FetchedPartition, error: OSError) -> FetchPartitionResponse:
-        """The response for a partition whose bytes were found but could not be read."""
-        partition = self.partition_of(fetched)
-        code = ErrorCode.KAFKA_STORAGE_ERROR if partition is None else partition.read_failed(error).code
-        self.broker.request_stats.api(FetchRequest.api_key).count_error(code)
-        return _refused(fetched, code)
+        response = FetchResponse(session_id=session_id, responses=list(topics.values()))
+        if hints is not None:
+            response.node_endpoints = hints.endpoints()
+        return response
 
     def failure(self, error: ErrorCode) -> FetchResponse:
         """The response to a request that failed as a whole. Old versions have error codes only in partitions. The
@@ -212,11 +219,30 @@ class FetchReading:
         topics: dict[object, FetchTopicResponse] = {}
         for key, fetched in self.partitions.items():
             topic = topics.setdefault(key[0], FetchTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id))
-            topic.partitions.append(_refused(fetched, error))
+            topic.partitions.append(refused(fetched, error))
         return FetchResponse(error_code=error, responses=list(topics.values()))
 
 
-def _refused(fetched: FetchedPartition, error: ErrorCode) -> FetchPartitionResponse:
+def answer_of(fetched: FetchedPartition, log: PartitionLog, found: LogRead) -> FetchPartitionResponse:
+    """The response with what was read."""
+    piece = found.slice
+    answer = FetchPartitionResponse(
+        partition_index=fetched.index,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=b"" if piece is None else piece,  # type: ignore[arg-type]  # it has a length, and can be sent
+    )
+    if found.aborted_transactions is not None:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in found.aborted_transactions
+        ]
+    return answer
+
+
+def refused(fetched: FetchedPartition, error: ErrorCode) -> FetchPartitionResponse:
     # Null except for unknown partitions, as in Kafka.
     aborted: list[AbortedTransaction] | None = [] if error in _UNKNOWN else None
     return FetchPartitionResponse(
@@ -224,16 +250,26 @@ def _refused(fetched: FetchedPartition, error: ErrorCode) -> FetchPartitionRespo
     )
 
 
-def _parted(partition: Partition, fetched: FetchedPartition) -> FetchPartitionResponse | None:
+def unreadable(broker: Broker, fetched: FetchedPartition, error: OSError) -> FetchPartitionResponse:
+    """The response for a partition whose bytes were found but could not be read."""
+    partition = broker.replicas.get(fetched.topic, fetched.index)
+    code = ErrorCode.KAFKA_STORAGE_ERROR if partition is None else partition.read_failed(error).code
+    broker.request_stats.api(FetchRequest.api_key).count_error(code)
+    return refused(fetched, code)
+
+
+def parted(partition: Partition, fetched: FetchedPartition) -> FetchPartitionResponse | None:
     """The response to a reader whose last epoch ended at a different offset in this log; None if it did not diverge."""
     epoch, end = partition.end_of_epoch(fetched.last_fetched_epoch)
     if epoch < 0:
-        return _refused(fetched, ErrorCode.OFFSET_OUT_OF_RANGE)
+        return refused(fetched, ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch == fetched.last_fetched_epoch and end >= fetched.fetch_offset:
         return None
-    answer = _refused(fetched, ErrorCode.NONE)
+    answer = refused(fetched, ErrorCode.NONE)
     log = partition.log
     if log is not None:
+        if fetched.fetch_offset < log.log_start_offset:
+            return refused(fetched, ErrorCode.OFFSET_OUT_OF_RANGE)
         answer.high_watermark, answer.last_stable_offset = log.high_watermark, log.last_stable_offset
         answer.log_start_offset = log.log_start_offset
     answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
@@ -270,14 +306,14 @@ class DelayedFetch(DelayedOperation[Partition]):
 
     def is_ready(self, key: Partition) -> bool:
         fetched, reading = self.partitions[key], self._reading
-        if key.check_leader(fetched.current_leader_epoch):
+        if reading.check(key, fetched):
             return True
         offset = fetched.fetch_offset
         if self._min_bytes <= 1:
-            bound = key.bound(committed_only=reading.committed_only, to_log_end=reading.to_log_end)
+            bound = key.bound(committed_only=reading.committed_only)
             return bound > offset or offset > key.bound(to_log_end=True)
         try:
-            size = key.bytes_readable(offset, committed_only=reading.committed_only, to_log_end=reading.to_log_end)
+            size = key.bytes_readable(offset, committed_only=reading.committed_only)
         except (LogError, ReplicationError):  # reading it gives the client the error
             return True
         if size is None:

@@ -1,4 +1,5 @@
-"""Fetch: reads batches for consumers, now or when there are enough of them (`fetching.reading`)."""
+"""Fetch: reads batches for consumers, now or when there are enough of them (`fetching.reading`), and for followers
+(`fetching.follower_reading`)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from ottla.broker.fetching.fetch_sessions import (
     FetchSessionError,
     Key,
 )
+from ottla.broker.fetching.follower_reading import fetch_as_follower
 from ottla.broker.fetching.reading import DelayedFetch, FetchReading
 from ottla.broker.handlers import handles
 from ottla.broker.requests.api import Deferred, RequestContext
@@ -32,6 +34,9 @@ TOPIC_IDS_SINCE: Final = 13
 
 @handles(FetchRequest, versions="4-18")
 def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse | Deferred:
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    if replica_id >= 0:
+        return fetch_as_follower(broker, request, context, replica_id)
     by_id = context.version >= TOPIC_IDS_SINCE
     asked = _asked(broker, request, by_id=by_id)
     session: BrokerFetchSession | None = None
@@ -55,7 +60,7 @@ def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> Fet
         if not session.partitions:
             sessions.end(session.session_id)
             session = None
-    reading = FetchReading(broker, request, context.version, session, asked, is_incremental=is_incremental)
+    reading = FetchReading(broker, request, context, session, asked, is_incremental=is_incremental)
     answers, size, is_final = reading.read()
     # Not more than the maximum, which could never be reached.
     min_bytes = min(request.min_bytes, reading.max_bytes)

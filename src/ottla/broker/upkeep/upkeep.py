@@ -177,9 +177,12 @@ class Upkeep:
         if directory is None or directory.failure is not None or directory.logs.get(log.partition) is not log:
             return
         try:
+            start = log.log_start_offset
             with self._directories.guard(directory):
                 log.producers.remove_expired(self._directories.clock.now_ms())
                 apply_retention(log)
+            if log.log_start_offset != start:
+                self._replicas.log_start_moved(log.partition)
         except LogDirectoryError as error:
             _logger.error("%s", error)
         except Exception as error:
