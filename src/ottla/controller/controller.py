@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ottla.base.config import ConfigError
 from ottla.base.config_changes import changes_of
 from ottla.base.coordination import Coordination
 from ottla.base.error_codes import ErrorCode
@@ -40,9 +39,10 @@ from ottla.controller.wanted_topics import (
     WantedTopic,
     added_replicas,
     assigned_replicas,
+    check_config_values,
+    checked_configs,
 )
 from ottla.log.broker_config import topic_defaults
-from ottla.log.config import LogConfig
 
 _logger = logging.getLogger(__name__)
 
@@ -175,12 +175,9 @@ class Controller:
         self, wanted: WantedTopic, keys: Mapping[str, str], left_over: frozenset[str], room: int
     ) -> TopicState:
         self._check_name(wanted.name, keys, left_over)
-        configs = {key: value for key, value in wanted.configs.items() if value is not None}
-        if len(configs) < len(wanted.configs):
-            without_value = ", ".join(key for key, value in wanted.configs.items() if value is None)
-            raise ControllerError(ErrorCode.INVALID_CONFIG, f"Configs of a new topic need a value: {without_value}.")
+        configs = checked_configs(wanted)
         partitions = self._new_partitions(assigned_replicas(wanted, self._brokers, room))
-        self._check_configs(configs)
+        check_config_values(configs, self._broker_settings)
         return TopicState(wanted.name, random_uuid(), partitions, configs)
 
     def _new_partitions(self, assigned: Sequence[assignment.Replicas]) -> tuple[PartitionState, ...]:
@@ -206,12 +203,6 @@ class Controller:
         if other is not None:
             reason = f"Topic '{name}' collides with '{other}': '.' and '_' are the same in metric names."
             raise ControllerError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-
-    def _check_configs(self, configs: Mapping[str, str]) -> None:
-        try:
-            LogConfig.from_properties(configs, self._broker_settings)
-        except ConfigError as error:
-            raise ControllerError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     async def delete_topics(
         self, names: Sequence[str], ids: Mapping[str, Uuid] = MappingProxyType({})
@@ -266,7 +257,7 @@ class Controller:
             try:
                 topic = self._known(name)
                 if (key := frozenset(own.items())) not in good:
-                    self._check_configs(own)
+                    check_config_values(own, self._broker_settings)
                     good.add(key)
             except ControllerError as error:
                 outcomes[name] = error
@@ -400,6 +391,31 @@ class Controller:
             reason = f"None of the new replicas of {name} is in sync."
             raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
         await self._replace_partitions({name: led})
+
+    async def reassign_all(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, may_change_factor: bool = True
+    ) -> dict[TopicPartition, ControllerError | None]:
+        """The same for several. Returns the outcome of each, None for success."""
+        outcomes: dict[TopicPartition, ControllerError | None] = {}
+        for name, replicas in wanted.items():
+            try:
+                await self.reassign(name, replicas, may_change_factor=may_change_factor)
+                outcomes[name] = None
+            except ControllerError as error:
+                outcomes[name] = error
+        return outcomes
+
+    async def reassignments(
+        self, names: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionState]:
+        """The reassignments in progress, of these partitions or all: those that a cluster left behind."""
+        moving = {
+            TopicPartition(topic.name, index): partition
+            for topic in self._topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if partition.adding_replicas or partition.removing_replicas
+        }
+        return moving if names is None else {name: moving[name] for name in names if name in moving}
 
     async def _replace_partitions(self, partitions: Mapping[TopicPartition, PartitionState]) -> None:
         """Writes the partitions, and passes each topic to the host once."""

@@ -1,15 +1,20 @@
-"""Topics and partitions to be created, and the assignment of their replicas. Pure."""
+"""Topics and partitions to be created: checks of what is wanted, and the assignment of replicas. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla.base.config import ConfigError
 from ottla.base.error_codes import ErrorCode
 from ottla.controller import assignment
 from ottla.controller.errors import ControllerError
 from ottla.controller.state import TopicState
+from ottla.log.config import LogConfig
+
+Place = Callable[[int, int], list[assignment.Replicas]]
+"""Chooses replicas for so many partitions, with so many replicas each. There are enough brokers."""
 
 PARTITIONS_AT_ONCE_MAX: Final = 10_000
 """As in newer versions of Kafka: one mistyped number must not bring down a broker."""
@@ -36,7 +41,26 @@ class NewPartitionCount:
     assignments: Sequence[Sequence[int]] | None = None
 
 
-def assigned_replicas(wanted: WantedTopic, brokers: Sequence[int], room: int) -> list[assignment.Replicas]:
+def checked_configs(wanted: WantedTopic) -> dict[str, str]:
+    """The configs of a new topic, each of which needs a value."""
+    configs = {key: value for key, value in wanted.configs.items() if value is not None}
+    if len(configs) < len(wanted.configs):
+        without_value = ", ".join(key for key, value in wanted.configs.items() if value is None)
+        raise ControllerError(ErrorCode.INVALID_CONFIG, f"Configs of a new topic need a value: {without_value}.")
+    return configs
+
+
+def check_config_values(configs: Mapping[str, str], broker_settings: Mapping[str, str]) -> None:
+    """Checks the configs of a topic, together with the broker's."""
+    try:
+        LogConfig.from_properties(configs, broker_settings)
+    except ConfigError as error:
+        raise ControllerError(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def assigned_replicas(
+    wanted: WantedTopic, brokers: Sequence[int], room: int, place: Place | None = None
+) -> list[assignment.Replicas]:
     """The replicas of each partition of a new topic, of which at most `room` partitions may be created."""
     if wanted.assignments:
         if wanted.partition_count is not None or wanted.replication_factor is not None:
@@ -46,10 +70,13 @@ def assigned_replicas(wanted: WantedTopic, brokers: Sequence[int], room: int) ->
         return assignment.by_hand(wanted.assignments, brokers)
     count = wanted.partition_count or 0
     _check_count(count, room)
-    return assignment.chosen(count, wanted.replication_factor or 0, brokers)
+    replicas = assignment.chosen(count, wanted.replication_factor or 0, brokers)
+    return replicas if place is None else place(count, wanted.replication_factor or 0)
 
 
-def added_replicas(topic: TopicState, wanted: NewPartitionCount, brokers: Sequence[int]) -> list[assignment.Replicas]:
+def added_replicas(
+    topic: TopicState, wanted: NewPartitionCount, brokers: Sequence[int], place: Place | None = None
+) -> list[assignment.Replicas]:
     """The replicas of each partition that is added to a topic."""
     new_total, assignments = wanted.total, wanted.assignments
     old_total = len(topic.partitions)
@@ -64,6 +91,8 @@ def added_replicas(topic: TopicState, wanted: NewPartitionCount, brokers: Sequen
     factor = len(topic.partitions[0].replicas)
     if assignments is None:
         replicas = assignment.chosen(count, factor, brokers)
+        if place is not None:
+            replicas = place(count, factor)
     elif len(assignments) != count:
         reason = f"{count} partitions are added, but {len(assignments)} assignments are given."
         raise ControllerError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

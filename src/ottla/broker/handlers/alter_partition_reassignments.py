@@ -12,7 +12,6 @@ from ottla.controller.errors import ControllerError
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    AlterReassignmentsPartition,
     AlterReassignmentsPartitionResponse,
     AlterReassignmentsTopicResponse,
 )
@@ -26,6 +25,17 @@ async def alter_partition_reassignments(
     broker: Broker, request: AlterPartitionReassignmentsRequest, _context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     may_change_factor = request.allow_replication_factor_change
+    wanted = {
+        TopicPartition(topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    try:
+        outcomes = await broker.controller.reassign_all(wanted, may_change_factor=may_change_factor)
+    except ControllerError as error:
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=may_change_factor, error_code=error.code, error_message=error.reason
+        )
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_change_factor,
         error_message=None,
@@ -33,7 +43,7 @@ async def alter_partition_reassignments(
             AlterReassignmentsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _reassign(broker, topic.name, partition, may_change_factor=may_change_factor)
+                    _answer(partition.partition_index, outcomes[TopicPartition(topic.name, partition.partition_index)])
                     for partition in topic.partitions
                 ],
             )
@@ -42,15 +52,7 @@ async def alter_partition_reassignments(
     )
 
 
-async def _reassign(
-    broker: Broker, topic: str, partition: AlterReassignmentsPartition, *, may_change_factor: bool
-) -> AlterReassignmentsPartitionResponse:
-    index = partition.partition_index
-    try:
-        name = TopicPartition(topic, index)
-        await broker.controller.reassign(name, partition.replicas, may_change_factor=may_change_factor)
-    except ControllerError as error:
-        return AlterReassignmentsPartitionResponse(
-            partition_index=index, error_code=error.code, error_message=error.reason
-        )
-    return AlterReassignmentsPartitionResponse(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
+def _answer(index: int, error: ControllerError | None) -> AlterReassignmentsPartitionResponse:
+    if error is None:
+        return AlterReassignmentsPartitionResponse(partition_index=index, error_code=ErrorCode.NONE, error_message=None)
+    return AlterReassignmentsPartitionResponse(partition_index=index, error_code=error.code, error_message=error.reason)

@@ -1,0 +1,190 @@
+"""The states of replicas.
+
+| to | from | what happens |
+| --- | --- | --- |
+| NEW | NON_EXISTENT | the broker becomes a follower, if the partition has a leader |
+| ONLINE | NEW | nothing |
+| ONLINE | ONLINE, OFFLINE, DELETION_INELIGIBLE | the broker is told its role |
+| OFFLINE | NEW, ONLINE, OFFLINE, DELETION_INELIGIBLE | the broker stops; it leaves the ISR, and the others are told |
+| DELETION_STARTED | OFFLINE | the broker stops and deletes the replica |
+| DELETION_SUCCESSFUL | DELETION_STARTED | nothing: the broker has answered |
+| DELETION_INELIGIBLE | OFFLINE, DELETION_STARTED | nothing: the broker is down, or failed to delete |
+| NON_EXISTENT | DELETION_SUCCESSFUL | the replica leaves the assignment |
+
+A replica that is suspected only (`suspect`) leaves the ISR but is not stopped: its broker may still be there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ottla.base.ids import TopicPartition
+from ottla.controller.core.context import ControllerContext, Replica, ReplicaPhase
+from ottla.controller.core.effects import Step, read_states, write_states
+from ottla.controller.core.leadership import Leadership
+from ottla.controller.core.request_batch import RequestBatch
+
+_logger = logging.getLogger(__name__)
+
+_R = ReplicaPhase
+_VALID_BEFORE: Final = {
+    _R.NEW: frozenset({_R.NON_EXISTENT}),
+    _R.ONLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.OFFLINE: frozenset({_R.NEW, _R.ONLINE, _R.OFFLINE, _R.DELETION_INELIGIBLE}),
+    _R.DELETION_STARTED: frozenset({_R.OFFLINE}),
+    _R.DELETION_SUCCESSFUL: frozenset({_R.DELETION_STARTED}),
+    _R.DELETION_INELIGIBLE: frozenset({_R.OFFLINE, _R.DELETION_STARTED}),
+    _R.NON_EXISTENT: frozenset({_R.DELETION_SUCCESSFUL}),
+}
+
+
+class ReplicaMachine:
+    """Moves replicas between states."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+
+    def start(self) -> Step[None]:
+        """The states after a failover. Live replicas are told their roles: the last controller may have written them
+        and not told them."""
+        context = self._context
+        online = []
+        for name in context.all_partitions():
+            for broker_id in context.replicas(name):
+                replica = name, broker_id
+                if context.is_online(broker_id, name):
+                    context.set_replica_phase(replica, ReplicaPhase.ONLINE)
+                    online.append(replica)
+                else:
+                    # So that the deletion of its topic waits for the broker; without a deletion this is as OFFLINE.
+                    context.set_replica_phase(replica, ReplicaPhase.DELETION_INELIGIBLE)
+        yield from self.to_online(online)
+
+    def to_new(self, replicas: Iterable[Replica]) -> Step[None]:
+        batch = RequestBatch(self._context)
+        for replica in self._valid(replicas, ReplicaPhase.NEW):
+            name, broker_id = replica
+            leadership = self._context.leaderships.get(name)
+            if leadership is not None:
+                if leadership.leader == broker_id:
+                    _logger.error("replica %d of %s cannot be new: it leads the partition", broker_id, name)
+                    continue
+                batch.tell_role([broker_id], name, is_new=True)
+            self._context.set_replica_phase(replica, ReplicaPhase.NEW)
+        yield from batch.send()
+
+    def to_online(self, replicas: Iterable[Replica]) -> Step[None]:
+        context = self._context
+        batch = RequestBatch(context)
+        for replica in self._valid(replicas, ReplicaPhase.ONLINE):
+            name, broker_id = replica
+            if context.replica_phase(replica) is not ReplicaPhase.NEW and name in context.leaderships:
+                batch.tell_role([broker_id], name, is_new=False)
+            context.set_replica_phase(replica, ReplicaPhase.ONLINE)
+        yield from batch.send()
+
+    def to_offline(self, replicas: Iterable[Replica]) -> Step[None]:
+        batch = RequestBatch(self._context)
+        valid = self._valid(replicas, ReplicaPhase.OFFLINE)
+        for name, broker_id in valid:
+            batch.tell_stop(broker_id, name, delete=False)
+        yield from self._leave_isr(valid, batch)
+        for replica in valid:
+            self._context.set_replica_phase(replica, ReplicaPhase.OFFLINE)
+        yield from batch.send()
+
+    def suspect(self, replicas: Sequence[Replica]) -> Step[None]:
+        """The replicas leave the ISR; their phases stay."""
+        batch = RequestBatch(self._context)
+        yield from self._leave_isr(replicas, batch, also_tell_it=True)
+        yield from batch.send()
+
+    def to_deletion_started(self, replicas: Iterable[Replica]) -> Step[None]:
+        batch = RequestBatch(self._context)
+        for replica in self._valid(replicas, ReplicaPhase.DELETION_STARTED):
+            name, broker_id = replica
+            self._context.set_replica_phase(replica, ReplicaPhase.DELETION_STARTED)
+            batch.tell_stop(broker_id, name, delete=True)
+        yield from batch.send()
+
+    def to_deletion_successful(self, replicas: Iterable[Replica]) -> None:
+        for replica in self._valid(replicas, ReplicaPhase.DELETION_SUCCESSFUL):
+            self._context.set_replica_phase(replica, ReplicaPhase.DELETION_SUCCESSFUL)
+
+    def to_deletion_ineligible(self, replicas: Iterable[Replica]) -> None:
+        for replica in self._valid(replicas, ReplicaPhase.DELETION_INELIGIBLE):
+            self._context.set_replica_phase(replica, ReplicaPhase.DELETION_INELIGIBLE)
+
+    def to_non_existent(self, replicas: Iterable[Replica]) -> None:
+        for replica in self._valid(replicas, ReplicaPhase.NON_EXISTENT):
+            name, broker_id = replica
+            assignment = self._context.assignment(name)
+            if assignment is not None:
+                self._context.assign(
+                    name,
+                    replace(
+                        assignment,
+                        replicas=_without(assignment.replicas, broker_id),
+                        adding=_without(assignment.adding, broker_id),
+                        removing=_without(assignment.removing, broker_id),
+                    ),
+                )
+            self._context.set_replica_phase(replica, ReplicaPhase.NON_EXISTENT)
+
+    def _valid(self, replicas: Iterable[Replica], target: ReplicaPhase) -> list[Replica]:
+        valid = []
+        for replica in replicas:
+            phase = self._context.replica_phase(replica)
+            if phase in _VALID_BEFORE[target]:
+                valid.append(replica)
+            else:
+                name, broker_id = replica
+                _logger.error("replica %d of %s cannot become %s: it is %s", broker_id, name, target.name, phase.name)
+        return valid
+
+    def _leave_isr(self, replicas: Sequence[Replica], batch: RequestBatch, *, also_tell_it: bool = False) -> Step[None]:
+        """Takes replicas out of the ISR. One broker after the other, because each changes the same states."""
+        context = self._context
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for name, broker_id in replicas:
+            by_broker.setdefault(broker_id, []).append(name)
+        for broker_id, names in by_broker.items():
+            batch.tell_metadata(names)  # the offline replicas of all have changed
+            # States of topics that are being deleted are not written any more: their nodes are removed soon.
+            remaining = [
+                name for name in names if name in context.leaderships and not context.is_being_deleted(name.topic)
+            ]
+            while remaining:
+                wanted: dict[TopicPartition, Leadership] = {}
+                for name in remaining:
+                    leadership = context.leaderships[name]
+                    if leadership.controller_epoch > context.epoch:
+                        _logger.error("%s was written by the controller of epoch %d", name, leadership.controller_epoch)
+                    elif _must_leave(leadership, broker_id):
+                        wanted[name] = leadership.without(broker_id)
+                written = yield from write_states(wanted)
+                for name, leadership in written.items():
+                    context.set_leadership(name, leadership)
+                    told = [each for each in context.replicas(name) if also_tell_it or each != broker_id]
+                    batch.tell_role(told, name, is_new=False)
+                conflicts = [name for name in wanted if name not in written]
+                remaining = []
+                if conflicts:
+                    known = yield from read_states(conflicts)
+                    for name, leadership in known.items():
+                        context.set_leadership(name, leadership)
+                    remaining = list(known)
+
+
+def _must_leave(leadership: Leadership, broker_id: int) -> bool:
+    """Whether there is something to write: the last member of an ISR stays, without being the leader."""
+    if broker_id not in leadership.isr:
+        return False
+    return len(leadership.isr) > 1 or leadership.leader == broker_id
+
+
+def _without(replicas: tuple[int, ...], broker_id: int) -> tuple[int, ...]:
+    return tuple(replica for replica in replicas if replica != broker_id)

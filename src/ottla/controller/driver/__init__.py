@@ -1,0 +1,1 @@
+"""Runs the core of the controller: the event queue, the tree, and one channel per broker."""

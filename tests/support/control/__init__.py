@@ -1,0 +1,1 @@
+"""Brokers as the controller sees them, without sockets."""
