@@ -1,8 +1,9 @@
 """The composition root, where a broker is assembled from all other packages.
 
     frames ─▶ Dispatcher ─▶ handlers ─┬─▶ Replicas ─▶ Partition ─▶ PartitionLog
-                                      ├─▶ Controller ─▶ coordination tree, and back: apply_topic, forget_topics
-                                      ├─▶ GroupCoordinatorService ─▶ Replicas (its topic), and told by apply_topic
+                                      ├─▶ Controller ─▶ coordination tree, and back to this broker (LoneMember),
+                                      │   or to all brokers (ClusterMember)
+                                      ├─▶ GroupCoordinatorService ─▶ Replicas (its topic)
                                       ├─▶ ConfigStore
                                       └─▶ MetadataCache
 
@@ -21,6 +22,7 @@ from ottla.base.clock import Clock
 from ottla.base.coordination import Coordination
 from ottla.base.disk import Disk
 from ottla.base.ids import Uuid
+from ottla.broker.cluster_member import ClusterMember
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.change_listener import ConfigChangeListener
 from ottla.broker.configs.listeners import Listener
@@ -33,20 +35,20 @@ from ottla.broker.fetching.fetch_sessions import FetchSessions
 from ottla.broker.groups.coordinator_log import ReplicatedCoordinatorLog
 from ottla.broker.groups.group_settings import group_settings
 from ottla.broker.groups.group_topics import GroupTopics
-from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
+from ottla.broker.lone_member import LoneMember
+from ottla.broker.membership import Membership
+from ottla.broker.metadata.metadata_cache import NO_CONTROLLER, BrokerEndpoint, MetadataCache
 from ottla.broker.observability.logging_setup import ThrottledLog
 from ottla.broker.observability.request_stats import RequestStats
 from ottla.broker.producing.held_produce import HeldProduces
 from ottla.broker.producing.producer_ids import ProducerIds
 from ottla.broker.startup.coordination import open_coordination, unusable
-from ottla.broker.startup.data_directory import foreign_topics_warning, lost_partitions_warning
 from ottla.broker.startup.identity import broker_id_of, cluster_id_of
 from ottla.broker.startup.registration import Registrar
-from ottla.broker.topic_host import TopicHost, partitions_of
 from ottla.broker.upkeep.replica_moves import ReplicaMoves
 from ottla.broker.upkeep.upkeep import Upkeep
+from ottla.controller.cluster_controller import ClusterController
 from ottla.controller.controller import Controller
-from ottla.controller.state import TopicState
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.groups.service import GroupCoordinatorService
 from ottla.log.directories import DirectoryOptions, LogDirectories
@@ -103,22 +105,21 @@ class Broker:
         self.metadata: MetadataCache
         self.directories: LogDirectories
         self.replicas: Replicas
-        self.controller: Controller
+        self.member: Membership
+        self.cluster: ClusterMember | None = None
+        """The same, unless the broker is alone."""
+        self.controller: Controller | ClusterController
         self.producer_ids: ProducerIds
         self.replica_moves: ReplicaMoves
         self.held_produces: HeldProduces
         self.groups: GroupCoordinatorService
         self.group_topics: GroupTopics
-        self.control: ControlRequests | None = None
-        """Takes the controller's requests; None in a lone broker."""
-        self.cluster_controller: ControllerApis | None = None
         self.ready: ReadyInfo
         self._server: Server
         self.dispatcher: Dispatcher
         self._upkeep: Upkeep
         self.config_changes: ConfigChangeListener | None = None
         self._metrics: MetricsServer | None = None
-        self.topic_host = TopicHost(self)
         self.has_failed = asyncio.Event()
         """Set when every log directory is offline: the broker cannot serve anything, and must be stopped."""
 
@@ -158,6 +159,8 @@ class Broker:
         """Cleans up after a failed start: leaves no lock, thread or task behind."""
         if hasattr(self, "held_produces"):
             await _end_each([("listening", self._close_server)])
+        if hasattr(self, "member"):
+            await _end_each([("taking part in the cluster", self.member.close)])
         if hasattr(self, "groups"):
             self.groups.close()
         await self._stop_config_changes()
@@ -183,47 +186,37 @@ class Broker:
         await self.registrar.look()
         self.configs = ConfigStore(coordination, config, self.broker_id)
         await self.configs.load()
-        self.metadata = MetadataCache(cluster_id, self.broker_id)
+        self.metadata = MetadataCache(cluster_id, self.broker_id if config.zookeeper is None else NO_CONTROLLER)
         self._server = self._make_server(loop)
         self.held_produces = HeldProduces(loop, self.clock)
-        self.controller = Controller(coordination, self.topic_host, self.broker_id, config.given)
-        topics = await self.controller.load()
-        for topic in topics:
-            self.configs.note_topic(topic.name, topic.configs)
+        self._make_member()
+        topic_ids = await self.member.load()
         try:
             listeners = self._listen()
-            self._open_logs(cluster_id, {topic.name: topic.topic_id for topic in topics})
+            await self._open_logs(cluster_id, topic_ids)
         except BaseException:
             self._server.close()
             raise
         await broker_id.keep(coordination)
         self.replicas = Replicas(self.broker_id, self.directories, loop)
         self._upkeep = Upkeep(self.directories, self.replicas, self.configs)
-        self.replicas.on_hosted = self.topic_host.hosted
-        await self._finish_deletions()
+        await self.member.opened()
         self._server.on_handled = self.replicas.fetches.look_now
         self.request_stats.purgatories["fetch"] = lambda: len(self.replicas.fetches)
         self.request_stats.purgatories["produce"] = lambda: len(self.replicas.produces)
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.replica_moves = ReplicaMoves(self.directories, self.replicas)
         self._make_group_coordinator(loop)
-        self.configs.on_topic_change = self.topic_host.topic_config_changed
+        self.configs.on_topic_change = self.member.topic_config_changed
         self.configs.on_broker_change = self._broker_config_changed
         self.config_changes = ConfigChangeListener(coordination, self.configs, self.clock)
         await self.config_changes.start()
-        await self.registrar.register(listeners, config.rack)
-        self._warn_of_lost(topics)
-        for topic in topics:
-            await self.topic_host.apply_topic(topic, new_partitions=frozenset())
-        self._warn_of_strays()
-        await self.controller.replicas_failed(
-            [name for name, partition in self.replicas.partitions.items() if partition.log is None]
-        )
-        self.replicas.on_failed = self.topic_host.replicas_failed
+        await self.member.join(listeners)
         self.directories.check_any_left()
         self._upkeep.start()
         metrics_port = self._start_metrics()
         self._server.start()
+        await self.member.serve()
         self.ready = ReadyInfo(
             broker_id=self.broker_id,
             cluster_id=cluster_id,
@@ -233,6 +226,23 @@ class Broker:
             partition_count=len(self.replicas.partitions),
             metrics_port=metrics_port,
         )
+
+    def _make_member(self) -> None:
+        if self.config.zookeeper is None:
+            lone = LoneMember(self)
+            self.member, self.controller = lone, lone.controller
+        else:
+            self.cluster = ClusterMember(self)
+            self.member, self.controller = self.cluster, self.cluster.controller
+
+    @property
+    def control(self) -> ControlRequests | None:
+        """Takes the controller's requests; None in a lone broker."""
+        return None if self.cluster is None else self.cluster.control
+
+    @property
+    def cluster_controller(self) -> ControllerApis | None:
+        return None if self.cluster is None else self.cluster.controller
 
     def _make_group_coordinator(self, loop: asyncio.AbstractEventLoop) -> None:
         self.group_topics = GroupTopics(self.metadata)
@@ -267,7 +277,7 @@ class Broker:
             )
         return told
 
-    def _open_logs(self, cluster_id: str, topic_ids: Mapping[str, Uuid]) -> None:
+    async def _open_logs(self, cluster_id: str, topic_ids: Mapping[str, Uuid]) -> None:
         config = self.config
         options = DirectoryOptions(
             broker_id=self.broker_id,
@@ -277,7 +287,9 @@ class Broker:
             reserve_bytes=_RESERVE_BYTES,
         )
         self.directories = LogDirectories(self.disk, self.clock, config.log_dirs, options)
-        self.directories.open(
+        # In a thread: recovery may take minutes, and the session with ZooKeeper must not expire meanwhile.
+        await asyncio.to_thread(
+            self.directories.open,
             lambda partition: self.configs.log_config(partition.topic),
             lambda partition: topic_ids.get(partition.topic),
         )
@@ -303,52 +315,28 @@ class Broker:
         )
         return self._metrics.port
 
-    async def _finish_deletions(self) -> None:
-        """Deletes the logs of topics that a crash left half deleted."""
-        deleted = frozenset(self.controller.deleted)
-        await self.replicas.delete_many(
-            [log.partition for log in self.directories.logs() if log.partition.topic in deleted]
-        )
-        await self.controller.finish_deletions()
-
-    def _warn_of_lost(self, topics: Sequence[TopicState]) -> None:
-        """Warns of partitions without a folder, before empty folders are created for them."""
-        refused = {name for directory in self.directories.directories for name in directory.refused}
-        lost = [
-            name
-            for topic in topics
-            for name, state in zip(partitions_of(topic), topic.partitions, strict=True)
-            if self.broker_id in state.replicas and self.directories.get(name) is None and name not in refused
-        ]
-        if lost and len(self.directories.online()) == len(self.directories.directories):
-            _logger.warning("%s", lost_partitions_warning(lost))
-        foreign = foreign_topics_warning(topics, self.broker_id)
-        if foreign is not None:
-            _logger.warning("%s", foreign)
-
-    def _warn_of_strays(self) -> None:
-        strays = [
-            str(log.partition) for log in self.directories.logs() if log.partition not in self.replicas.partitions
-        ]
-        if strays:
-            shown = ", ".join(sorted(strays)[:5]) + (", …" if len(strays) > 5 else "")
-            _logger.warning("%d logs belong to no topic of this cluster and are not served: %s", len(strays), shown)
-
     # --- what changes while it runs -----------------------------------------------------------------------------------
 
     def _broker_config_changed(self, keys: frozenset[str]) -> None:
-        for name in self.metadata.topics:
-            self.topic_host.topic_config_changed(name)
+        self.member.broker_config_changed(keys)
         self.fetch_max_bytes = self.configs.current("fetch.max.bytes")
         self._upkeep.config_changed(keys)
         if any(key.startswith("max.connections") for key in keys):
             self._server.change_limits(limits_of(self.configs.effective))
+
+    def check_directories(self) -> None:
+        """A log directory has failed: if none is left, the broker must be stopped."""
+        if not self.directories.online():
+            paths = ", ".join(str(directory.path) for directory in self.directories.directories)
+            _logger.critical("stopping the broker because all its log directories have failed: %s", paths)
+            self.has_failed.set()
 
     # --- stop ---------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Answers waiting requests, closes connections, flushes, and marks the clean stop. A failing step is logged;
         the logs are closed in any case."""
+        await _end_each([("letting other brokers take over", self.member.leave)])
         self._server.stop_accepting()
         self.groups.close()
         self.replicas.fetches.close()
@@ -356,13 +344,13 @@ class Broker:
         steps: Steps = (
             ("sending answers", self._drain),
             ("listening", self._close_server),  # from here on no request is started
+            ("changing topics and roles", self.member.stop),
             ("handling requests", self.dispatcher.close),
-            ("changing topics", self.controller.close),
             ("moving replicas", self.replica_moves.close),  # which tell the upkeep
             ("following configs", self._stop_config_changes),
             ("upkeep of logs", self._upkeep.stop),
             ("handing out producer ids", self.producer_ids.close),
-            ("telling the controller", self.topic_host.close),
+            ("taking part in the cluster", self.member.close),
             ("waiting for the disk", self._close_replicas),
             ("closing logs", self._close_logs),
             ("serving ZooKeeper clients", self._close_tree_listener),

@@ -18,6 +18,7 @@ from ottla.replication.role import PartitionRole
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.controller.controller import Controller
 
 _logger = logging.getLogger(__name__)
 
@@ -26,6 +27,9 @@ _PARTITIONS_AT_A_TIME: Final = 64
 
 class TopicHost:
     """The controller's `ReplicaHost`."""
+
+    controller: Controller
+    """Set by whoever makes both."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -99,13 +103,8 @@ class TopicHost:
         await self._broker.replicas.delete_many([name for topic in topics for name in partitions_of(topic)])
 
     def replicas_failed(self, names: list[TopicPartition]) -> None:
-        if not self._broker.directories.online():
-            paths = ", ".join(str(directory.path) for directory in self._broker.directories.directories)
-            _logger.critical("stopping the broker because all its log directories have failed: %s", paths)
-            self._broker.has_failed.set()
-        task = asyncio.get_running_loop().create_task(
-            self._broker.controller.replicas_failed(names), name="replicas failed"
-        )
+        self._broker.check_directories()
+        task = asyncio.get_running_loop().create_task(self.controller.replicas_failed(names), name="replicas failed")
         self._tasks.add(task)
         task.add_done_callback(self._told)
 
@@ -118,7 +117,7 @@ class TopicHost:
         topic = self._broker.metadata.topic(name)
         if topic is None:
             return
-        self._broker.controller.note_configs(name, self._broker.configs.topic_config(name))
+        self.controller.note_configs(name, self._broker.configs.topic_config(name))
         config = self._broker.configs.log_config(name)
         for index in range(len(topic.partitions)):
             partition = self._broker.replicas.partitions.get(TopicPartition(name, index))

@@ -179,6 +179,7 @@ class Cluster:
             "listeners": listener,
             **replica_defaults(self.size),
             "group.initial.rebalance.delay.ms": 0,
+            "controlled.shutdown.retry.backoff.ms": 200,
         }
         if self._network is not None:
             settings |= {

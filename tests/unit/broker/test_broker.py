@@ -18,8 +18,9 @@ from ottla.base.config import ConfigError
 from ottla.base.ids import format_uuid
 from ottla.broker.broker import Broker
 from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.lone_member import LoneMember
 from ottla.broker.startup.registration import Registrar
-from ottla.controller.wanted_topics import WantedTopic
+from ottla.controller.wanted_topics import NewPartitionCount, WantedTopic
 from ottla.log.checkpoints import CleanShutdownFile
 from ottla.log.local_disk import LocalDisk
 from ottla.log.partition_log import PartitionLog
@@ -188,7 +189,9 @@ def test_a_port_that_is_taken_is_told_and_releases_the_rest(tmp_path: Path) -> N
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("step", ["Broker._finish_deletions", "TopicHost.apply_topic", "Broker._start_metrics"])
+@pytest.mark.parametrize(
+    "step", ["lone_member.LoneMember.opened", "topic_host.TopicHost.apply_topic", "broker.Broker._start_metrics"]
+)
 def test_a_start_that_fails_late_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -200,7 +203,7 @@ def test_a_start_that_fails_late_leaves_nothing_behind(
             await Client(broker).create_topic("orders")
         before = set(asyncio.all_tasks()), set(threading.enumerate())
         with monkeypatch.context() as patch:
-            patch.setattr(f"ottla.broker.broker.{step}", fail)
+            patch.setattr(f"ottla.broker.{step}", fail)
             with pytest.raises(ValueError, match="a late failure"):
                 async with broker_in_loop(tmp_path):
                     pass
@@ -285,7 +288,7 @@ def test_a_partition_that_is_asked_for_while_its_topic_grows_gets_its_role(
     async def work(client: Client) -> None:
         broker = client.broker
         await client.create_topic("orders", partitions=2)
-        growing = asyncio.create_task(broker.controller.create_partitions("orders", 3))
+        growing = asyncio.create_task(broker.controller.grow_topics([NewPartitionCount("orders", 3)]))
         while (partition := broker.replicas.get("orders", 2)) is None:
             await asyncio.sleep(0)
         assert not growing.done()
@@ -307,7 +310,8 @@ def test_a_partition_that_is_made_while_its_topic_changes_gets_the_new_role(
         assert broker.replicas.get("orders", 1) is not None
         assert len(broker.replicas.expected) == 1
         later = replace(topic, partitions=tuple(replace(each, leader_epoch=7) for each in topic.partitions))
-        changing = asyncio.create_task(broker.topic_host.apply_topic(later, new_partitions=frozenset()))
+        assert isinstance(broker.member, LoneMember)
+        changing = asyncio.create_task(broker.member.topic_host.apply_topic(later, new_partitions=frozenset()))
         await asyncio.sleep(0)
         partition = broker.replicas.get("orders", 0)
         assert not changing.done()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.dispatch import Dispatcher
+from ottla.controller.wanted_topics import NewPartitionCount
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -66,7 +67,7 @@ def test_topics_and_configs_that_change_are_told(tmp_path: Path, lines: list[str
         assert told.startswith("created topic __consumer_offsets with 2 partitions")
         assert told.endswith("(automatically, for the offsets of consumer groups)")
 
-        await client.broker.controller.create_partitions("orders", 5)
+        await client.broker.controller.grow_topics([NewPartitionCount("orders", 5)])
         assert taken(lines) == ["altered topic orders: it now has 5 partitions, up from 3"]
         await alter(client, TOPIC, "orders", retention_ms="1000", segment_ms="60000")
         told = "changed configs of topic orders: retention.ms=1000 (was 5000), segment.ms=60000 (was not set)"

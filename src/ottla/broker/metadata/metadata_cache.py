@@ -11,12 +11,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ottla.base.ids import ZERO_UUID, Uuid
 from ottla.controller.state import UNKNOWN_PARTITION, PartitionState, TopicState
 
 T = TypeVar("T")
+NO_CONTROLLER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class MetadataCache:
     def __init__(self, cluster_id: str, controller_id: int) -> None:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
-        """-1 if there is none, or none is known."""
+        """`NO_CONTROLLER` if none is known."""
         self._brokers: dict[int, BrokerEndpoint] = {}
         self._by_listener: dict[str, dict[int, BrokerEndpoint]] = {}
         self._topics: dict[str, TopicState] = {}
@@ -61,6 +62,10 @@ class MetadataCache:
     def brokers_of(self, listener: str) -> Mapping[int, BrokerEndpoint]:
         """The endpoints for clients of that listener: each network has its own addresses."""
         return MappingProxyType(self._by_listener.get(listener, self._brokers))
+
+    def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
+        """None if the broker is not in the cluster, or has no such listener."""
+        return self._by_listener.get(listener, {}).get(broker_id)
 
     def is_alive(self, broker_id: int) -> bool:
         return broker_id in self._brokers
@@ -86,6 +91,11 @@ class MetadataCache:
 
     def name_of(self, topic_id: Uuid) -> str | None:
         return self._names.get(topic_id)
+
+    def note_id(self, topic_id: Uuid, name: str) -> None:
+        """This broker has replicas of the topic: requests may name its id before the topic itself is put in."""
+        if topic_id != ZERO_UUID:
+            self._names[topic_id] = name
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
         """None if it is not known: it does not exist, or has never had a leader."""

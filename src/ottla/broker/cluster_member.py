@@ -1,0 +1,353 @@
+"""A broker among others: assembles and runs its controller, its connections to other brokers, its fetchers, and what
+carries out the active controller's requests.
+
+    BrokerLinks ─▶ other brokers            ClusterController ─▶ ZooKeeper
+        ▲  ▲  └─ OwnBroker: this class ─▶ ControlRequests ─▶ RoleChanges ─▶ Replicas, Fetchers, group coordinator
+        │  └──── IsrChanges ◀── Partition
+        └─────── Fetchers
+
+Session expired: the controller resigns; when the broker has registered again, it runs for election again, and the
+active controller tells it its roles as after a restart.
+
+Owned by the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.base.coordination import CoordinationError, SessionState
+from ottla.base.ids import TopicPartition, Uuid
+from ottla.broker.configs.cluster_settings import ClusterSettings, ReplicaFetchSettings
+from ottla.broker.configs.listeners import Listener
+from ottla.broker.control.control_requests import ControlRequests
+from ottla.broker.control.role_changes import RoleChanges
+from ottla.broker.controlled_shutdown import shut_down
+from ottla.broker.links.broker_links import BrokerLinks
+from ottla.broker.links.settings import LinkSettings
+from ottla.broker.startup.session_watch import SessionWatch
+from ottla.controller.cluster_controller import ClusterController
+from ottla.controller.settings import ControllerSettings
+from ottla.controller.topic_names import OFFSETS_TOPIC
+from ottla.replication.fetching.fetchers import Fetchers
+from ottla.replication.fetching.settings import FetchSettings
+from ottla.replication.isr_changes import IsrChanges
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from ottla.zookeeper import paths
+from ottla.zookeeper.node_json import ZnodeError
+from ottla.zookeeper.znodes import decode_controller_epoch, encode_log_dir_failure
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_logger = logging.getLogger(__name__)
+
+_NOBODY: Final = -1
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_TREE_TIMEOUT_S: Final = 5.0
+_RETRY_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 0.1
+_TREE_LAG_S: Final = 2.0
+"""How far the ZooKeeper server of this broker may be behind that of the controller."""
+
+
+class ClusterMember:
+    """See the module and `ottla.broker.membership`. Implements `ottla.broker.links.own_peer.OwnBroker`."""
+
+    def __init__(self, broker: Broker) -> None:
+        config, loop = broker.config, asyncio.get_running_loop()
+        self._broker = broker
+        self._tree = broker.coordination
+        self._settings = ClusterSettings.of(config)
+        fetching = ReplicaFetchSettings.of(config)
+        self.controller_id = _NOBODY
+        self.session_expiry_count = 0
+        self.links = BrokerLinks(
+            broker.broker_id,
+            config.inter_broker_listener,
+            config.control_plane_listener,
+            self,
+            LinkSettings(
+                fetch_timeout_s=fetching.socket_timeout_ms / 1000,
+                control_timeout_s=self._settings.controller_socket_timeout_ms / 1000,
+                receive_buffer_bytes=(
+                    fetching.socket_receive_buffer_bytes
+                    if "replica.socket.receive.buffer.bytes" in config.given
+                    else None
+                ),
+            ),
+            loop,
+        )
+        self.links.endpoint_of = self._endpoint_of
+        self.links.controller_id = lambda: self.controller_id
+        self._to_controller = self.links.controller_peer()
+        self.fetchers = Fetchers(
+            self.links.fetch_peer,
+            broker.broker_id,
+            self._epoch,
+            FetchSettings(
+                max_bytes=fetching.max_bytes,
+                response_max_bytes=fetching.response_max_bytes,
+                min_bytes=fetching.min_bytes,
+                wait_max_ms=fetching.wait_max_ms,
+                backoff_ms=fetching.backoff_ms,
+                socket_timeout_ms=fetching.socket_timeout_ms,
+                socket_receive_buffer_bytes=fetching.socket_receive_buffer_bytes,
+                fetchers_per_broker=broker.configs.current("num.replica.fetchers"),
+            ),
+            broker.clock,
+            loop,
+        )
+        self.isr_changes = IsrChanges(self._ask_controller, broker.broker_id, self._epoch, loop)
+        self.controller = ClusterController(
+            self._tree,
+            self.links,
+            broker.broker_id,
+            ControllerSettings(
+                broker_settings=config.given,
+                inter_broker_listener=config.inter_broker_listener,
+                auto_rebalance=self._settings.rebalances_leaders,
+                imbalance_check_interval_s=self._settings.imbalance_check_s,
+                imbalance_percentage=self._settings.imbalance_percent,
+                delete_topics_enabled=config["delete.topic.enable"],
+                socket_timeout_s=self._settings.controller_socket_timeout_ms / 1000,
+            ),
+            broker.clock,
+        )
+        self.controller.on_controller = self._controller_changed
+        self.sessions = SessionWatch(self._tree, broker.registrar, self._session_expired, self._registered_again)
+        self.control: ControlRequests | None = None
+        self._roles: RoleChanges | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> Mapping[str, Uuid]:
+        """The controller will send the topics."""
+        return {}
+
+    async def opened(self) -> None:
+        broker, environment = self._broker, self._broker.replicas.environment
+        environment.lag_max_s = self._settings.lag_time_max_ms / 1000
+        environment.is_alive = broker.metadata.is_alive
+        environment.propose = self.isr_changes.propose
+        broker.replicas.on_failed = self._replicas_failed
+
+    async def join(self, listeners: Sequence[Listener]) -> None:
+        broker = self._broker
+        self._roles = RoleChanges(
+            broker.replicas,
+            self.fetchers,
+            broker.groups,
+            broker.configs,
+            self._learn_topics,
+            broker.metadata.is_alive,
+        )
+        self.control = ControlRequests(
+            self._roles, broker.metadata, self._epoch, self._is_elected, self._metadata_changed
+        )
+        await broker.registrar.register(listeners, broker.config.rack)
+        self.sessions.start()
+
+    async def serve(self) -> None:
+        await self.controller.start()
+        self._begin(self._shrink_isrs(), "ISR shrinking")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("%s failed", task.get_name(), exc_info=error)
+
+    # --- while it runs ------------------------------------------------------------------------------------------------
+
+    def _epoch(self) -> int:
+        return self._broker.registrar.epoch
+
+    def _endpoint_of(self, broker_id: int) -> tuple[str, int] | None:
+        found = self._broker.metadata.endpoint(broker_id, self._broker.config.inter_broker_listener)
+        return None if found is None else (found.host, found.port)
+
+    def _controller_changed(self, controller_id: int) -> None:
+        self.controller_id = controller_id
+        self.links.controller_changed()
+
+    async def _ask_controller(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return await self._to_controller.send(request, AlterPartitionResponse)
+
+    async def _shrink_isrs(self) -> None:
+        replicas, interval_s = self._broker.replicas, self._settings.lag_time_max_ms / 2000
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                replicas.shrink_isrs()
+            except Exception:
+                _logger.exception("could not check which replicas are in sync")
+
+    def _metadata_changed(self, names: Sequence[str], gone: Sequence[str]) -> None:
+        broker = self._broker
+        for name in gone:
+            broker.configs.forget_topic(name)
+        if names:
+            broker.group_topics.changed()
+        if gone:
+            broker.groups.topics_deleted([name for name in gone if name != OFFSETS_TOPIC])
+
+    async def _is_elected(self, epoch: int) -> bool:
+        """True if ZooKeeper cannot be asked."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + _TREE_LAG_S
+        while True:
+            try:
+                async with asyncio.timeout(_TREE_LAG_S):
+                    node = await self._tree.get(paths.CONTROLLER_EPOCH)
+                known = 0 if node is None else decode_controller_epoch(paths.CONTROLLER_EPOCH, node.data)
+            except (CoordinationError, ZnodeError, TimeoutError):
+                return True
+            if known >= epoch or loop.time() > deadline_s:
+                return known >= epoch
+            await asyncio.sleep(_LOOK_AGAIN_S)
+
+    # --- configs ------------------------------------------------------------------------------------------------------
+
+    async def _learn_topics(self, names: Collection[str]) -> None:
+        """Reads what topics set themselves. If ZooKeeper cannot be reached, their logs get the broker's defaults until
+        it can."""
+        try:
+            async with asyncio.timeout(_TREE_TIMEOUT_S):
+                await self._broker.configs.learn_topics(names)
+        except (CoordinationError, ZnodeError, TimeoutError) as error:
+            _logger.warning("could not read the configs of %d topics, and will try again: %s", len(names), error)
+            self._begin(self._learn_later(names), "learning topic configs")
+
+    async def _learn_later(self, names: Collection[str]) -> None:
+        while True:
+            await asyncio.sleep(_RETRY_S)
+            try:
+                await self._broker.configs.learn_topics(names)
+            except CoordinationError:
+                continue
+            return
+
+    def topic_config_changed(self, name: str) -> None:
+        config = self._broker.configs.log_config(name)
+        for (topic, _), partition in self._broker.replicas.partitions.items():
+            if topic == name and partition.log is not None:
+                partition.log.update_config(config)
+        if _is_true(self._broker.configs.topic_config(name).get(_UNCLEAN)):
+            self.controller.unclean_election_enabled(name)
+
+    def broker_config_changed(self, keys: frozenset[str]) -> None:
+        configs = self._broker.configs
+        for log in self._broker.directories.logs():
+            log.update_config(configs.log_config(log.partition.topic))
+        if _UNCLEAN in keys and configs.current(_UNCLEAN):
+            self.controller.unclean_election_enabled()
+        if "num.replica.fetchers" in keys:
+            self.fetchers.resize(configs.current("num.replica.fetchers"))
+
+    # --- failed log directories ---------------------------------------------------------------------------------------
+
+    def _replicas_failed(self, names: list[TopicPartition]) -> None:
+        """The controller asks for the roles of all replicas again, and learns from the answers which have failed."""
+        self.fetchers.stop(names)
+        for name in names:
+            if name.topic == OFFSETS_TOPIC:
+                self._broker.groups.resign(name.partition)
+        self._broker.check_directories()
+        self._begin(self._tell_of_failure(), "telling of a failed log directory")
+
+    async def _tell_of_failure(self) -> None:
+        data = encode_log_dir_failure(self._broker.broker_id)
+        while True:
+            try:
+                await self._tree.create(paths.LOG_DIR_EVENT_PREFIX, data, sequential=True)
+            except CoordinationError as error:
+                _logger.warning("could not tell the controller of a failed log directory yet: %s", error)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    # --- the session --------------------------------------------------------------------------------------------------
+
+    def _session_expired(self) -> None:
+        self.session_expiry_count += 1
+        self.controller.session_state(SessionState.EXPIRED)
+
+    async def _registered_again(self, _epoch: int) -> None:
+        await self.controller.rejoin()
+
+    # --- the own broker, for the links --------------------------------------------------------------------------------
+
+    @property
+    def _controlled(self) -> ControlRequests:
+        if self.control is None:
+            raise RuntimeError("the broker has not joined yet")
+        return self.control
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
+        return await self._controlled.leader_and_isr(request, version)
+
+    async def stop_replica(self, request: StopReplicaRequest, version: int) -> StopReplicaResponse:
+        return await self._controlled.stop_replica(request, version)
+
+    async def update_metadata(self, request: UpdateMetadataRequest, version: int) -> UpdateMetadataResponse:
+        return await self._controlled.update_metadata(request, version)
+
+    async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        return await self.controller.alter_partition(request, version)
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        return await self.controller.controlled_shutdown(request)
+
+    async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        return await self.controller.allocate_producer_ids(request)
+
+    # --- stop ---------------------------------------------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        broker = self._broker
+        if self._roles is not None:
+            self._roles.is_stopping = True
+        if not self._settings.controlled_shutdown:
+            return
+        if set(broker.metadata.brokers) <= {broker.broker_id}:
+            _logger.info("stopping without a controlled shutdown: no other broker is there")
+            return
+        await shut_down(self._to_controller, lambda: self.controller_id, broker.broker_id, self._epoch, self._settings)
+
+    async def stop(self) -> None:
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        await self.sessions.close()
+        await self.controller.close()
+        await self.isr_changes.close()
+        await self.fetchers.close()
+        if self.control is not None:
+            await self.control.close()
+
+    async def close(self) -> None:
+        await self.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.links.close()
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"
