@@ -44,9 +44,10 @@ from ottla.controller.core.effects import ControllerMovedError
 from ottla.controller.core.partition_changes import alter_partitions
 from ottla.controller.driver import topic_requests
 from ottla.controller.driver.active_controller import ActiveController, Reign
+from ottla.controller.driver.controller_watch import ControllerWatch
 from ottla.controller.driver.event_queue import EventQueue
 from ottla.controller.errors import ControllerError
-from ottla.controller.seams import ControlLinks
+from ottla.controller.seams import ControlLinks, LiveBroker
 from ottla.controller.settings import ControllerSettings
 from ottla.controller.state import PartitionState, TopicState
 from ottla.controller.wanted_topics import NewPartitionCount, WantedTopic
@@ -101,6 +102,7 @@ class ClusterController:
         self._queue = EventQueue()
         self._active: ActiveController | None = None
         self._is_closed = False
+        self._watch = ControllerWatch(coordination, links, broker_id, self._controller_gone)
 
     @property
     def is_active(self) -> bool:
@@ -132,6 +134,7 @@ class ClusterController:
     async def close(self) -> None:
         """Resigns, and stops."""
         self._is_closed = True
+        self._watch.close()
         active = self._active
         self._resign()
         try:
@@ -170,6 +173,17 @@ class ClusterController:
         self._resign()
         self._queue.put_once("controller change", self._elect)
 
+    def _controller_gone(self, broker: LiveBroker) -> None:
+        """The process of the controller, or of the one before this one, is gone."""
+        if self._active is not None:
+            self._active.suspect(broker)
+        else:
+            self._queue.put("end of the controller", lambda: self._depose(broker))
+
+    async def _depose(self, broker: LiveBroker) -> None:
+        with suppress(ConnectionLossError, SessionExpiredError):
+            await self._watch.depose(broker)
+
     async def _elect(self) -> None:
         """Runs for election unless there is a controller. Resigns if that is another broker."""
         while not self._is_closed:
@@ -198,6 +212,7 @@ class ClusterController:
                 await self._remove_own(node.version)
                 return False
             self._tell(controller_id)
+            await self._watch.follow(controller_id)
             return True
         self._resign()
         self._tell(_NOBODY)
@@ -246,7 +261,7 @@ class ClusterController:
         self._tell(self._broker_id)
         await self._tree.get(paths.CONTROLLER, self._on_controller_node)
         try:
-            await active.start()
+            await active.start(self._watch.gone)
             self.last_failover_s = active.failover_s
         except ControllerMovedError as error:
             _logger.info("no longer the controller while taking over: %s", error)

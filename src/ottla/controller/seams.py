@@ -28,3 +28,8 @@ class ControlLinks(Protocol):
 
         The link to the own broker calls its handlers directly, without a socket."""
         ...
+
+    def watch_controller(self, broker: LiveBroker, on_gone: Callable[[], None]) -> Peer:
+        """Holds a connection to the broker that is the controller until the returned peer is closed. `on_gone` is
+        called on the loop by the same evidence as `on_silent`."""
+        ...

@@ -172,10 +172,17 @@ class FakeLinks:
         self.loses_answer: Callable[[Request], bool] = lambda _: False
         self.silent: dict[int, Callable[[], None]] = {}
         self.heard: dict[int, Callable[[], None]] = {}
+        self.controller_gone: Callable[[], None] = lambda: None
+        self.watched: LiveBroker | None = None
 
     def open(self, broker: LiveBroker, on_silent: Callable[[], None], on_answer: Callable[[], None]) -> FakePeer:
         self.silent[broker.broker_id] = on_silent
         self.heard[broker.broker_id] = on_answer
+        return FakePeer(self, broker)
+
+    def watch_controller(self, broker: LiveBroker, on_gone: Callable[[], None]) -> FakePeer:
+        self.controller_gone = on_gone
+        self.watched = broker
         return FakePeer(self, broker)
 
     def wake(self) -> None:

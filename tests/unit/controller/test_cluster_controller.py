@@ -318,14 +318,16 @@ async def test_a_suspected_broker_loses_its_places_until_it_answers(cluster: Con
     await cluster.start(1, 2, 3)
     await cluster.create("t", (2, 3))
     await cluster.create("lone", (2,))
+    cluster.active.links.cut.add(2)
     cluster.active.links.silent[2]()
     await cluster.settle()
     assert cluster.state("t", 0) == PartitionLeader(3, 1, (3,), 1)
     assert cluster.state("lone") == PartitionLeader(-1, 1, (2,), 1)
-    assert cluster.hosts[2].roles[T0].leader == 3  # it still gets requests
     assert code(await cluster.alter_isr("t", (3, 2))) == ErrorCode.INELIGIBLE_REPLICA
-    cluster.active.links.heard[2]()
+    cluster.active.links.cut.clear()  # it still gets requests, and answers the first of them
+    cluster.active.links.wake()
     await cluster.settle()
+    assert cluster.hosts[2].roles[T0].leader == 3
     assert cluster.state("lone") == PartitionLeader(2, 2, (2,), 1)
     assert code(await cluster.alter_isr("t", (3, 2))) == ErrorCode.NONE
 
@@ -483,3 +485,47 @@ async def test_a_marker_of_another_program_deletes_a_topic(cluster: ControlClust
     await cluster.settle()
     assert paths.topic("t") not in cluster.tree.nodes
     assert cluster.tree.children(paths.DELETE_TOPICS) == []
+
+
+# --- a controller that is gone --------------------------------------------------------------------------------------
+
+
+@on_cluster
+async def test_a_controller_whose_process_is_gone_is_deposed(cluster: ControlCluster) -> None:
+    """Its session lasts: nobody waits for it."""
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (1, 2, 3))
+    await cluster.create("u", (2, 1, 3))
+    cluster.hosts[1].is_running = False
+    cluster.members[3].links.controller_gone()
+    await cluster.settle()
+    members = [member for member in cluster.members.values() if member.broker_id != 1]
+    (active,) = [member for member in members if member.controller.is_active]
+    assert active.controller.epoch == 2
+    if active.broker_id == 2:
+        active.links.controller_gone()  # it has found out later, by itself
+        await cluster.settle()
+    assert cluster.state("t") == PartitionLeader(2, 1, (2, 3), 2)
+    assert cluster.state("u").isr == (2, 3)
+    assert paths.broker(1) in cluster.tree.nodes
+
+
+@on_cluster
+async def test_a_deposed_controller_that_is_there_resigns_and_goes_on(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    await cluster.create("t", (1, 2))
+    cluster.members[2].links.controller_gone()
+    await cluster.settle()
+    assert cluster.active.broker_id in (1, 2)
+    assert cluster.state("t").leader in (1, 2)
+    assert cluster.controller.epoch == 2
+    assert code(await cluster.alter_isr("t", (1, 2) if cluster.state("t").leader == 1 else (2, 1))) == ErrorCode.NONE
+
+
+@on_cluster
+async def test_the_last_controller_leaves_the_isrs(cluster: ControlCluster) -> None:
+    """Its nodes went with its session, so that no controller saw it die."""
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 1, 3))
+    await cluster.kill(1)
+    assert cluster.state("t") == PartitionLeader(2, 1, (2, 3), 2)

@@ -88,7 +88,7 @@ class ActiveController:
         self._clock = clock
         self._queue = queue
         self._on_moved = on_moved
-        self._channels = Channels(links, self._answered, self._silent, self._heard, settings.socket_timeout_s)
+        self._channels = Channels(links, self._answered, self.suspect, self._heard, settings.socket_timeout_s)
         self.work = TreeWork(
             tree, reign.epoch, reign.epoch_version, self._channels.send, lambda: self.is_over, self._on_admin_node
         )
@@ -100,8 +100,9 @@ class ActiveController:
 
     # --- begin and end ----------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Failover. Raises if it cannot be finished: the caller then resigns."""
+    async def start(self, gone: Mapping[int, int]) -> None:
+        """Failover. Raises if it cannot be finished: the caller then resigns. `gone` are brokers whose processes are
+        known to be gone, with their epochs; -1 for a broker whose registration is over."""
         began_s = self._clock.monotonic_s()
         await self._set_up_features()
         tree, context = self.tree, self.context
@@ -112,6 +113,8 @@ class ActiveController:
         await self._forget_notifications()
         for broker in brokers.values():
             context.add_broker(broker)
+            if gone.get(broker.broker_id) == broker.epoch:
+                context.suspected.add(broker.broker_id)
         topics = await self._with_ids(await read_topics(tree, names, self._on_topic_node))
         for topic_name, assignment in topics.items():
             context.add_topic(topic_name, assignment.topic_id)
@@ -125,7 +128,8 @@ class ActiveController:
             context.set_leadership(partition, leadership)
         for broker in brokers.values():
             self._channels.add(broker)
-        await self.work.run(self.core.start(await self._deletable(marked)))
+        departed = [broker_id for broker_id in gone if not context.is_live(broker_id)]
+        await self.work.run(self.core.start(await self._deletable(marked), departed))
         await self._preferred_by_node()
         self.failover_s = self._clock.monotonic_s() - began_s
         _logger.info(
@@ -263,7 +267,9 @@ class ActiveController:
             _logger.info("broker %d has other endpoints or features", broker_id)
             await self.run(self.core.broker_changed(new))
 
-    def _silent(self, broker: LiveBroker) -> None:
+    def suspect(self, broker: LiveBroker) -> None:
+        """The broker's process is evidently gone."""
+
         def step() -> Step[None]:
             return self.core.broker_suspected(broker.broker_id)
 
@@ -287,6 +293,8 @@ class ActiveController:
     def _answered(self, broker_id: int, request: AnyControlRequest, response: AnyControlResponse) -> None:
         if self.is_over:
             return
+        if broker_id in self.context.suspected:
+            self._heard(self.context.brokers[broker_id])
         if isinstance(response, LeaderAndIsrResponse):
             self.run_later("LeaderAndIsr response", lambda: self.core.leader_and_isr_answered(broker_id, response))
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
