@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from docs.examples import examples_of, run
 from ottla.client import errors
 from ottla.client.produce import delivery
 from support.clients.peers import running_peer
+from support.kafka_process import free_port
 
 with warnings.catch_warnings():
     # It reads its message definitions by functions that Python 3.11 calls deprecated.
@@ -31,11 +33,13 @@ PAGES = sorted((ROOT / "docs" / "client").glob("*.md"))
 @pytest.mark.parametrize("page", [page for page in PAGES if examples_of(page)], ids=lambda page: page.name)
 def test_the_examples_of_a_page(page: Path, tmp_path: Path) -> None:
     """In their order, since they build on each other's topics, with a broker for themselves."""
-    with running_peer(tmp_path / "broker", {}) as broker:
+    zookeeper = free_port()
+    with running_peer(tmp_path / "broker", {"ottla.zookeeper.port": str(zookeeper)}) as broker:
         for example in examples_of(page):
             place = tmp_path / f"line-{example.line}"
             place.mkdir()
-            run(example, broker.bootstrap, place)
+            program = example.program.replace("localhost:2181", f"127.0.0.1:{zookeeper}")
+            run(replace(example, program=program), broker.bootstrap, place)
 
 
 def test_there_are_pages() -> None:

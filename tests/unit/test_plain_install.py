@@ -113,3 +113,28 @@ def test_a_broker_without_extras_compacts_the_committed_offsets(tmp_path: Path) 
     assert result.stdout.split("\n")[:2] == ["compacted", "fetched 99"], result.stderr
     assert "numba, numpy: not installed" in result.stderr
     assert "logs are compacted in plain Python" in result.stderr
+
+
+CONSUMING = """
+import asyncio, sys
+from ottla import AsyncConsumer
+
+def loaded():
+    return sorted(name for name in sys.modules if name.startswith(("ottla.zookeeper", "ottla.log", "ottla.broker")))
+
+async def main():
+    settings = {"bootstrap_servers": "127.0.0.1:1", "group_id": "g"}
+    async with AsyncConsumer(settings):
+        print(loaded())
+    async with AsyncConsumer(settings, group_protocol="zookeeper", zookeeper_connect="127.0.0.1:1"):
+        print("ottla.zookeeper.client.tree" in loaded())
+        print([name for name in loaded() if not name.startswith("ottla.zookeeper")])
+        print([name for name in loaded() if "server" in name or "local_tree" in name])
+
+asyncio.run(main())
+"""
+
+
+def test_a_consumer_loads_zookeeper_only_when_it_is_chosen() -> None:
+    result = subprocess.run([sys.executable, "-c", CONSUMING], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.split("\n") == ["[]", "True", "[]", "[]", ""]

@@ -11,6 +11,7 @@ Java client supports are in `config_keys.elsewhere`.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
@@ -191,6 +192,7 @@ class ConsumerConfig(CommonConfig):
     check_crcs: bool
     client_rack: str
     default_api_timeout_ms: int
+    dual_commit_enabled: bool
     enable_auto_commit: bool
     exclude_internal_topics: bool
     fetch_max_bytes: int
@@ -199,7 +201,7 @@ class ConsumerConfig(CommonConfig):
     group_id: str | None
     group_instance_id: str | None
     group_protocol: str
-    """classic or consumer."""
+    """classic, consumer or zookeeper."""
     group_remote_assignor: str | None
     heartbeat_interval_ms: int
     interceptors: tuple[Any, ...]
@@ -211,10 +213,17 @@ class ConsumerConfig(CommonConfig):
     max_partition_fetch_bytes: int
     max_poll_interval_ms: int
     max_poll_records: int
+    offsets_storage: str
+    """zookeeper or kafka; only of the zookeeper protocol."""
     partition_assignment_strategy: tuple[Any, ...]
     """Names of assignors, or assignors."""
     queued_max_bytes: int
+    rebalance_backoff_ms: int
+    rebalance_max_retries: int
     session_timeout_ms: int
+    zookeeper_connect: str | None
+    zookeeper_connection_timeout_ms: int
+    zookeeper_session_timeout_ms: int
 
     @property
     def api_timeout_ms(self) -> int:
@@ -226,6 +235,13 @@ class ConsumerConfig(CommonConfig):
             if "enable.auto.commit" in given and values["enable.auto.commit"]:
                 raise ConfigError("enable.auto.commit", "true needs a group.id")
             values["enable.auto.commit"] = False
+        if values["zookeeper.connection.timeout.ms"] is None:
+            values["zookeeper.connection.timeout.ms"] = values["zookeeper.session.timeout.ms"]
+        if values["group.protocol"] == "zookeeper":
+            _fit_zookeeper(values, given)
+            return
+        for name in sorted(given & _ZOOKEEPER_ONLY):
+            raise ConfigError(name, "needs group.protocol=zookeeper")
         if values["group.protocol"] == "consumer":
             for name in ("heartbeat.interval.ms", "session.timeout.ms", "partition.assignment.strategy"):
                 if name in given:
@@ -236,6 +252,51 @@ class ConsumerConfig(CommonConfig):
         if values["heartbeat.interval.ms"] >= values["session.timeout.ms"]:
             reason = f"must be less than session.timeout.ms, which is {values['session.timeout.ms']}"
             raise ConfigError("heartbeat.interval.ms", f"{values['heartbeat.interval.ms']} {reason}")
+
+
+_ZOOKEEPER_ONLY: Final = frozenset(
+    {
+        "dual.commit.enabled",
+        "offsets.storage",
+        "rebalance.backoff.ms",
+        "rebalance.max.retries",
+        "zookeeper.connect",
+        "zookeeper.connection.timeout.ms",
+        "zookeeper.session.timeout.ms",
+    }
+)
+_ZOOKEEPER_STRATEGIES: Final = ("range", "roundrobin")
+_GROUP_IN_ZOOKEEPER: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+")
+"""What Kafka 0.8 allows: the name of a node."""
+
+
+def _fit_zookeeper(values: dict[str, Any], given: frozenset[str]) -> None:
+    if values["zookeeper.connect"] is None:
+        reason = "is required with group.protocol=zookeeper: set the ZooKeeper servers, for example localhost:2181"
+        raise ConfigError("zookeeper.connect", reason)
+    group_id = values["group.id"]
+    if group_id and not _GROUP_IN_ZOOKEEPER.fullmatch(group_id):
+        reason = "cannot be used with group.protocol=zookeeper: use letters, digits, '.', '_' and '-'"
+        raise ConfigError("group.id", f"{group_id!r} {reason}")
+    reasons = {
+        "group.instance.id": "ZooKeeper groups have no static members",
+        "group.remote.assignor": "it needs group.protocol=consumer",
+        "heartbeat.interval.ms": "set zookeeper.session.timeout.ms",
+        "session.timeout.ms": "set zookeeper.session.timeout.ms",
+    }
+    for name, reason in reasons.items():
+        if name in given:
+            raise ConfigError(name, f"cannot be set with group.protocol=zookeeper: {reason}")
+    if "partition.assignment.strategy" not in given:
+        values["partition.assignment.strategy"] = ("range",)
+    strategies = values["partition.assignment.strategy"]
+    if len(strategies) != 1 or strategies[0] not in _ZOOKEEPER_STRATEGIES:
+        reason = f"must be one of {', '.join(_ZOOKEEPER_STRATEGIES)} with group.protocol=zookeeper"
+        raise ConfigError("partition.assignment.strategy", reason)
+    if values["offsets.storage"] == "zookeeper":
+        if "dual.commit.enabled" in given and values["dual.commit.enabled"]:
+            raise ConfigError("dual.commit.enabled", "true needs offsets.storage=kafka")
+        values["dual.commit.enabled"] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,6 +441,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "compression.type": lambda value: Compression[value.upper()],
     "group.protocol": str.lower,
     "metadata.recovery.strategy": str.lower,
+    "offsets.storage": str.lower,
     "partition.assignment.strategy": _assignors,
     "partitioner.class": _partitioner,
 }

@@ -83,6 +83,7 @@ class ConsumerKeywords(CommonKeywords, total=False):
     check_crcs: Flag
     client_rack: Text
     default_api_timeout_ms: Number
+    dual_commit_enabled: Flag
     enable_auto_commit: Flag
     exclude_internal_topics: Flag
     fetch_max_bytes: Number
@@ -101,9 +102,15 @@ class ConsumerKeywords(CommonKeywords, total=False):
     max_partition_fetch_bytes: Number
     max_poll_interval_ms: Number
     max_poll_records: Number
+    offsets_storage: Text
     partition_assignment_strategy: Objects
     queued_max_bytes: Number
+    rebalance_backoff_ms: Number
+    rebalance_max_retries: Number
     session_timeout_ms: Number
+    zookeeper_connect: Text
+    zookeeper_connection_timeout_ms: Number
+    zookeeper_session_timeout_ms: Number
 
 
 class AdminKeywords(CommonKeywords, total=False):

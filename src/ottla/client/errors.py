@@ -44,6 +44,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "OttlaError",
     "PartlySentError",
+    "RebalanceFailedError",
     "RebalanceInProgressError",
     "RecordTooLargeError",
     "RefusedError",
@@ -216,6 +217,11 @@ class CommitFailedError(ClientError):
 
 class RebalanceInProgressError(CommitFailedError):
     """Offsets were not committed, because the group is rebalancing: poll, then commit what is still assigned."""
+
+
+class RebalanceFailedError(ClientError):
+    """A consumer with group.protocol=zookeeper could not get its partitions, usually because others still own them; the
+    next poll tries again."""
 
 
 class MemberFencedError(ClientError):

@@ -35,7 +35,7 @@ REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
 
 CONSUMERS: Final = "/consumers"
-"""Of clients long gone; Kafka makes it still."""
+"""Groups of Kafka 0.8's consumers, which need no coordinator."""
 
 DEFAULT_ENTITY: Final = "<default>"
 """In place of a name: what holds for all of a kind that have nothing of their own."""
@@ -106,6 +106,25 @@ def entity_name(name: str) -> str:
 
 def parse_entity_name(node_name: str) -> str:
     return unquote(node_name.replace("+", " "))
+
+
+def consumer_ids(group_id: str) -> str:
+    """Above the members of a group of Kafka 0.8's consumers."""
+    return f"{CONSUMERS}/{group_id}/ids"
+
+
+def consumer_id(group_id: str, member_id: str) -> str:
+    """Ephemeral: there while the member lives."""
+    return f"{CONSUMERS}/{group_id}/ids/{member_id}"
+
+
+def consumer_owner(group_id: str, topic_name: str, index: int) -> str:
+    """Ephemeral: which thread of which member has the partition."""
+    return f"{CONSUMERS}/{group_id}/owners/{topic_name}/{index}"
+
+
+def consumer_offset(group_id: str, topic_name: str, index: int) -> str:
+    return f"{CONSUMERS}/{group_id}/offsets/{topic_name}/{index}"
 
 
 def persistent_paths() -> tuple[str, ...]:

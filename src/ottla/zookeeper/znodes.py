@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from ottla.base.ids import TopicPartition, Uuid, format_uuid, parse_uuid
@@ -369,3 +370,71 @@ def decode_log_dir_failure(path: str, data: bytes) -> int:
 
 def _decode_partition(fields: Fields) -> TopicPartition:
     return TopicPartition(fields.text("topic"), fields.integer("partition"))
+
+
+# --- consumers of Kafka 0.8 -----------------------------------------------------------------------------------------
+
+
+class ConsumerPattern(StrEnum):
+    """What the keys of a consumer's subscription are."""
+
+    STATIC = "static"
+    """Names of topics."""
+    WHITE_LIST = "white_list"
+    """One regular expression: topics whose whole name matches."""
+    BLACK_LIST = "black_list"
+    """One regular expression: all other topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRegistration:
+    """A member of a group, with the number of its threads for each topic, or for each that a pattern selects."""
+
+    streams: Mapping[str, int]
+    pattern: ConsumerPattern
+    timestamp_ms: int
+
+    def encode(self) -> bytes:
+        return write_json(
+            {
+                "version": 1,
+                "subscription": self.streams,
+                "pattern": self.pattern,
+                "timestamp": str(self.timestamp_ms),
+            }
+        )
+
+    @classmethod
+    def decode(cls, path: str, data: bytes) -> ConsumerRegistration:
+        """Like Kafka, takes any other pattern for names of topics."""
+        fields = Fields.parse(path, data)
+        pattern, subscription = fields.text("pattern"), fields.object("subscription")
+        streams = {name: subscription.integer(name) for name in subscription.names()}
+        timestamp_ms = fields.long_in_text("timestamp") if fields.has("timestamp") else -1
+        is_known = pattern in tuple(ConsumerPattern)
+        return cls(streams, ConsumerPattern(pattern) if is_known else ConsumerPattern.STATIC, timestamp_ms)
+
+
+def encode_consumer_offset(offset: int) -> bytes:
+    """The next offset that the group reads of a partition."""
+    return b"%d" % offset
+
+
+def decode_consumer_offset(path: str, data: bytes) -> int:
+    if not re.fullmatch(rb"-?[0-9]{1,19}", data) or not -(2**63) <= int(data) < 2**63:
+        raise ZnodeError(path, f"the node must hold an offset, and it holds {shown(data)}")
+    return int(data)
+
+
+def encode_consumer_owner(thread_id: str) -> bytes:
+    """A member's id with the number of its thread: `<member>-0`."""
+    return thread_id.encode()
+
+
+def decode_consumer_owner(path: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise ZnodeError(
+            path, f"the node must hold the id of a consumer's thread, and it holds {shown(data)}"
+        ) from None

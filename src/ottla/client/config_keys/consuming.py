@@ -37,6 +37,13 @@ CONSUMING: Final = [
     ConfigKey("client.rack", _STRING, "", "Rack of this client; brokers may let it read from a nearby replica."),
     ConfigKey("default.api.timeout.ms", _INT, 60_000, "Default timeout of calls.", at_least(0)),
     ConfigKey(
+        "dual.commit.enabled",
+        _BOOLEAN,
+        True,
+        "Whether offsets that are kept in Kafka are also written to ZooKeeper; the larger one counts. Only with "
+        "group.protocol=zookeeper and offsets.storage=kafka.",
+    ),
+    ConfigKey(
         "enable.auto.commit",
         _BOOLEAN,
         True,
@@ -60,8 +67,9 @@ CONSUMING: Final = [
         "group.protocol",
         _STRING,
         "classic",
-        "Group protocol: classic, or consumer (KIP-848), in which the broker assigns partitions.",
-        one_of_any_case("classic", "consumer"),
+        "Group protocol: classic; consumer (KIP-848), in which the broker assigns partitions; or zookeeper, that of "
+        "Kafka 0.8, in which members agree through ZooKeeper.",
+        one_of_any_case("classic", "consumer", "zookeeper"),
     ),
     ConfigKey("group.remote.assignor", _STRING, None, "Server-side assignor of the consumer protocol."),
     ConfigKey(
@@ -108,11 +116,18 @@ CONSUMING: Final = [
     ),
     ConfigKey("max.poll.records", _INT, 500, "Maximum number of records returned by a poll.", at_least(1)),
     ConfigKey(
+        "offsets.storage",
+        _STRING,
+        "zookeeper",
+        "Where a group with group.protocol=zookeeper keeps its offsets.",
+        one_of_any_case("zookeeper", "kafka"),
+    ),
+    ConfigKey(
         "partition.assignment.strategy",
         _LIST,
         ("range", "cooperative-sticky"),
         "Assignors of the classic protocol, in order of preference: range, roundrobin, sticky, "
-        "cooperative-sticky, or your own.",
+        "cooperative-sticky, or your own. With group.protocol=zookeeper: range (default) or roundrobin.",
     ),
     ConfigKey(
         "queued.max.bytes",
@@ -122,11 +137,49 @@ CONSUMING: Final = [
         at_least(1),
     ),
     ConfigKey(
+        "rebalance.backoff.ms",
+        _INT,
+        2000,
+        "How long a member waits before it tries again to claim a partition that another still owns; less if the "
+        "owner releases it earlier. Only with group.protocol=zookeeper.",
+        at_least(0),
+    ),
+    ConfigKey(
+        "rebalance.max.retries",
+        _INT,
+        4,
+        "How often a member tries to claim its partitions before poll raises RebalanceFailedError. Only with "
+        "group.protocol=zookeeper.",
+        at_least(1),
+    ),
+    ConfigKey(
         "session.timeout.ms",
         _INT,
         45_000,
         "A member without heartbeats for this long is removed from the group. In the consumer protocol the "
         "broker sets it.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "zookeeper.connect",
+        _STRING,
+        None,
+        "ZooKeeper servers of the cluster, as host:port,host:port/chroot; required with group.protocol=zookeeper.",
+        not_empty,
+    ),
+    ConfigKey(
+        "zookeeper.connection.timeout.ms",
+        _INT,
+        None,
+        "How long to wait for the first connection to ZooKeeper; if unset, zookeeper.session.timeout.ms.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "zookeeper.session.timeout.ms",
+        _INT,
+        6000,
+        "A member that ZooKeeper has not heard of for this long loses its partitions. Only with "
+        "group.protocol=zookeeper.",
         at_least(1),
     ),
 ]

@@ -39,6 +39,7 @@ from ottla.client.consume.record import ConsumerRecord, K, V
 from ottla.client.errors import ArgumentError, ClientError, ClosedError, OttlaError, WakeupError, WrongLoopError
 from ottla.client.membership import GroupMetadata, create_membership
 from ottla.client.membership.ledger import AskedCommit
+from ottla.client.membership.zookeeper.topic_filter import filter_text
 from ottla.client.metadata import TopicInfo
 from ottla.client.offsets import (
     EARLIEST,
@@ -306,6 +307,8 @@ class AsyncConsumer(Generic[K, V]):
                 "a consumer without a group.id cannot subscribe to topics: set group.id, or assign partitions"
             )
         if isinstance(topics, re.Pattern):
+            if self.config.group_protocol == "zookeeper":
+                filter_text(topics)  # raises what cannot be told to the other members
             self.subscriptions.subscribe_pattern(topics, listener)
         elif isinstance(topics, SubscriptionPattern):
             if self.config.group_protocol != "consumer":

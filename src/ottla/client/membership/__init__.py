@@ -1,7 +1,8 @@
 """How a consumer takes part in a group: who it is there, which partitions it gets, and what it has committed.
 
 `create_membership` gives what a consumer calls, for the protocol that its config names: `classic`, where a member of
-the group assigns (KIP-62 and what came after), or `consumer`, where the coordinator does (KIP-848).
+the group assigns (KIP-62 and what came after), `consumer`, where the coordinator does (KIP-848), or `zookeeper`, where
+members agree through ZooKeeper (Kafka 0.8).
 """
 
 from __future__ import annotations
@@ -114,5 +115,10 @@ def create_membership(
     """`invoke` calls a method of the user's listener with partitions: in the loop, or in the thread that polls."""
     if not config.group_id:
         return NoMembership(subscription)
+    if config.group_protocol == "zookeeper":
+        # Loaded only here: nobody else needs a client of ZooKeeper.
+        from ottla.client.membership.zookeeper.member import ZooKeeperMembership
+
+        return ZooKeeperMembership(config, cluster, subscription, config.group_id, invoke)
     made = ConsumerMembership if config.group_protocol == "consumer" else ClassicMembership
     return made(config, cluster, subscription, config.group_id, invoke)

@@ -40,7 +40,7 @@ class ClassicMembership(Participation):
     def __init__(
         self, config: ConsumerConfig, cluster: Cluster, subscription: Subscription, group_id: str, invoke: Invoke
     ) -> None:
-        super().__init__(config, cluster, subscription, group_id, invoke, has_epochs=False)
+        super().__init__(config, cluster, subscription, group_id, invoke)
         assignors = assignors_of(config.partition_assignment_strategy)
         self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
         self._dialogue = ClassicDialogue(config, self._coordinator, assignors, self._topics.layout)

@@ -139,12 +139,7 @@ class GroupCommits:
         offsets = {partition: asked.offsets[partition] for partition, asked in sent.items()}
         ids = self._topic_ids(offsets)
         version = connection.version_for(OffsetCommitRequest, at_most=None if ids else _LAST_VERSION_BY_NAME)
-        member = self._identity()
-        if member is None:
-            raise CommitFailedError(
-                f"group {self._coordinator.group_id}: this consumer is currently not a member, so its partitions may "
-                "be assigned to another one; call poll() to join the group before you commit"
-            )
+        member = self._committer()
         request = OffsetCommitRequest(
             group_id=member.group_id,
             generation_id_or_member_epoch=member.generation_id,
@@ -170,6 +165,15 @@ class GroupCommits:
         # What will not pass is told first.
         for partition, code in sorted(refused.items(), key=lambda item: item[1].retriable):
             raise self._refusal(member, partition, code, offsets[partition])
+
+    def _committer(self) -> GroupMetadata:
+        member = self._identity()
+        if member is None:
+            raise CommitFailedError(
+                f"group {self._coordinator.group_id}: this consumer is currently not a member, so its partitions may "
+                "be assigned to another one; call poll() to join the group before you commit"
+            )
+        return member
 
     def _refusal(
         self, member: GroupMetadata, partition: TopicPartition, code: ErrorCode, offset: OffsetAndMetadata

@@ -39,10 +39,12 @@ _FIRST_INTERVAL_S: Final = 5.0
 
 
 class ConsumerMembership(Participation):
+    _has_epochs = True
+
     def __init__(
         self, config: ConsumerConfig, cluster: Cluster, subscription: Subscription, group_id: str, invoke: Invoke
     ) -> None:
-        super().__init__(config, cluster, subscription, group_id, invoke, has_epochs=True)
+        super().__init__(config, cluster, subscription, group_id, invoke)
         self._dialogue = ConsumerDialogue(config, self._coordinator)
         self._is_wanted = False
         """Whether the user has polled since the member was last out: only then it joins."""

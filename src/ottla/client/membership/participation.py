@@ -1,4 +1,4 @@
-"""What taking part in a group means in either protocol: commits, a listener that is told, life in the background.
+"""What taking part in a group means in every protocol: commits, a listener that is told, life in the background.
 
 Partitions change hands only within polls, because the user's listener is told; steps that take long are tasks, which
 the next poll finds again. Heartbeats, commits at an interval and looks at the topics go on in the background, whatever
@@ -39,6 +39,9 @@ _LOOK_UP_S: Final = 0.5
 class Participation(ABC):
     """Belongs to one loop; `needs_poll` may be asked from any thread. `Membership` says what is promised."""
 
+    _has_epochs = False
+    """Whether members have epochs of their own (KIP-848)."""
+
     def __init__(
         self,
         config: ConsumerConfig,
@@ -46,8 +49,6 @@ class Participation(ABC):
         subscription: Subscription,
         group_id: str,
         invoke: Invoke,
-        *,
-        has_epochs: bool,
     ) -> None:
         self._config = config
         self._cluster = cluster
@@ -55,15 +56,7 @@ class Participation(ABC):
         self._group_id = group_id
         self._coordinator = CoordinatorLink(cluster, group_id)
         self.ledger = CommitLedger(subscription, self._identity)
-        self._offsets = GroupCommits(
-            cluster,
-            self._coordinator,
-            self.ledger,
-            self._identity,
-            self._member_refused,
-            has_epochs=has_epochs,
-            timeout_s=config.default_api_timeout_ms / MS,
-        )
+        self._offsets = self._commits()
         self._auto_commit = AutoCommit(config, self.ledger, self._offsets)
         self._handover = Handover(subscription, invoke)
         self._topics = TopicWatch(config, cluster, subscription, self._topics_changed)
@@ -88,14 +81,7 @@ class Participation(ABC):
 
     async def poll(self, deadline: Deadline) -> None:
         if not self._background:
-            self._background = [
-                self._task(self._keep_up(work, name), name)
-                for name, work in (
-                    ("heartbeats", self._beat),
-                    ("auto-commit", self._auto_commit.run),
-                    ("topics", self._topics.run),
-                )
-            ]
+            self._background = [self._task(self._keep_up(work, name), name) for name, work in self._works().items()]
         unforeseen, self._unforeseen = self._unforeseen, None
         if unforeseen is not None:
             raise unforeseen
@@ -144,6 +130,22 @@ class Participation(ABC):
     def metadata(self) -> GroupMetadata: ...
 
     # What differs between the protocols.
+
+    def _commits(self) -> GroupCommits:
+        """Where offsets are kept: with the coordinator."""
+        return GroupCommits(
+            self._cluster,
+            self._coordinator,
+            self.ledger,
+            self._identity,
+            self._member_refused,
+            has_epochs=self._has_epochs,
+            timeout_s=self._config.default_api_timeout_ms / MS,
+        )
+
+    def _works(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What goes on in the background, by name."""
+        return {"heartbeats": self._beat, "auto-commit": self._auto_commit.run, "topics": self._topics.run}
 
     @abstractmethod
     def _has_steps(self) -> bool:

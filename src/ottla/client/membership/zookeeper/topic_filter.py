@@ -1,0 +1,27 @@
+"""Patterns of topics as Kafka 0.8's consumers exchange them: the text of a regular expression that Java understands."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ottla.client.errors import ArgumentError
+
+_FLAGS: Final = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
+_SEPARATORS: Final = re.compile(r"[,\s]|^[\"']|[\"']$")
+
+
+def filter_text(pattern: re.Pattern[str]) -> str:
+    """What a member registers with. Raises `ArgumentError` for what a consumer of Kafka 0.8 would read as something
+    else: it takes a comma for an alternative, and drops spaces and quotes."""
+    text = pattern.pattern
+    found = _SEPARATORS.search(text)
+    if found is not None:
+        raise ArgumentError(
+            f"the pattern {text!r} contains {found[0]!r}, which Kafka 0.8's consumers take for a separator or drop; "
+            "write it without, for example a(b|bb) instead of ab{1,2}"
+        )
+    flags = "".join(letter for flag, letter in _FLAGS.items() if pattern.flags & flag)
+    if not flags or re.match(r"\(\?[a-zA-Z]+\)", text):  # flags within the pattern come first, and are there already
+        return text
+    return f"(?{flags}){text}"
