@@ -1,7 +1,8 @@
 """ListOffsets: the start and end offsets of a partition, and offsets by timestamp.
 
 For a consumer the end is the high watermark, or the last stable offset with read_committed; for a replica the log end.
-There is no remote storage, so offsets in it are unknown.
+A new leader's high watermark may lag behind what its predecessor told consumers, until its followers have fetched: the
+end is then not available to consumers (KIP-207). There is no remote storage, so offsets in it are unknown.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ _FIRST_VERSION_OF: Final = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 _FIRST_VERSION_WITH_EPOCHS: Final = 4
+_FIRST_VERSION_WITH_NOT_AVAILABLE: Final = 5
 
 _CONSUMER: Final = -1
 _DEBUGGER: Final = -2
@@ -72,6 +74,8 @@ def list_offsets(broker: Broker, request: ListOffsetsRequest, context: RequestCo
                     log = partition.log if partition is not None and partition.is_leader else None
                     if log is None or asked.current_leader_epoch != NO_LEADER_EPOCH:
                         partition, log = _readable(broker, request, name, asked)
+                    if partition.epoch_start > log.high_watermark and request.replica_id == _CONSUMER:
+                        raise _not_available(version)
                     offset, epoch = _bound(log, request), partition.leader_epoch if has_epochs else -1
                     answer = ListOffsetsPartitionResponse(partition_index=index, offset=offset, leader_epoch=epoch)
                 elif timestamp < 0 and version < _FIRST_VERSION_OF.get(timestamp, version + 1):
@@ -83,6 +87,11 @@ def list_offsets(broker: Broker, request: ListOffsetsRequest, context: RequestCo
             partitions.append(answer)
         answers.append(ListOffsetsTopicResponse(name=name, partitions=partitions))
     return ListOffsetsResponse(topics=answers)
+
+
+def _not_available(version: int) -> BrokerError:
+    is_known = version >= _FIRST_VERSION_WITH_NOT_AVAILABLE
+    return BrokerError(ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _named_twice(request: ListOffsetsRequest) -> frozenset[tuple[str, int]]:
@@ -114,6 +123,13 @@ def _answer(
                 offsets = [log.high_watermark, *(offset for offset in offsets if offset <= log.high_watermark)]
             return ListOffsetsPartitionResponse(partition_index=asked.partition_index, old_style_offsets=offsets)
         timestamp, offset, epoch = _place(partition, log, asked.timestamp, _bound(log, request))
+    if (
+        offset < 0
+        and partition.epoch_start > log.high_watermark
+        and request.replica_id == _CONSUMER
+        and asked.timestamp not in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD)
+    ):
+        raise _not_available(version)
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=timestamp, offset=offset)
     if version >= _FIRST_VERSION_WITH_EPOCHS:
         answer.leader_epoch = epoch

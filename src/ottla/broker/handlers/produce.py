@@ -22,7 +22,7 @@ def produce(broker: Broker, request: ProduceRequest | FastProduce, context: Requ
     version which codecs a broker has."""
     if isinstance(request, FastProduce):
         try:
-            answer = produce_fast(broker, request)
+            answer = produce_fast(broker, request, context)
         except LargeBatchError:
             return general_produce.produce(broker, request.as_request(), context, is_large=True)
         if answer is not None:

@@ -23,7 +23,7 @@ from ottla.broker.producing.general_produce import (
     failed,
     is_transactional,
 )
-from ottla.broker.requests.api import Deferred, EncodedResponse
+from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
@@ -180,7 +180,9 @@ def _target_of(start: bytes, read: Callable[[memoryview], ProduceRequest], versi
     return ProduceTarget(version, request.acks, request.timeout_ms, topic.name, topic.topic_id, index)
 
 
-def produce_fast(broker: Broker, request: FastProduce) -> ProduceResponse | EncodedResponse | Deferred | None:
+def produce_fast(
+    broker: Broker, request: FastProduce, context: RequestContext
+) -> ProduceResponse | EncodedResponse | Deferred | None:
     """Appends the batch and answers. Returns None, with nothing done, if the request needs the general path; raises
     `LargeBatchError`, also with nothing done, if the batch is to be validated in a thread."""
     target, records = request
@@ -209,8 +211,8 @@ def produce_fast(broker: Broker, request: FastProduce) -> ProduceResponse | Enco
             return template.fill(info)
         answer = appended(target.index, info)
         waiting[partition] = (AwaitedAppend(end, partition.leader_epoch, all_replicas), answer)
-    topic = ProduceTopicResponse(name=target.name, topic_id=target.topic_id, partition_responses=[answer])
-    return answered(broker, ProduceResponse(responses=[topic]), waiting, target.timeout_ms)
+    topic = ProduceTopicResponse(name=partition.name.topic, topic_id=target.topic_id, partition_responses=[answer])
+    return answered(broker, ProduceResponse(responses=[topic]), waiting, target.timeout_ms, context)
 
 
 def _found(broker: Broker, target: ProduceTarget) -> Partition | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.producing.held_produce import AppendOutcome, Finish
 from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
+from ottla.broker.requests.leader_hints import current_leader, endpoints_of
 from ottla.broker.requests.partition_access import unhosted
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
@@ -34,6 +35,7 @@ from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.wire.messages.produce import (
     ProduceLeaderIdAndEpoch,
+    ProduceNodeEndpoint,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRecordError,
@@ -70,11 +72,11 @@ Answer = AtOnce | Coroutine[Any, Any, ProduceResponse | Deferred | ConnectionAbo
 
 
 def answered(
-    broker: Broker, response: ProduceResponse, waiting: Waiting, timeout_ms: int
+    broker: Broker, response: ProduceResponse, waiting: Waiting, timeout_ms: int, context: RequestContext
 ) -> ProduceResponse | Deferred:
     if not waiting:
         return response
-    delayed = DelayedProduce(response, waiting)
+    delayed = DelayedProduce(broker, response, waiting, context)
     produces = broker.replicas.produces
     produces.wait(delayed, waiting, max(timeout_ms, 0) / 1000)
     delayed.deferred.when_cancelled(partial(produces.cancel, delayed))
@@ -125,7 +127,7 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
                     error = _format_fault(records) or bad_acks
                 error = error or (ErrorCode.INVALID_TOPIC_EXCEPTION if is_closed else partition.check_leader())
             if error or partition is None or records is None:
-                answer = _refused(partition, asked.index, error, context.version)
+                answer = ProducePartitionResponse(index=asked.index, error_code=error, base_offset=-1)
                 outcomes.note_error(answer)
                 answers.append(answer)
                 continue
@@ -149,7 +151,9 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
         return _answered_later(broker, response, outcomes, request.timeout_ms, context)
     if not acks:
         return _unacknowledged(broker, outcomes, context)
-    return answered(broker, response, outcomes.waiting, request.timeout_ms)
+    if outcomes.first_error is not None:
+        tell_leaders(broker, response, context)
+    return answered(broker, response, outcomes.waiting, request.timeout_ms, context)
 
 
 class _Outcomes:
@@ -207,7 +211,9 @@ async def _answered_later(
     await outcomes.complete()
     if not outcomes.acks:
         return _unacknowledged(broker, outcomes, context)
-    return answered(broker, response, outcomes.waiting, timeout_ms)
+    if outcomes.first_error is not None:
+        tell_leaders(broker, response, context)
+    return answered(broker, response, outcomes.waiting, timeout_ms, context)
 
 
 def _unacknowledged(broker: Broker, outcomes: _Outcomes, context: RequestContext) -> ConnectionAbortedError | None:
@@ -292,13 +298,21 @@ def _format_fault(records: Bytes | None) -> ErrorCode:
     return ErrorCode.INVALID_RECORD if records[MAGIC_AT] < MAGIC_V2 else ErrorCode.CORRUPT_MESSAGE
 
 
-def _refused(partition: Partition | None, index: int, error: ErrorCode, version: int) -> ProducePartitionResponse:
-    answer = ProducePartitionResponse(index=index, error_code=error, base_offset=-1)
-    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and partition is not None and version >= _NEW_LEADER_SINCE:
-        answer.current_leader = ProduceLeaderIdAndEpoch(
-            leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
-        )
-    return answer
+def tell_leaders(broker: Broker, response: ProduceResponse, context: RequestContext) -> None:
+    """Names the leaders of partitions that this broker does not lead (KIP-951)."""
+    if context.version < _NEW_LEADER_SINCE:
+        return
+    leaders: dict[int, None] = {}
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader, epoch = current_leader(broker, topic.name, answer.index)
+                answer.current_leader = ProduceLeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                leaders[leader] = None
+    response.node_endpoints = [
+        ProduceNodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+        for each in endpoints_of(broker, leaders, context.listener)
+    ]
 
 
 def failed(partition: Partition, index: int, failure: LogError | ReplicationError) -> ProducePartitionResponse:
@@ -326,11 +340,14 @@ def appended(index: int, info: AppendInfo) -> ProducePartitionResponse:
 class DelayedProduce(DelayedOperation[Partition]):
     """Waits until the appended records of every partition are where their producer wants them (acks)."""
 
-    __slots__ = ("_response", "_waiting", "deferred")
+    __slots__ = ("_broker", "_context", "_has_moved", "_response", "_waiting", "deferred")
 
-    def __init__(self, response: ProduceResponse, waiting: Waiting) -> None:
+    def __init__(self, broker: Broker, response: ProduceResponse, waiting: Waiting, context: RequestContext) -> None:
         super().__init__()
         self.deferred = Deferred()
+        self._broker = broker
+        self._context = context
+        self._has_moved = False
         self._response = response
         self._waiting = dict(waiting)
 
@@ -348,10 +365,12 @@ class DelayedProduce(DelayedOperation[Partition]):
     def complete(self) -> None:
         for _, answer in self._waiting.values():
             self._refuse(answer, ErrorCode.REQUEST_TIMED_OUT)
+        if self._has_moved:
+            tell_leaders(self._broker, self._response, self._context)
         self.deferred.answer(self._response)
 
-    @staticmethod
-    def _refuse(answer: ProducePartitionResponse, error: ErrorCode) -> None:
+    def _refuse(self, answer: ProducePartitionResponse, error: ErrorCode) -> None:
+        self._has_moved = self._has_moved or error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer.error_code = error
         answer.base_offset = -1
         answer.log_append_time_ms = -1

@@ -7,11 +7,18 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.delete_records import delete_records
+from ottla.broker.requests.api import Deferred
 from ottla.log.config import LogConfig
 from ottla.wire.codec import encode
-from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from support.brokers.small_broker import SmallBroker, context, small_broker
 from support.logs.batches import batch
+from support.replication.roles import follow, lead
 
 
 @pytest.fixture
@@ -31,6 +38,7 @@ def delete(broker: SmallBroker, offset: int, *, topic: str = "topic", index: int
     partition = DeleteRecordsPartition(partition_index=index, offset=offset)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])])
     response = delete_records(broker, request, context(2))  # type: ignore[arg-type]
+    assert isinstance(response, DeleteRecordsResponse)
     for version in DeleteRecordsRequest.versions:
         encode(response, version)
     (answer,) = response.topics[0].partitions
@@ -85,3 +93,79 @@ def test_partitions_that_are_not_led_here(broker: SmallBroker) -> None:
     assert partition is not None
     partition.go_offline()
     assert delete(broker, 0) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+
+
+# --- followers --------------------------------------------------------------------------------------------------------
+
+
+class Deletion:
+    """A request for a partition with followers 2 and 3, which have everything."""
+
+    def __init__(self, broker: SmallBroker, offset: int, *, timeout_ms: int = 20_000) -> None:
+        found = broker.replicas.get("topic", 0)
+        assert found is not None
+        self.partition = found
+        self.broker = broker
+        lead(found, leader_epoch=1, isr=(1, 2, 3), replicas=(1, 2, 3))
+        asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+        topic = DeleteRecordsTopic(name="topic", partitions=[asked])
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
+        self.answers: list[DeleteRecordsResponse] = []
+        for replica in (2, 3):
+            self.fetched(replica, 0)
+        response = delete_records(broker, request, context(2))  # type: ignore[arg-type]
+        assert isinstance(response, Deferred)
+        response.when_answered(self.answers.append)  # type: ignore[arg-type]
+
+    def fetched(self, replica: int, log_start: int) -> None:
+        self.partition.follower_fetched(
+            replica,
+            fetch_offset=10,
+            log_start_offset=log_start,
+            leader_end_offset_at_read=10,
+            broker_epoch=-1,
+            now_s=0.0,
+        )
+        self.broker.replicas.deletes.look_now()
+
+    @property
+    def outcome(self) -> tuple[int, int] | None:
+        """The error and the low watermark; None while it waits."""
+        if not self.answers:
+            return None
+        (answer,) = self.answers[0].topics[0].partitions
+        return answer.error_code, answer.low_watermark
+
+
+def test_it_waits_for_all_followers(broker: SmallBroker) -> None:
+    deletion = Deletion(broker, 3)
+    assert start_offset(broker) == 3
+    deletion.fetched(2, 3)
+    assert deletion.outcome is None
+    deletion.fetched(3, 2)
+    assert deletion.outcome is None
+    deletion.fetched(3, 3)
+    assert deletion.outcome == (ErrorCode.NONE, 3)
+    assert len(broker.replicas.deletes) == 0
+
+
+def test_it_does_not_wait_for_a_follower_that_is_down(broker: SmallBroker) -> None:
+    deletion = Deletion(broker, 3)
+    broker.replicas.environment.is_alive = lambda replica: replica != 3
+    deletion.fetched(2, 4)
+    assert deletion.outcome == (ErrorCode.NONE, 3)
+
+
+def test_it_ends_when_the_leader_changes(broker: SmallBroker) -> None:
+    deletion = Deletion(broker, 3)
+    follow(deletion.partition, 2, leader_epoch=2)
+    broker.replicas.deletes.look_now()
+    assert deletion.outcome == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def test_it_times_out(broker: SmallBroker) -> None:
+    deletion = Deletion(broker, -1)
+    deletion.fetched(2, 10)
+    broker.replicas.deletes.close()
+    assert deletion.outcome == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    assert start_offset(broker) == 10

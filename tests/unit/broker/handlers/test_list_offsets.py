@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import random_uuid
 from ottla.broker.handlers.list_offsets import list_offsets
 from ottla.controller.state import PartitionState, TopicState
 from ottla.log.append_origin import AppendOrigin
@@ -268,3 +269,54 @@ def test_version_0_ends_at_the_high_watermark_for_consumers(broker: SmallBroker)
     log.set_high_watermark(1)
     assert old(broker, LATEST, 10) == [1, 1, 0]
     assert old(broker, LATEST, 10, replica_id=2) == [3, 2, 1, 0]
+
+
+# --- after an election ----------------------------------------------------------------------------------------------
+
+
+def newly_led(broker: SmallBroker) -> PartitionLog:
+    """A new leader of 10 offsets that knows of 4 that they are committed."""
+    (partition,) = broker.topic()
+    log = partition.log
+    assert log is not None
+    log.append_as_leader(batch(10), 0)
+    log.set_high_watermark(4)
+    lead(partition, leader_epoch=1, isr=(1, 2), replicas=(1, 2))
+    assert log.high_watermark == 4
+    return log
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, NOW_MS + 5])
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_the_end_is_not_available_until_the_high_watermark_has_reached_the_epoch(
+    broker: SmallBroker, timestamp: int, isolation_level: int
+) -> None:
+    log = newly_led(broker)
+    answer = ask(broker, timestamp, isolation_level=isolation_level)
+    assert (answer.error_code, answer.offset) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+    log.set_high_watermark(10)
+    assert ask(broker, timestamp, isolation_level=isolation_level).error_code == ErrorCode.NONE
+
+
+def test_older_clients_are_told_that_the_leader_is_not_available(broker: SmallBroker) -> None:
+    newly_led(broker)
+    assert ask(broker, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert ask(broker, LATEST, version=5).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def test_what_is_committed_for_certain_is_available(broker: SmallBroker) -> None:
+    newly_led(broker)
+    assert ask(broker, EARLIEST).offset == 0
+    assert ask(broker, 0).offset == 0
+
+
+def test_replicas_get_the_log_end_in_any_case(broker: SmallBroker) -> None:
+    newly_led(broker)
+    answer = ask(broker, LATEST, replica_id=2)
+    assert (answer.error_code, answer.offset, answer.leader_epoch) == (ErrorCode.NONE, 10, 1)
+
+
+def test_a_partition_of_another_broker_is_not_unknown(broker: SmallBroker) -> None:
+    state = PartitionState((2,), 2, 0, (2,), 1, 0)
+    broker.metadata.put_topic(TopicState("elsewhere", random_uuid(), (state,)))
+    assert ask(broker, LATEST, topic="elsewhere").error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -15,7 +15,9 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import random_uuid
+from ottla.broker.metadata.metadata_cache import BrokerEndpoint
 from ottla.broker.producing import held_produce
+from ottla.controller.state import PartitionState, TopicState
 from ottla.controller.wanted_topics import WantedTopic
 from ottla.log import partition_log, record_validation
 from ottla.log.partition_log import PartitionLog
@@ -32,7 +34,7 @@ from ottla.wire.messages.produce import (
 from support.brokers import Client, batch_of, with_client
 from support.logs.batches import old_message, records_of, values_of
 from support.logs.record_bytes import record_bytes, sealed
-from support.replication.roles import lead
+from support.replication.roles import follow, lead
 
 VERSION = 12
 
@@ -819,5 +821,67 @@ def test_nobody_waits_for_the_disk_after_a_large_batch_whose_client_is_gone(
         counts.append(len(broker.replicas.produces))
         may_flush.set()
         assert counts == [int(closes_while_it_waits), 0]
+
+    with_client(tmp_path, work)
+
+
+# --- a partition that moved ------------------------------------------------------------------------------------------
+
+
+def put_other_broker(client: Client) -> None:
+    client.broker.metadata.put_broker(BrokerEndpoint(2, "elsewhere", 9093, "there"), listener="PLAINTEXT")
+
+
+def told(response: ProduceResponse) -> tuple[ErrorCode, tuple[int, int] | None, list[tuple[int, str, int, str | None]]]:
+    (answer,) = response.responses[0].partition_responses
+    leader = answer.current_leader
+    return (
+        ErrorCode.of(answer.error_code),
+        None if leader is None else (leader.leader_id, leader.leader_epoch),
+        [(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints],
+    )
+
+
+@pytest.mark.parametrize("version", [9, 10, 12, 13])
+def test_the_new_leader_of_a_partition_is_named(tmp_path: Path, version: int) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        put_other_broker(client)
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        follow(partition, 2, leader_epoch=4)
+        response = await client.ask(request(client, batch_of(b"a")), ProduceResponse, version)
+        named = ((2, 4), [(2, "elsewhere", 9093, "there")]) if version >= 10 else (None, [])
+        assert told(response) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, *named)
+
+    with_client(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", [9, 12, 13])
+def test_the_new_leader_is_named_to_a_producer_that_waited(tmp_path: Path, version: int) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        put_other_broker(client)
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        lead(partition, leader_epoch=3, isr=(1, 2), replicas=(1, 2))
+        client.send(request(client, batch_of(b"a")), version)
+        await asyncio.sleep(0)
+        assert not client.is_answered
+        follow(partition, 2, leader_epoch=4)
+        named = ((2, 4), [(2, "elsewhere", 9093, "there")]) if version >= 10 else (None, [])
+        response = await client.answer(ProduceResponse, version)
+        assert told(response) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, *named)
+
+    with_client(tmp_path, work)
+
+
+def test_a_partition_that_this_broker_does_not_have_is_led_elsewhere(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        put_other_broker(client)
+        state = PartitionState((2, 3), 2, 7, (2, 3), 1, 0)
+        client.broker.metadata.put_topic(TopicState("orders", random_uuid(), (state,)))
+        response = await client.ask(request(client, batch_of(b"a")), ProduceResponse, VERSION)
+        assert told(response) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, (2, 7), [(2, "elsewhere", 9093, "there")])
 
     with_client(tmp_path, work)
