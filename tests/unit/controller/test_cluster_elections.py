@@ -1,0 +1,157 @@
+"""Preferred and unclean elections, the balance of leaders, and requests for producer ids."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.coordination import Create, SetData
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
+from ottla.controller.errors import ControllerError
+from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from ottla.zookeeper import paths
+from ottla.zookeeper.paths import ConfigKind
+from ottla.zookeeper.znodes import PartitionLeader, ProducerIdBlock, encode_config, encode_partitions
+from support.control.cluster import ControlCluster, on_cluster
+
+T0 = TopicPartition("t", 0)
+
+
+async def moved_away(cluster: ControlCluster) -> None:
+    """Broker 3 leads t-0, although broker 2 is preferred and in sync."""
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 3))
+    await cluster.kill(2)
+    await cluster.restart(2)
+    await cluster.alter_isr("t", (3, 2))
+    assert cluster.state("t").leader == 3
+    assert cluster.controller.preferred_imbalance_count == 1
+
+
+@on_cluster
+async def test_the_preferred_leader_is_elected(cluster: ControlCluster) -> None:
+    await moved_away(cluster)
+    assert await cluster.controller.elect_leaders([T0], unclean=False) == {T0: None}
+    await cluster.settle()
+    assert cluster.state("t") == PartitionLeader(2, 2, (3, 2), 1)
+    assert cluster.hosts[3].roles[T0].leader == 2
+    assert cluster.controller.preferred_imbalance_count == 0
+    failure = (await cluster.controller.elect_leaders([T0], unclean=False))[T0]
+    assert isinstance(failure, ControllerError)
+    assert failure.code is ErrorCode.ELECTION_NOT_NEEDED
+    assert await cluster.controller.elect_leaders(None, unclean=False) == {}
+
+
+@on_cluster
+async def test_a_preferred_leader_that_is_out_of_sync_is_not_elected(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 3))
+    await cluster.kill(2)
+    await cluster.restart(2)
+    outcomes = await cluster.controller.elect_leaders([T0, TopicPartition("u", 0)], unclean=False)
+    codes = [failure.code for failure in outcomes.values() if failure is not None]
+    assert sorted(codes) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
+
+
+@on_cluster
+async def test_old_tools_ask_for_preferred_leaders_by_a_node(cluster: ControlCluster) -> None:
+    await moved_away(cluster)
+    for _ in range(2):  # the node is watched again
+        cluster.tree.apply([Create(paths.PREFERRED_REPLICA_ELECTION, encode_partitions([T0]))], 0)
+        await cluster.settle()
+        assert cluster.state("t").leader == 2
+        assert paths.PREFERRED_REPLICA_ELECTION not in cluster.tree.nodes
+
+
+@on_cluster
+async def test_leaders_are_balanced(cluster: ControlCluster) -> None:
+    await moved_away(cluster)
+    active = cluster.controller._active
+    assert active is not None
+    active.put("leader balance", active._rebalance)
+    await cluster.settle()
+    assert cluster.state("t").leader == 2
+
+
+async def lost(cluster: ControlCluster, configs: dict[str, str] | None = None) -> None:
+    """Broker 2, the last in sync, is dead; broker 3 is alive, but behind."""
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 3), configs=configs)
+    await cluster.alter_isr("t", (2,))
+    await cluster.kill(2)
+
+
+@on_cluster
+async def test_without_a_replica_in_sync_there_is_no_leader(cluster: ControlCluster) -> None:
+    await lost(cluster)
+    assert cluster.state("t") == PartitionLeader(-1, 1, (2,), 1)
+    failure = (await cluster.controller.elect_leaders([T0], unclean=False))[T0]
+    assert isinstance(failure, ControllerError)
+    assert failure.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+@on_cluster
+async def test_an_unclean_election_on_request(cluster: ControlCluster) -> None:
+    await lost(cluster)
+    assert await cluster.controller.elect_leaders([T0], unclean=True) == {T0: None}
+    await cluster.settle()
+    assert cluster.state("t") == PartitionLeader(3, 2, (3,), 1, is_recovering=True)
+    assert cluster.hosts[3].roles[T0].leader_recovery_state == 1
+    assert cluster.controller.unclean_election_count == 1
+    answer = await cluster.alter_isr("t", (3,), leader_recovery_state=0)  # it has recovered
+    assert not isinstance(answer, int)
+    assert answer.error_code == ErrorCode.NONE
+    assert not cluster.state("t").is_recovering
+    failure = (await cluster.controller.elect_leaders([T0], unclean=True))[T0]
+    assert isinstance(failure, ControllerError)
+    assert failure.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+@on_cluster
+async def test_an_unclean_election_by_the_topics_config(cluster: ControlCluster) -> None:
+    await lost(cluster, {"unclean.leader.election.enable": "true"})
+    assert cluster.state("t").leader == 3
+    assert cluster.state("t").is_recovering
+
+
+@on_cluster
+@pytest.mark.parametrize("topic", ["t", None])
+async def test_an_unclean_election_when_the_config_is_set(cluster: ControlCluster, topic: str | None) -> None:
+    await lost(cluster)
+    path = paths.config(ConfigKind.TOPICS, "t")
+    cluster.tree.apply([SetData(path, encode_config({"unclean.leader.election.enable": "true"}))], 0)
+    cluster.controller.unclean_election_enabled(topic)
+    await cluster.settle()
+    assert cluster.state("t").leader == 3
+
+
+@on_cluster
+async def test_blocks_of_producer_ids_do_not_overlap(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    controller = cluster.controller
+
+    async def allocate(broker_id: int, broker_epoch: int) -> tuple[int, int, int]:
+        request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        answer = await controller.allocate_producer_ids(request)
+        return answer.error_code, answer.producer_id_start, answer.producer_id_len
+
+    assert await allocate(1, cluster.hosts[1].epoch) == (0, 0, 1000)
+    assert await allocate(2, cluster.hosts[2].epoch) == (0, 1000, 1000)
+    data = cluster.tree.data(paths.PRODUCER_ID_BLOCK)
+    assert data is not None
+    assert ProducerIdBlock.decode(paths.PRODUCER_ID_BLOCK, data) == ProducerIdBlock(2, 1000, 1999)
+    assert (await allocate(2, 1))[0] == ErrorCode.STALE_BROKER_EPOCH
+    assert (await allocate(9, 1))[0] == ErrorCode.BROKER_ID_NOT_REGISTERED
+    other = await cluster.members[2].controller.allocate_producer_ids(AllocateProducerIdsRequest(broker_id=2))
+    assert other.error_code == ErrorCode.NOT_CONTROLLER
+
+
+@on_cluster
+async def test_isr_changes_of_old_brokers_are_told_to_all(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    await cluster.create("t", (1, 2))
+    cluster.tree.apply([SetData(paths.partition_state("t", 0), PartitionLeader(1, 0, (1,), 1).encode())], 0)
+    cluster.tree.apply([Create(paths.ISR_CHANGE_PREFIX, encode_partitions([T0]), sequential=True)], 0)
+    await cluster.settle()
+    assert cluster.hosts[2].metadata[T0].isr == [1]
+    assert cluster.tree.children(paths.ISR_CHANGES) == []
