@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.client.cluster import Cluster
-from ottla.client.errors import ArgumentError, ClientError, RefusedError
+from ottla.client.errors import ArgumentError, RefusedError, UnknownPartitionError
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -85,8 +85,10 @@ async def _find_once(
     by_leader: dict[int, dict[TopicPartition, Place]] = {}
     for partition, place in places.items():
         info = await cluster.topic(partition.topic)
-        if partition.partition not in range(len(info.partitions)):
-            raise ClientError(f"topic {partition.topic} has no partition {partition.partition}")
+        if partition.partition not in range(count := len(info.partitions)):
+            raise UnknownPartitionError(
+                f"topic {partition.topic} has no partition {partition.partition}: it has {count} partitions"
+            )
         leader_id = cluster.known_leader(partition)
         if leader_id is None:
             raise RefusedError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")

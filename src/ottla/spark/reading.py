@@ -149,7 +149,10 @@ class _Task:
         span = self._span
         if waited_s < min(self._patience_s, _SHORT_LOG_PATIENCE_S):
             return position
-        end = self._consumer.end_offsets([self._partition])[self._partition]
+        try:
+            end = self._consumer.end_offsets([self._partition])[self._partition]
+        except (UnknownTopicError, UnknownPartitionError) as error:  # polls go on looking for it for longer
+            return self._go_on_after(position, error)
         is_over = waited_s >= self._patience_s
         if end < span.until and (is_over or not self._waits_for_transactions):
             self._lost(self._cut_off(position, end))

@@ -322,10 +322,15 @@ def test_a_log_that_is_shorter_than_it_was(broker: Broker, topic: str, start: in
 
 
 @pytest.mark.parametrize(("partition", "why"), [(0, "does not exist"), (7, "has no partition 7: it has 2")])
-def test_a_topic_or_partition_that_is_gone(broker: Broker, topic: str, partition: int, why: str) -> None:
+@pytest.mark.parametrize("timeout_ms", [900, 60_000], ids=["told by a poll", "found by looking at the end"])
+def test_a_topic_or_partition_that_is_gone(
+    broker: Broker, topic: str, partition: int, why: str, timeout_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if timeout_ms == 60_000:
+        monkeypatch.setattr("ottla.spark.reading._SHORT_LOG_PATIENCE_S", 0.5)
     if partition:
         make(broker, topic)
-    settings = settings_of(broker, default_api_timeout_ms=500)
+    settings = settings_of(broker, default_api_timeout_ms=timeout_ms)
     span = OffsetRange(topic, partition, 3, 12)
     words = f"partition {topic}-{partition} no longer exists; offsets 3 to 11 are lost: .*{why}"
     with pytest.raises(DataLossError, match=words):
