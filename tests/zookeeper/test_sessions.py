@@ -150,12 +150,12 @@ def test_a_client_that_only_waits_stays(tmp_path: Path) -> None:
     """Its heartbeats keep the session, for several timeouts of another one that ends."""
 
     async def use(server: EmbeddedServer) -> None:
-        async with connected(server.address, timeout_ms=600) as tree:
+        async with connected(server.address, timeout_ms=1500) as tree:
             states = States(tree)
             await tree.create("/mine", ephemeral=True)
-            for number in range(3):
+            for number in range(2):
                 events = Events()
-                silent = await ZooKeeperTree.open(server.address, 600)
+                silent = await ZooKeeperTree.open(server.address, 1500)
                 await silent.create(f"/silent-{number}", ephemeral=True)
                 await tree.get(f"/silent-{number}", events)
                 connection = silent.session._connection

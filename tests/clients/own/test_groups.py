@@ -27,7 +27,7 @@ Settings = dict[str, Any]
 SettingsOf = Callable[..., Settings]
 
 WAIT_S = 60.0
-CLASSIC: Settings = {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100}
+CLASSIC: Settings = {"session_timeout_ms": 2000, "heartbeat_interval_ms": 100}
 COOPERATIVE: Settings = {**CLASSIC, "partition_assignment_strategy": "cooperative-sticky"}
 CONSUMER: Settings = {"group_protocol": "consumer"}
 CONSUMERS = [CONSUMER] if "consumer" in PROTOCOLS else []
@@ -37,7 +37,7 @@ INCREMENTAL = pytest.mark.parametrize("protocol", [COOPERATIVE, *CONSUMERS], ids
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    settings = {**SETTINGS, "group.consumer.session.timeout.ms": "1000"}
+    settings = {**SETTINGS, "group.consumer.session.timeout.ms": "2000"}
     with running_peer(tmp_path_factory.mktemp("groups"), settings) as peer:
         yield peer
 
@@ -131,7 +131,7 @@ def test_heartbeats_go_on_while_the_users_code_blocks(
         wait_until(lambda: share([one, other], partitions), "not every partition has an owner")
         one.block()
         owned, theirs = one.owned, other.owned
-        end_s = time.monotonic() + 3  # thrice the session
+        end_s = time.monotonic() + 4  # twice the session
         while time.monotonic() < end_s:
             sum(range(10_000))  # Python code that does not wait for anything
         assert one.consumer.assignment() == owned
@@ -149,7 +149,7 @@ def test_heartbeats_go_on_while_a_listener_blocks(
         def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
             if partitions:
                 self.thread = threading.current_thread()
-                time.sleep(2.5)
+                time.sleep(3)  # longer than the session
 
     listener = Slow()
     with Polling(settings_of(protocol), topic, listener) as member:

@@ -75,7 +75,7 @@ async def make(broker: Peer, topic: str, partitions: int) -> list[TopicPartition
 def test_members_share_what_there_is(broker: Peer, group: str, topic: str, settings: Settings) -> None:
     async def scenario() -> None:
         partitions = await make(broker, topic, 6)
-        session = {} if settings == CONSUMER else {"session_timeout_ms": 1000}
+        session = {} if settings == CONSUMER else {"session_timeout_ms": 2000}
         async with DrivenGroup(broker.bootstrap, group, **settings, **session) as members:
             first = members.member().subscribe(topic)
             await members.settled(partitions)
@@ -349,14 +349,14 @@ def test_heartbeats_go_on_while_the_user_does_not_poll(
 ) -> None:
     async def scenario() -> None:
         partitions = await make(broker, topic, 2)
-        settings = protocol or {"session_timeout_ms": 1000}
+        settings = protocol or {"session_timeout_ms": 2000}
         async with DrivenGroup(broker.bootstrap, group, **settings) as members:
             idle, busy = members.member().subscribe(topic), members.member().subscribe(topic)
             await members.settled(partitions)
             owned, before = idle.owned, idle.membership.metadata()
             await idle.idle()
-            # Longer than the session: 4 s of the broker's, or 1 s of ours.
-            await asyncio.sleep(5 if protocol else 2)
+            # Longer than the session: 4 s of the broker's, or 2 s of ours.
+            await asyncio.sleep(5 if protocol else 3)
             assert idle.membership.metadata() == before
             await idle.membership.commit(dict.fromkeys(owned, OffsetAndMetadata(1)))
             assert idle.owned == owned

@@ -124,8 +124,8 @@ def test_a_broker_that_stays_away_is_told_of_in_time(broker: Broker) -> None:
     settings = {
         "bootstrap.servers": broker.bootstrap,
         "linger.ms": 0,
-        "request.timeout.ms": 300,
-        "delivery.timeout.ms": 800,
+        "request.timeout.ms": 1000,
+        "delivery.timeout.ms": 3000,
         **PATIENT,
     }
     with Producer(settings) as producer:

@@ -215,7 +215,7 @@ def test_a_broker_that_stays_away_is_an_error() -> None:
         given = {
             "kafka.bootstrap.servers": broker.bootstrap,
             "subscribe": "t",
-            "kafka.default.api.timeout.ms": "300",
+            "kafka.default.api.timeout.ms": "1000",
             "fetchOffset.numRetries": "2",
             "fetchOffset.retryIntervalMs": "10",
         }
