@@ -507,6 +507,18 @@ class LogDirectories:
                     self.moves[partition].source_truncated(0)
                 self._checkpoint(directory)
 
+    def truncated(self, log: PartitionLog, offset: int, old_recovery_point: int) -> None:
+        """A log was cut to the offset, or emptied (0). The same for a log that its owner has cut: its copy for another
+        directory is cut as well, and the recovery point is written down if the old one is too high now."""
+        directory = self.directory_of(log.partition)
+        if directory is None or directory.failure is not None:
+            return
+        with self._guarded(directory, even_if_full=True):
+            if log.partition in self.moves:
+                self.moves[log.partition].source_truncated(offset)
+            if log.recovery_point < old_recovery_point:
+                self._checkpoint(directory)
+
     # --- from time to time ------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:

@@ -160,6 +160,8 @@ class _Loader:
             segments = [self.open(log_start, is_new=True)]
             next_offset = log_start
             self.epochs.clear()
+        elif is_recovered and self.lacks_first_epochs(segments, log_start):
+            self.find_epochs(segments)
         recovery_point = next_offset
         if is_recovered:
             recovery_point = min(self.options.recovery_point, segments[-1].base_offset)
@@ -317,6 +319,20 @@ class _Loader:
             f"it says epoch {known} for the last batch, which has {last_epoch}. The epochs are read from the batches",
         )
         return True
+
+    def lacks_first_epochs(self, segments: list[Segment], log_start: int) -> bool:
+        """Whether records that were deleted are back, because a crash came before the new log start was written down,
+        but their epochs are not. Followers would be told wrong ends of those epochs."""
+        earliest = self.epochs.earliest_entry
+        if earliest is None or earliest.start_offset <= log_start:
+            return False
+        try:
+            for segment in segments:
+                for _, header in segment.iter_headers(chunk_bytes=1024):
+                    return header.base_offset < earliest.start_offset and header.leader_epoch >= 0
+        except CorruptRecordsError:
+            pass
+        return False
 
     def find_epochs(self, segments: list[Segment]) -> None:
         """Reads the epochs from the batches. They never fall, so a segment that begins with the same epoch as the next

@@ -39,13 +39,15 @@ class FollowerReader(Hashable, Protocol):
 class ReplicationQuota(Protocol):
     """A limit of the bytes per second that replication may use, for some partitions (KIP-73)."""
 
-    def must_wait(self, name: TopicPartition, *, is_in_sync: bool) -> bool:
-        """Whether the replica gets nothing for now."""
+    def is_throttled(self, name: TopicPartition) -> bool:
+        """Whether the limit applies to the partition."""
         ...
 
-    def record(self, name: TopicPartition, size: int) -> None:
-        """Counts bytes of a partition, if the limit applies to it."""
+    def is_exceeded(self) -> bool:
+        """Whether more was transferred lately than the limit allows."""
         ...
+
+    def record(self, byte_count: int) -> None: ...
 
 
 class ReplicaEnvironment:
@@ -66,6 +68,8 @@ class ReplicaEnvironment:
         self.clock_s = clock.monotonic_s
         self.on_disk_failure = on_disk_failure
         self.wait_for_disk = wait_for_disk
+        self.on_truncated: Callable[[PartitionLog, int, int], None] = lambda *_: None
+        """Called before anything is appended to a log that was cut to an offset, with its recovery point before."""
         self.lag_max_s = _LAG_MAX_S
         """`replica.lag.time.max.ms`."""
         self.is_alive: Callable[[int], bool] = lambda _: True

@@ -41,7 +41,7 @@ class ProposingPartition(Protocol):
         ...
 
     def broker_epoch_of(self, replica: int) -> int:
-        """The broker epoch with which a follower fetches; -1 if unknown."""
+        """The broker epoch with which a follower had fetched when it was proposed; -1 if unknown."""
         ...
 
     def isr_answered(self, proposal: PartitionRole, error: ErrorCode, answer: PartitionRole) -> bool:

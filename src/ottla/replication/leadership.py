@@ -27,7 +27,7 @@ NOT_REPLICATED: Final = -1
 class Leadership:
     """See the module. Only for partitions with followers. `epoch_start`: the leader's log end when its epoch began."""
 
-    __slots__ = ("_broker_id", "epoch_start", "followers", "isr", "proposal", "role")
+    __slots__ = ("_broker_id", "epoch_start", "followers", "isr", "proposal", "proposed_epochs", "role")
 
     def __init__(self, broker_id: int, role: PartitionRole, *, epoch_start: int, now_s: float) -> None:
         self._broker_id = broker_id
@@ -36,6 +36,9 @@ class Leadership:
         self.isr: IsrState = Committed(role.isr)
         self.proposal: PartitionRole | None = None
         """The role that the controller is asked for."""
+        self.proposed_epochs: dict[int, int] = {}
+        """The broker epochs of the followers when it was proposed. If one restarts before the controller answers, it
+        may have lost what it had, and must not join by what its earlier process had (KIP-903)."""
         self.followers: dict[int, FollowerState] = {}
         self._set_followers(now_s)
 
@@ -152,6 +155,7 @@ class Leadership:
     def _propose(self, state: Pending) -> PartitionRole:
         self.isr = state
         self.proposal = replace(self.role, isr=state.proposed, is_recovering=False)
+        self.proposed_epochs = {replica: each.broker_epoch for replica, each in self.followers.items()}
         return self.proposal
 
     def answered(self, error: ErrorCode, answer: PartitionRole) -> Next:

@@ -356,9 +356,6 @@ class Partition:
         """What a leader knows about its followers."""
         return () if self._leadership is None else self._leadership.followers.values()
 
-    def follower(self, replica_id: int) -> FollowerState | None:
-        return None if self._leadership is None else self._leadership.followers.get(replica_id)
-
     def read_by(self, replica_id: int, reader: FollowerReader) -> None:
         """Tells the reader of every change from now on, and no longer the one that the replica had before."""
         if self._readers is None:
@@ -399,8 +396,8 @@ class Partition:
         return self._leadership is not None and self._leadership.proposal is proposal
 
     def broker_epoch_of(self, replica: int) -> int:
-        follower = None if self._leadership is None else self._leadership.followers.get(replica)
-        return -1 if follower is None else follower.broker_epoch
+        """With which a follower had fetched when the current ISR proposal was made; -1 if unknown."""
+        return -1 if self._leadership is None else self._leadership.proposed_epochs.get(replica, -1)
 
     def isr_answered(self, proposal: PartitionRole, error: ErrorCode, answer: PartitionRole) -> bool:
         """The controller's answer to a proposal. Whether to propose the same again."""
@@ -456,7 +453,7 @@ class Partition:
                 if log.log_start_offset != end or not error.first_offset < end <= error.last_offset:
                     raise
                 # The leader's log starts within a batch, because records were deleted: this log starts with the batch.
-                log.truncate_fully_and_start_at(error.first_offset)
+                self._truncate(log, error.first_offset, is_full=True)
                 return log.append_as_follower(records, max_epoch=leader_epoch)
         except OSError as error:
             raise self._failed(log, error) from error
@@ -499,7 +496,7 @@ class Partition:
         if log is None:
             return False
         try:
-            log.truncate_to(offset)
+            self._truncate(log, offset)
         except OSError as error:
             raise self._failed(log, error) from error
         self._wake()
@@ -511,11 +508,20 @@ class Partition:
         if log is None:
             return False
         try:
-            log.truncate_fully_and_start_at(offset)
+            self._truncate(log, offset, is_full=True)
         except OSError as error:
             raise self._failed(log, error) from error
         self._wake()
         return True
+
+    def _truncate(self, log: PartitionLog, offset: int, *, is_full: bool = False) -> None:
+        old_recovery_point, old_end = log.recovery_point, log.next_offset
+        if is_full:
+            log.truncate_fully_and_start_at(offset)
+        else:
+            log.truncate_to(offset)
+        if is_full or offset < old_end:
+            self._environment.on_truncated(log, 0 if is_full else offset, old_recovery_point)
 
     # --- records ----------------------------------------------------------------------------------------------------
 

@@ -41,6 +41,7 @@ class Replicas:
             on_disk_failure=self._disk_failed,
             wait_for_disk=self._wait_for_disk,
         )
+        self.environment.on_truncated = directories.truncated
         self.fetches = self.environment.fetches
         self.follower_fetches = self.environment.follower_fetches
         self.produces = self.environment.produces

@@ -8,13 +8,16 @@ from random import Random
 
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.config import LogConfig
-from ottla.log.loader import LoadOptions, load
+from ottla.log.loader import LoadOptions
+from ottla.log.new_logs import NewLog, make_log
 from ottla.log.partition_log import PartitionLog
 from ottla.records import BatchOptions, Record, encode_batch
 from ottla.replication.environment import OnSynced, ReplicaEnvironment
 from ottla.replication.partition import Partition
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk
+
+LOGS = Path("/logs")
 
 
 def batch(*values: bytes, epoch: int = 0, base_offset: int = 0) -> bytearray:
@@ -47,22 +50,42 @@ class SimulatedReplica:
     ) -> None:
         self.broker_id = broker_id
         self.clock = clock
+        self._loop = loop
         self.disk = disk or SimulatedDisk(seed=(random or Random(broker_id)).randrange(2**32))
+        self.disk.make_directory(LOGS)
+        self.disk.sync_directory(LOGS.parent)
         self.partitions: dict[TopicPartition, Partition] = {}
         self.failures: list[OSError] = []
+        self.saved: dict[TopicPartition, LoadOptions] = {}
+        """The directory's checkpoints: recovery points and log starts."""
         self._syncs: list[tuple[PartitionLog, OnSynced]] = []
         self.environment = ReplicaEnvironment(
             loop, clock, on_disk_failure=self._disk_failed, wait_for_disk=self._wait_for_disk
         )
+        self.environment.on_truncated = self._truncated
 
-    def host(
-        self, name: TopicPartition, topic_id: Uuid, config: LogConfig, options: LoadOptions | None = None
-    ) -> Partition:
-        directory = Path("/logs") / str(name)
-        log = load(self.disk, self.clock, directory, name, config, options or LoadOptions())
+    def host(self, name: TopicPartition, topic_id: Uuid, config: LogConfig) -> Partition:
+        options = self.saved.get(name, LoadOptions())
+        log = make_log(self.disk, self.clock, LOGS, NewLog(name, config, topic_id), options)
         log.on_flush_due = lambda _: None
         partition = self.partitions[name] = Partition(name, topic_id, self.broker_id, log, self.environment)
         return partition
+
+    def restarted(self) -> SimulatedReplica:
+        """A new process on the same disk."""
+        replica = SimulatedReplica(self.broker_id, self._loop, self.clock, disk=self.disk)
+        replica.saved = dict(self.saved)
+        return replica
+
+    def checkpoint(self) -> None:
+        for name, partition in self.partitions.items():
+            if partition.log is not None:
+                log = partition.log
+                self.saved[name] = LoadOptions(recovery_point=log.recovery_point, log_start_offset=log.log_start_offset)
+
+    def _truncated(self, log: PartitionLog, _: int, old_recovery_point: int) -> None:
+        if log.recovery_point < old_recovery_point:
+            self.checkpoint()
 
     def _disk_failed(self, log: PartitionLog, error: OSError) -> str:
         self.failures.append(error)

@@ -537,6 +537,33 @@ def test_truncation_is_followed_by_new_recovery_points(broker: Broker) -> None:
     assert {log.partition.partition: log.next_offset for log in directories.logs()} == {0: 5, 1: 20, 2: 100, 3: 40}
 
 
+def test_a_log_that_its_owner_cut_below_its_recovery_point_gets_a_new_one(broker: Broker) -> None:
+    directories = broker.start()
+    logs = [directories.create(partition(number), CONFIG) for number in range(2)]
+    for log in logs:
+        fill(log, 40)
+    logs[0].flush()
+    directories.checkpoint()
+
+    def points() -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for path in broker.paths:
+            found |= OffsetCheckpoint(broker.disk, path / names.RECOVERY_POINTS).read()
+        return found
+
+    before = points()
+    assert before[partition(0)] == 40
+    logs[1].truncate_to(before[partition(1)] + 1)
+    steps = broker.disk.steps if isinstance(broker.disk, SimulatedDisk) else 0
+    directories.truncated(logs[1], before[partition(1)] + 1, before[partition(1)])
+    assert points() == before  # unflushed records were cut: nothing is to be written
+    assert steps == (broker.disk.steps if isinstance(broker.disk, SimulatedDisk) else 0)
+    logs[0].truncate_to(5)
+    directories.truncated(logs[0], 5, 40)
+    assert points()[partition(0)] == 5
+    directories.close()
+
+
 # Locks and identity
 
 

@@ -402,6 +402,19 @@ def test_batches_whose_answers_a_crash_took_are_known_when_they_come_again(home:
     check(log)
 
 
+def test_epochs_of_deleted_records_that_a_crash_brings_back_are_back_as_well(home: Home) -> None:
+    log = home.open(CONFIG)
+    fill(log, 20, epoch=1)
+    fill(log, 20, epoch=4)
+    log.set_high_watermark(40)
+    log.advance_log_start(30)
+    log.flush()
+    assert log.epochs.entries == (EpochEntry(4, 30),)
+    again = home.open(CONFIG, clean=False, recovery_point=40)  # the start was not written down
+    assert again.log_start_offset == 0
+    assert again.epochs.entries == (EpochEntry(1, 0), EpochEntry(4, 20))
+
+
 def test_epochs_are_learnt_from_recovered_batches(home: Home) -> None:
     log = home.open(CONFIG)
     fill(log, 20, epoch=1)

@@ -5,12 +5,13 @@ Owned by the loop. Its `fetcher_core` decides what happens when.
 
 from __future__ import annotations
 
+import logging
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.log.errors import CorruptRecordsError
+from ottla.log.errors import CorruptRecordsError, UnexpectedOffsetError
 from ottla.log.partition_log import PartitionLog
 from ottla.replication.errors import ReplicationError
 from ottla.replication.fetching.truncation import cut_for
@@ -19,6 +20,8 @@ from ottla.wire.messages.fetch import FetchPartitionResponse
 
 if TYPE_CHECKING:
     from ottla.replication.fetching.fetcher_core import FetcherCore
+
+_logger = logging.getLogger(__name__)
 
 NO_EPOCH: Final = -1
 
@@ -170,7 +173,16 @@ class Followed:
         records = answer.records
         size = 0
         if records:
-            info = partition.append_as_follower(records, leader_epoch=epoch)
+            try:
+                info = partition.append_as_follower(records, leader_epoch=epoch)
+            except UnexpectedOffsetError as error:
+                if not error.first_offset < self.fetch_offset <= error.last_offset:
+                    raise
+                # This log ends within a batch of the leader, so its last batch is not the leader's. Epochs do not tell
+                # if a leader forgot in a crash that it had deleted the beginning of an epoch.
+                _logger.warning("%s: truncated to %d: %s", self.name, error.first_offset, error)
+                self._truncate(error.first_offset)
+                return 0
             if info is None:
                 raise ChangedRoleError
             if not info.headers:

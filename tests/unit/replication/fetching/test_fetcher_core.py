@@ -374,6 +374,21 @@ def test_an_old_leader_is_asked_again_while_the_epochs_differ(world: World) -> N
     assert set(asked[3:]) == {FetchRequest}
 
 
+def test_a_log_that_ends_within_a_batch_of_the_leader_loses_its_last_batch(world: World) -> None:
+    """A leader that forgot in a crash that its log started within the batch: its epoch seems to begin there."""
+    leader, follower = world.host()
+    lead(leader, leader_epoch=1, isr=(1,), replicas=REPLICAS)
+    write(leader, b"a", b"b")
+    lead(follower, leader_epoch=0, isr=(2,), replicas=REPLICAS)
+    write(follower, b"other")
+    assert leader.log is not None
+    leader.log.epochs.truncate_from_start(1)
+    world.roles(leader, follower, 2)
+    world.following.follow(follower)
+    world.following.steps(4)
+    assert content(follower.log) == content(leader.log)
+
+
 # --- out of range -------------------------------------------------------------------------------------------------
 
 
