@@ -13,6 +13,8 @@ from ottla.base.ids import TopicPartition, Uuid
 from ottla.zookeeper import znodes
 from ottla.zookeeper.znodes import (
     BrokerRegistration,
+    ConsumerPattern,
+    ConsumerRegistration,
     ControllerRegistration,
     Endpoint,
     FeatureLevels,
@@ -106,4 +108,16 @@ KINDS: dict[str, Kind] = {
         st.dictionaries(PARTITIONS, BROKERS, max_size=MOST_IN_ORDER),
     ),
     "log-dir-failure": Kind(znodes.decode_log_dir_failure, znodes.encode_log_dir_failure, INT32),
+    "consumer": Kind(
+        ConsumerRegistration.decode,
+        _encode,
+        st.builds(
+            ConsumerRegistration,
+            st.dictionaries(TEXT, st.integers(1, 100), max_size=MOST_IN_ORDER),
+            st.sampled_from(ConsumerPattern),
+            LONGS,
+        ),
+    ),
+    "consumer-owner": Kind(znodes.decode_consumer_owner, znodes.encode_consumer_owner, TEXT),
+    "consumer-offset": Kind(znodes.decode_consumer_offset, znodes.encode_consumer_offset, LONGS),
 }

@@ -190,7 +190,7 @@ def test_a_wrong_value_is_told_with_its_key(key: str, value: object, reason: str
         ("auto_offset_reset", "by_duration:-PT1S", "'by_duration:-PT1S' must not be negative"),
         ("auto_offset_reset", "smallest", "'smallest' is not one of earliest, latest, none"),
         ("group_instance_id", "", "is empty"),
-        ("group_protocol", "share", "'share' is not one of classic, consumer"),
+        ("group_protocol", "share", "'share' is not one of classic, consumer, zookeeper"),
         ("isolation_level", "READ_COMMITTED", "'READ_COMMITTED' is not one of read_committed, read_uncommitted"),
         ("max_poll_records", 0, "0 is less than 1"),
         (
@@ -303,6 +303,68 @@ def test_in_the_newer_protocol_the_broker_decides() -> None:
             consumer(group_protocol="consumer", **{name: value})
     with pytest.raises(ConfigError, match=r"group\.remote\.assignor: needs group\.protocol=consumer"):
         consumer(group_remote_assignor="range")
+
+
+ZOOKEEPER = {"group_id": "g", "group_protocol": "zookeeper", "zookeeper_connect": "localhost:2181/kafka"}
+
+
+def test_the_protocol_of_kafka_0_8() -> None:
+    config = consumer(**ZOOKEEPER)
+    assert (config.zookeeper_connect, config.zookeeper_session_timeout_ms) == ("localhost:2181/kafka", 6000)
+    assert (config.partition_assignment_strategy, config.offsets_storage) == (("range",), "zookeeper")
+    assert (config.rebalance_max_retries, config.rebalance_backoff_ms) == (4, 2000)
+    assert config.dual_commit_enabled is False
+    assert consumer(**ZOOKEEPER, zookeeper_session_timeout_ms=9000).zookeeper_connection_timeout_ms == 9000
+    assert consumer(**ZOOKEEPER, partition_assignment_strategy="roundrobin").partition_assignment_strategy == (
+        "roundrobin",
+    )
+    in_kafka = consumer(**ZOOKEEPER, offsets_storage="KAFKA")
+    assert (in_kafka.offsets_storage, in_kafka.dual_commit_enabled) == ("kafka", True)
+    assert consumer(**ZOOKEEPER, offsets_storage="kafka", dual_commit_enabled=False).dual_commit_enabled is False
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"zookeeper_connect": None}, r"zookeeper\.connect: is required with group\.protocol=zookeeper"),
+        ({"zookeeper_connect": ""}, r"zookeeper_connect: is empty"),
+        ({"group_id": "a/b"}, r"group\.id: 'a/b' cannot be used with group\.protocol=zookeeper: use letters"),
+        ({"group_id": ".."}, r"group\.id: '\.\.' cannot be used"),
+        ({"session_timeout_ms": 9000}, r"session\.timeout\.ms: cannot .*: set zookeeper\.session\.timeout\.ms"),
+        ({"heartbeat_interval_ms": 9}, r"heartbeat\.interval\.ms: cannot be set with group\.protocol=zookeeper"),
+        ({"group_instance_id": "i"}, r"group\.instance\.id: cannot be set .*: ZooKeeper groups have no static members"),
+        (
+            {"group_remote_assignor": "range"},
+            r"group\.remote\.assignor: cannot be set .* needs group\.protocol=consumer",
+        ),
+        (
+            {"partition_assignment_strategy": "sticky"},
+            r"must be one of range, roundrobin with group\.protocol=zookeeper",
+        ),
+        ({"partition_assignment_strategy": "range,roundrobin"}, r"must be one of range, roundrobin"),
+        ({"dual_commit_enabled": True}, r"dual\.commit\.enabled: true needs offsets\.storage=kafka"),
+        ({"offsets_storage": "file"}, r"offsets_storage: 'file' is not one of zookeeper, kafka"),
+        ({"rebalance_max_retries": 0}, r"rebalance_max_retries: 0 is less than 1"),
+    ],
+)
+def test_what_contradicts_the_protocol_of_kafka_0_8(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        consumer(**{**ZOOKEEPER, **settings})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("zookeeper_connect", "h:1"),
+        ("offsets_storage", "kafka"),
+        ("rebalance_backoff_ms", 1),
+        ("dual_commit_enabled", True),
+    ],
+)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_other_protocols_need_no_zookeeper(name: str, value: object, protocol: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name.replace('_', '.')}: needs group.protocol=zookeeper"):
+        consumer(group_protocol=protocol, **{name: value})
 
 
 @pytest.mark.parametrize(

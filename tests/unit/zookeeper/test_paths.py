@@ -25,6 +25,10 @@ def test_paths_are_kafka_s() -> None:
     assert paths.config(paths.ConfigKind.TOPICS, "t") == "/config/topics/t"
     assert paths.config(paths.ConfigKind.BROKERS, paths.DEFAULT_ENTITY) == "/config/brokers/<default>"
     assert paths.user_client_config("u", "c") == "/config/users/u/clients/c"
+    assert paths.consumer_ids("g") == "/consumers/g/ids"
+    assert paths.consumer_id("g", "g_host-1-2") == "/consumers/g/ids/g_host-1-2"
+    assert paths.consumer_owner("g", "t", 3) == "/consumers/g/owners/t/3"
+    assert paths.consumer_offset("g", "t", 3) == "/consumers/g/offsets/t/3"
 
 
 @pytest.mark.parametrize(

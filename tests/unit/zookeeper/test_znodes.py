@@ -15,6 +15,8 @@ from ottla.zookeeper import znodes
 from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.znodes import (
     BrokerRegistration,
+    ConsumerPattern,
+    ConsumerRegistration,
     ControllerRegistration,
     Endpoint,
     FeatureLevels,
@@ -132,6 +134,18 @@ WRITTEN_BY_KAFKA: list[tuple[str, Any, bytes]] = [
         b'{"version":1,"partitions":[{"topic":"a","partition":1,"replicas":[1,2]}]}',
     ),
     ("log-dir-failure", 3, b'{"version":1,"broker":3,"event":1}'),
+    (
+        "consumer",
+        ConsumerRegistration({"visits": 1, "orders": 2}, ConsumerPattern.STATIC, 1417964160024),
+        b'{"version":1,"subscription":{"visits":1,"orders":2},"pattern":"static","timestamp":"1417964160024"}',
+    ),
+    (
+        "consumer",
+        ConsumerRegistration({r"visits-\d+|orders": 3}, ConsumerPattern.WHITE_LIST, 1417964160024),
+        b'{"version":1,"subscription":{"visits-\\\\d+|orders":3},"pattern":"white_list","timestamp":"1417964160024"}',
+    ),
+    ("consumer-owner", "g_host-1417964160024-1a2b3c4d-0", b"g_host-1417964160024-1a2b3c4d-0"),
+    ("consumer-offset", 1234567890123, b"1234567890123"),
 ]
 
 
@@ -182,6 +196,8 @@ def test_other_old_versions() -> None:
     assert FeatureLevels.decode(PATH, features) == FeatureLevels({"x": 3})
     assert znodes.decode_config(PATH, b"") == {}
     assert znodes.decode_config(PATH, b'{"version":1}') == {}
+    consumer = b'{"pattern":"other","subscription":{"t":1},"version":1}'
+    assert ConsumerRegistration.decode(PATH, consumer) == ConsumerRegistration({"t": 1}, ConsumerPattern.STATIC, -1)
 
 
 # --- any values -----------------------------------------------------------------------------------------------------
@@ -260,6 +276,12 @@ BAD: list[tuple[str, bytes, str]] = [
     ("isr-change", b'{"partitions":[{"topic":"t"}]}', r"partitions\[0\].partition is missing"),
     ("isr-change", b'{"partitions":[1]}', "partitions must hold a list of objects"),
     ("cluster-id", b'{"version":"1"}', "field id is missing; it must hold a string"),
+    ("consumer", b'{"subscription":{"t":1}}', "field pattern is missing; it must hold a string"),
+    ("consumer", b'{"pattern":"static","subscription":{"t":"1"}}', "subscription.t must hold an integer"),
+    ("consumer-owner", b"\xff", "must hold the id of a consumer's thread"),
+    ("consumer-offset", b"", "must hold an offset, and it holds b''"),
+    ("consumer-offset", b"1 ", "must hold an offset"),
+    ("consumer-offset", b"9223372036854775808", "must hold an offset"),
 ]
 
 

@@ -230,7 +230,7 @@ def test_a_release_that_failed_is_made_up_for_before_anything_is_claimed() -> No
     member.saw(seen(ME))
     assert phase_of(member) is Phase.RELEASING
     member.released()
-    assert (phase_of(member), set(member.missing)) == (Phase.CLAIMING, partitions(2, 3))
+    assert (phase_of(member), frozenset(member.missing)) == (Phase.CLAIMING, partitions(2, 3))
 
 
 def test_claims_of_an_ended_session_are_released_first() -> None:
