@@ -6,33 +6,40 @@ import asyncio
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
-from ottla import AsyncConsumer, AsyncProducer, Consumer
+from ottla import Consumer
 from ottla.base.ids import TopicPartition
-from ottla.client.administer import AsyncAdmin, NewTopic
+from ottla.client.administer import AsyncAdmin
 from ottla.client.errors import CommitFailedError, ConfigError, OttlaError, RebalanceFailedError
-from ottla.client.membership.zookeeper.member import ZooKeeperMembership
 from ottla.client.offsets import OffsetAndMetadata
-from ottla.client.subscriptions.listeners import RebalanceListener
 from ottla.testing.broker import Broker
 from ottla.testing.server_process import unused_port
-from ottla.zookeeper.client.tree import ZooKeeperTree
+from ottla.zookeeper.client.session import end_session
+from support.groups.zookeeper_members import (
+    WAIT_S,
+    Member,
+    Site,
+    create_topic,
+    members,
+    run,
+    send,
+    shares,
+    until,
+)
 from support.trees.servers import connected, expire_session, kill_client
-
-WAIT_S = 30
-ZOOKEEPER = "ottla.zookeeper.port"
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker({ZOOKEEPER: unused_port(), "offsets.topic.num.partitions": 1}) as broker:
-        yield broker
+def site() -> Iterator[Site]:
+    port = unused_port()
+    with Broker({"ottla.zookeeper.port": port, "offsets.topic.num.partitions": 1}) as broker:
+        yield Site(broker.bootstrap, f"127.0.0.1:{port}")
 
 
 @pytest.fixture
@@ -46,155 +53,21 @@ def topic() -> str:
 
 
 @pytest.fixture
-def kazoo(broker: Broker) -> Iterator[KazooClient]:
-    client = KazooClient(hosts=address(broker))
+def kazoo(site: Site) -> Iterator[KazooClient]:
+    client = KazooClient(hosts=site.zookeeper)
     client.start(timeout=WAIT_S)
     yield client
     client.stop()
     client.close()
 
 
-def address(broker: Broker) -> str:
-    return f"127.0.0.1:{broker.overrides[ZOOKEEPER]}"
-
-
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(2 * WAIT_S):
-            await scenario()
-
-    asyncio.run(bounded())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not holds():
-            await asyncio.sleep(0.005)
-
-
-class Member(RebalanceListener):
-    """Polls all the time, and remembers what it was told and given."""
-
-    def __init__(self, broker: Broker, group: str, **settings: Any) -> None:
-        self.settings: dict[str, Any] = {
-            "bootstrap_servers": broker.bootstrap,
-            "group_id": group,
-            "group_protocol": "zookeeper",
-            "zookeeper_connect": address(broker),
-            "auto_offset_reset": "earliest",
-            "fetch_max_wait_ms": 20,
-            "retry_backoff_ms": 10,
-            **settings,
-        }
-        self.consumer: AsyncConsumer[Any, Any] = AsyncConsumer(self.settings)
-        self.told: list[tuple[str, list[int]]] = []
-        self.values: list[bytes] = []
-        self.failures: list[OttlaError] = []
-        self.is_polling = True
-        self.is_idle = False
-        self._task: asyncio.Task[None] | None = None
-
-    def subscribe(self, topics: str | re.Pattern[str]) -> None:
-        self.consumer.subscribe(topics, self)
-        if self._task is None:
-            self._task = asyncio.create_task(self._poll())
-
-    async def _poll(self) -> None:
-        while True:
-            self.is_idle = not self.is_polling
-            if self.is_idle:
-                await asyncio.sleep(0.005)
-                continue
-            try:
-                self.values += [record.value for record in await self.consumer.poll(0.05)]
-            except OttlaError as error:
-                self.failures.append(error)
-
-    async def pause(self) -> None:
-        """Returns when no poll is under way."""
-        self.is_polling = False
-        await until(lambda: self.is_idle)
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def close(self) -> None:
-        await self.stop()
-        await self.consumer.close()
-
-    def _tell(self, what: str, partitions: Collection[TopicPartition]) -> None:
-        self.told.append((what, [one.partition for one in partitions]))
-
-    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self._tell("assigned", partitions)
-
-    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        self._tell("revoked", partitions)
-
-    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        self._tell("lost", partitions)
-
-    @property
-    def indexes(self) -> list[int]:
-        return sorted(one.partition for one in self.consumer.assignment())
-
-    @property
-    def membership(self) -> ZooKeeperMembership:
-        assert isinstance(self.consumer.membership, ZooKeeperMembership)
-        return self.consumer.membership
-
-    @property
-    def id(self) -> str:
-        return self.consumer.group_metadata().member_id
-
-    @property
-    def tree(self) -> ZooKeeperTree:
-        tree = self.membership._tree._tree
-        assert tree is not None
-        return tree
-
-
-@asynccontextmanager
-async def members(
-    broker: Broker, group: str, topics: str | re.Pattern[str], count: int, **settings: Any
-) -> AsyncIterator[list[Member]]:
-    async with AsyncExitStack() as stack:
-        made = []
-        for _ in range(count):
-            member = Member(broker, group, **settings)
-            stack.push_async_callback(member.close)
-            member.subscribe(topics)
-            made.append(member)
-        yield made
-
-
-async def create_topic(broker: Broker, topic: str, partitions: int) -> None:
-    async with AsyncAdmin(bootstrap_servers=broker.bootstrap) as admin:
-        await admin.create_topics([NewTopic(topic, partitions, 1)])
-
-
-async def send(broker: Broker, topic: str, values: dict[int, list[bytes]]) -> None:
-    async with AsyncProducer(bootstrap_servers=broker.bootstrap) as producer:
-        for partition, some in values.items():
-            for value in some:
-                await producer.send(topic, value, partition=partition)
-        await producer.flush()
-
-
-def shares(some: Collection[Member]) -> list[list[int]]:
-    """In the order of their ids, by which ranges are assigned."""
-    return [member.indexes for member in sorted(some, key=lambda one: one.id)]
-
-
 def test_one_member_has_all_and_its_nodes_are_those_of_kafka(
-    broker: Broker, group: str, topic: str, kazoo: KazooClient
+    site: Site, group: str, topic: str, kazoo: KazooClient
 ) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 2)
-        await send(broker, topic, {0: [b"a", b"b"], 1: [b"c"]})
-        async with members(broker, group, topic, 1) as [member]:
+        await create_topic(site, topic, 2)
+        await send(site, topic, {0: [b"a", b"b"], 1: [b"c"]})
+        async with members(site, group, topic, 1) as [member]:
             await until(lambda: len(member.values) == 3)
             assert member.told == [("assigned", [0, 1])]
             assert re.fullmatch(rf"{group}_.+-[0-9]{{13}}-[0-9a-f]{{8}}", member.id)
@@ -224,14 +97,14 @@ def test_one_member_has_all_and_its_nodes_are_those_of_kafka(
     run(scenario)
 
 
-def test_members_share_and_a_joining_one_takes_only_its_part(broker: Broker, group: str, topic: str) -> None:
+def test_members_share_and_a_joining_one_takes_only_its_part(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 7)
-        async with members(broker, group, topic, 2) as pair:
+        await create_topic(site, topic, 7)
+        async with members(site, group, topic, 2) as pair:
             await until(lambda: sorted(map(len, shares(pair))) == [3, 4])
             assert shares(pair) == [[0, 1, 2, 3], [4, 5, 6]]
             before = {member: set(member.indexes) for member in pair}
-            async with members(broker, group, topic, 1) as [third]:
+            async with members(site, group, topic, 1) as [third]:
                 trio = [*pair, third]
                 await until(lambda: sorted(map(len, shares(trio))) == [2, 2, 3])
                 assert shares(trio) == [[0, 1, 2], [3, 4], [5, 6]]
@@ -244,13 +117,13 @@ def test_members_share_and_a_joining_one_takes_only_its_part(broker: Broker, gro
     run(scenario)
 
 
-def test_round_robin_deals_all_topics(broker: Broker, group: str, topic: str) -> None:
+def test_round_robin_deals_all_topics(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, f"{topic}-a", 3)
-        await create_topic(broker, f"{topic}-b", 3)
+        await create_topic(site, f"{topic}-a", 3)
+        await create_topic(site, f"{topic}-b", 3)
         pattern = re.compile(f"{topic}-[ab]")
         settings = {"partition_assignment_strategy": "roundrobin"}
-        async with members(broker, group, pattern, 2, **settings) as pair:
+        async with members(site, group, pattern, 2, **settings) as pair:
             await until(lambda: [len(one.consumer.assignment()) for one in pair] == [3, 3])
             assert len(pair[0].consumer.assignment() | pair[1].consumer.assignment()) == 6
             assert pair[0].consumer.subscription() == {f"{topic}-a", f"{topic}-b"}
@@ -258,20 +131,20 @@ def test_round_robin_deals_all_topics(broker: Broker, group: str, topic: str) ->
     run(scenario)
 
 
-def test_the_partitions_of_a_dead_member_go_to_the_others(broker: Broker, group: str, topic: str) -> None:
+def test_the_partitions_of_a_dead_member_go_to_the_others(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 4)
-        async with members(broker, group, topic, 1) as [survivor]:
-            dead = Member(broker, group)
+        await create_topic(site, topic, 4)
+        async with members(site, group, topic, 1) as [survivor]:
+            dead = Member(site, group)
             dead.subscribe(topic)
             await until(lambda: shares([survivor, dead]) == [[0, 1], [2, 3]])
-            await send(broker, topic, {index: [b"%d" % index] for index in range(4)})
+            await send(site, topic, {index: [b"%d" % index] for index in range(4)})
             await until(lambda: len(survivor.values) + len(dead.values) == 4)
             await dead.stop()
             tree = dead.tree
             kill_client(tree)
             assert len(survivor.indexes) == 2
-            await expire_session(tree)  # as its timeout does
+            assert await end_session(tree.session.servers, tree.session.token, 10_000, WAIT_S)  # as its timeout does
             await until(lambda: survivor.indexes == [0, 1, 2, 3])
             await until(lambda: sorted(set(survivor.values)) == [b"0", b"1", b"2", b"3"])
             assert not survivor.failures
@@ -281,10 +154,10 @@ def test_the_partitions_of_a_dead_member_go_to_the_others(broker: Broker, group:
     run(scenario)
 
 
-def test_a_member_whose_session_expires_registers_again(broker: Broker, group: str, topic: str) -> None:
+def test_a_member_whose_session_expires_registers_again(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 2)
-        async with members(broker, group, topic, 1, enable_auto_commit=False) as [member]:
+        await create_topic(site, topic, 2)
+        async with members(site, group, topic, 1, enable_auto_commit=False) as [member]:
             await until(lambda: member.indexes == [0, 1])
             member_id, generation = member.id, member.consumer.group_metadata().generation_id
             await member.pause()
@@ -303,38 +176,36 @@ def test_a_member_whose_session_expires_registers_again(broker: Broker, group: s
     run(scenario)
 
 
-def test_a_topic_that_grows_is_shared_anew(broker: Broker, group: str, topic: str) -> None:
+def test_a_topic_that_grows_is_shared_anew(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 1)
-        async with members(broker, group, topic, 2) as pair:
+        await create_topic(site, topic, 1)
+        async with members(site, group, topic, 2) as pair:
             await until(lambda: shares(pair) == [[0], []] and all(one.told for one in pair))
-            async with AsyncAdmin(bootstrap_servers=broker.bootstrap) as admin:
+            async with AsyncAdmin(bootstrap_servers=site.bootstrap) as admin:
                 await admin.create_partitions({topic: 3})
             await until(lambda: shares(pair) == [[0, 1], [2]])
-            await send(broker, topic, {2: [b"new"]})
+            await send(site, topic, {2: [b"new"]})
             await until(lambda: b"new" in pair[0].values + pair[1].values)
 
     run(scenario)
 
 
-def test_topics_that_come_and_go_are_found_by_a_pattern(
-    broker: Broker, group: str, topic: str, kazoo: KazooClient
-) -> None:
+def test_topics_that_come_and_go_are_found_by_a_pattern(site: Site, group: str, topic: str, kazoo: KazooClient) -> None:
     async def scenario() -> None:
         pattern = re.compile(f"{topic.upper()}-.*", re.IGNORECASE)
-        async with members(broker, group, pattern, 1) as [member]:
+        async with members(site, group, pattern, 1) as [member]:
             await until(lambda: bool(member.told))
             assert member.told == [("assigned", [])]
             data, _ = await asyncio.to_thread(kazoo.get, f"/consumers/{group}/ids/{member.id}")
             registered = json.loads(data)
             assert registered["pattern"] == "white_list"
             assert registered["subscription"] == {f"(?i){topic.upper()}-.*": 1}
-            await create_topic(broker, f"{topic}-a", 1)
+            await create_topic(site, f"{topic}-a", 1)
             await until(lambda: member.consumer.assignment() == {TopicPartition(f"{topic}-a", 0)})
-            await create_topic(broker, f"{topic}-b", 1)
+            await create_topic(site, f"{topic}-b", 1)
             await until(lambda: len(member.consumer.assignment()) == 2)
             assert member.consumer.subscription() == {f"{topic}-a", f"{topic}-b"}
-            async with AsyncAdmin(bootstrap_servers=broker.bootstrap) as admin:
+            async with AsyncAdmin(bootstrap_servers=site.bootstrap) as admin:
                 await admin.delete_topics([f"{topic}-a"])
             await until(lambda: member.consumer.assignment() == {TopicPartition(f"{topic}-b", 0)})
 
@@ -349,16 +220,16 @@ STORAGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_group_goes_on_where_it_was(broker: Broker, group: str, topic: str, storage: str, kazoo: KazooClient) -> None:
+def test_a_group_goes_on_where_it_was(site: Site, group: str, topic: str, storage: str, kazoo: KazooClient) -> None:
     path = f"/consumers/{group}/offsets/{topic}/0"
 
     async def scenario() -> None:
-        await create_topic(broker, topic, 1)
-        await send(broker, topic, {0: [b"1", b"2"]})
-        async with members(broker, group, topic, 1, **STORAGES[storage]) as [first]:
+        await create_topic(site, topic, 1)
+        await send(site, topic, {0: [b"1", b"2"]})
+        async with members(site, group, topic, 1, **STORAGES[storage]) as [first]:
             await until(lambda: first.values == [b"1", b"2"])
-        await send(broker, topic, {0: [b"3"]})
-        async with members(broker, group, topic, 1, **STORAGES[storage]) as [second]:
+        await send(site, topic, {0: [b"3"]})
+        async with members(site, group, topic, 1, **STORAGES[storage]) as [second]:
             await until(lambda: bool(second.values))
             assert second.values == [b"3"]
             await second.consumer.commit()
@@ -366,19 +237,19 @@ def test_a_group_goes_on_where_it_was(broker: Broker, group: str, topic: str, st
             assert bool(in_tree) == (storage != "kafka")
             if in_tree:
                 assert (await asyncio.to_thread(kazoo.get, path))[0] == b"3"
-            async with AsyncAdmin(bootstrap_servers=broker.bootstrap) as admin:
+            async with AsyncAdmin(bootstrap_servers=site.bootstrap) as admin:
                 listed = await admin.list_consumer_group_offsets(group)
             assert bool(listed) == (storage != "zookeeper")
 
     run(scenario)
 
 
-def test_with_both_the_larger_offset_counts(broker: Broker, group: str, topic: str) -> None:
+def test_with_both_the_larger_offset_counts(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 2)
+        await create_topic(site, topic, 2)
         first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
         in_tree, in_kafka, both = (
-            Member(broker, group, **STORAGES[name]).consumer for name in ("zookeeper", "kafka", "both")
+            Member(site, group, **STORAGES[name]).consumer for name in ("zookeeper", "kafka", "both")
         )
         await in_tree.commit({first: 5, second: 3})
         await in_kafka.commit({first: 4, second: OffsetAndMetadata(6, "mine")})
@@ -392,16 +263,16 @@ def test_with_both_the_larger_offset_counts(broker: Broker, group: str, topic: s
     run(scenario)
 
 
-def test_offsets_that_another_program_wrote(broker: Broker, group: str, topic: str, kazoo: KazooClient) -> None:
+def test_offsets_that_another_program_wrote(site: Site, group: str, topic: str, kazoo: KazooClient) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 1)
-        await send(broker, topic, {0: [b"1", b"2", b"3"]})
+        await create_topic(site, topic, 1)
+        await send(site, topic, {0: [b"1", b"2", b"3"]})
         path = f"/consumers/{group}/offsets/{topic}/0"
         await asyncio.to_thread(kazoo.create, path, b"2", makepath=True)
-        async with members(broker, group, topic, 1) as [member]:
+        async with members(site, group, topic, 1) as [member]:
             await until(lambda: member.values == [b"3"])
         await asyncio.to_thread(kazoo.set, path, b"two")
-        reader = Member(broker, group).consumer
+        reader = Member(site, group).consumer
         with pytest.raises(OttlaError, match=r"the node must hold an offset, and it holds b'two'"):
             await reader.committed([TopicPartition(topic, 0)])
         await reader.close()
@@ -409,15 +280,13 @@ def test_offsets_that_another_program_wrote(broker: Broker, group: str, topic: s
     run(scenario)
 
 
-def test_a_partition_of_another_program_is_waited_for(
-    broker: Broker, group: str, topic: str, kazoo: KazooClient
-) -> None:
+def test_a_partition_of_another_program_is_waited_for(site: Site, group: str, topic: str, kazoo: KazooClient) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 2)
+        await create_topic(site, topic, 2)
         path = f"/consumers/{group}/owners/{topic}/0"
         await asyncio.to_thread(kazoo.create, path, b"someone-0", ephemeral=True, makepath=True)
         settings = {"rebalance_backoff_ms": 20, "rebalance_max_retries": 3}
-        async with members(broker, group, topic, 1, **settings) as [member]:
+        async with members(site, group, topic, 1, **settings) as [member]:
             await until(lambda: bool(member.failures))
             assert isinstance(member.failures[0], RebalanceFailedError)
             assert f"other consumers still own {topic}-0 after 3 attempts" in str(member.failures[0])
@@ -429,12 +298,12 @@ def test_a_partition_of_another_program_is_waited_for(
     run(scenario)
 
 
-def test_a_released_partition_is_claimed_at_once(broker: Broker, group: str, topic: str, kazoo: KazooClient) -> None:
+def test_a_released_partition_is_claimed_at_once(site: Site, group: str, topic: str, kazoo: KazooClient) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 1)
+        await create_topic(site, topic, 1)
         path = f"/consumers/{group}/owners/{topic}/0"
         await asyncio.to_thread(kazoo.create, path, b"someone-0", ephemeral=True, makepath=True)
-        async with members(broker, group, topic, 1, rebalance_backoff_ms=3_600_000) as [member]:
+        async with members(site, group, topic, 1, rebalance_backoff_ms=3_600_000) as [member]:
             await until(lambda: member.membership._rebalance.failures == 1)
             await asyncio.to_thread(kazoo.delete, path)
             await until(lambda: member.indexes == [0])
@@ -443,16 +312,16 @@ def test_a_released_partition_is_claimed_at_once(broker: Broker, group: str, top
 
 
 def test_a_consumer_of_kafka_in_the_group_gets_its_share(
-    broker: Broker, group: str, topic: str, kazoo: KazooClient
+    site: Site, group: str, topic: str, kazoo: KazooClient
 ) -> None:
     """One with two threads, as Kafka 0.8 registers it: ours leaves the partitions to it that it computes itself."""
 
     async def scenario() -> None:
-        await create_topic(broker, topic, 5)
+        await create_topic(site, topic, 5)
         text = json.dumps({"version": 1, "subscription": {topic: 2}, "pattern": "static", "timestamp": "1417964160024"})
         path = f"/consumers/{group}/ids/{group}_0-jvm"
         await asyncio.to_thread(kazoo.create, path, text.encode(), ephemeral=True, makepath=True)
-        async with members(broker, group, topic, 1) as [member]:
+        async with members(site, group, topic, 1) as [member]:
             await until(lambda: bool(member.told))
             assert member.indexes == [4]
             await asyncio.to_thread(kazoo.delete, path)
@@ -461,11 +330,11 @@ def test_a_consumer_of_kafka_in_the_group_gets_its_share(
     run(scenario)
 
 
-def test_subscribing_anew_and_unsubscribing(broker: Broker, group: str, topic: str, kazoo: KazooClient) -> None:
+def test_subscribing_anew_and_unsubscribing(site: Site, group: str, topic: str, kazoo: KazooClient) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 2)
-        await create_topic(broker, f"{topic}-2", 1)
-        async with members(broker, group, topic, 2) as pair:
+        await create_topic(site, topic, 2)
+        await create_topic(site, f"{topic}-2", 1)
+        async with members(site, group, topic, 2) as pair:
             await until(lambda: [len(one.indexes) for one in pair] == [1, 1])
             pair[0].subscribe(f"{topic}-2")
             await until(lambda: pair[0].consumer.assignment() == {TopicPartition(f"{topic}-2", 0)})
@@ -481,12 +350,12 @@ def test_subscribing_anew_and_unsubscribing(broker: Broker, group: str, topic: s
     run(scenario)
 
 
-def test_a_member_that_does_not_poll_leaves(broker: Broker, group: str, topic: str) -> None:
+def test_a_member_that_does_not_poll_leaves(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 2)
+        await create_topic(site, topic, 2)
         async with (
-            members(broker, group, topic, 1) as [other],
-            members(broker, group, topic, 1, max_poll_interval_ms=300) as [slow],
+            members(site, group, topic, 1) as [other],
+            members(site, group, topic, 1, max_poll_interval_ms=300) as [slow],
         ):
             await until(lambda: shares([other, slow]) in ([[0], [1]], [[1], [0]]))
             await slow.pause()
@@ -497,17 +366,17 @@ def test_a_member_that_does_not_poll_leaves(broker: Broker, group: str, topic: s
     run(scenario)
 
 
-def test_the_blocking_consumer(broker: Broker, group: str, topic: str) -> None:
+def test_the_blocking_consumer(site: Site, group: str, topic: str) -> None:
     async def prepare() -> None:
-        await create_topic(broker, topic, 1)
-        await send(broker, topic, {0: [b"1", b"2"]})
+        await create_topic(site, topic, 1)
+        await send(site, topic, {0: [b"1", b"2"]})
 
     asyncio.run(prepare())
     settings = {
-        "bootstrap.servers": broker.bootstrap,
+        "bootstrap.servers": site.bootstrap,
         "group.id": group,
         "group.protocol": "zookeeper",
-        "zookeeper.connect": address(broker),
+        "zookeeper.connect": site.zookeeper,
         "auto.offset.reset": "earliest",
     }
     with Consumer(settings) as consumer:
@@ -520,29 +389,29 @@ def test_the_blocking_consumer(broker: Broker, group: str, topic: str) -> None:
     assert (seen, committed) == ([b"1", b"2"], {TopicPartition(topic, 0): OffsetAndMetadata(2)})
 
 
-def test_a_zookeeper_that_is_not_there(broker: Broker, group: str, topic: str) -> None:
+def test_a_zookeeper_that_is_not_there(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
         nobody = f"127.0.0.1:{unused_port()}"
         settings = {"zookeeper_connect": nobody, "zookeeper_connection_timeout_ms": 100}
-        async with members(broker, group, topic, 1, **settings) as [member]:
+        async with members(site, group, topic, 1, **settings) as [member]:
             await until(lambda: len(member.failures) > 1)
             assert f"No ZooKeeper server answered at {nobody}" in str(member.failures[0])
 
     run(scenario)
 
 
-def test_a_wrong_connect_string(broker: Broker, group: str) -> None:
+def test_a_wrong_connect_string(site: Site, group: str) -> None:
     async def scenario() -> None:
         with pytest.raises(ConfigError, match=r"zookeeper.connect: 'h:x': 'h:x' is not the address"):
-            Member(broker, group, zookeeper_connect="h:x")
+            Member(site, group, zookeeper_connect="h:x")
 
     run(scenario)
 
 
-def test_zookeeper_keeps_no_metadata(broker: Broker, group: str, topic: str) -> None:
+def test_zookeeper_keeps_no_metadata(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 1)
-        consumer = Member(broker, group).consumer
+        await create_topic(site, topic, 1)
+        consumer = Member(site, group).consumer
         with pytest.raises(OttlaError, match="ZooKeeper keeps no metadata with an offset"):
             await consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1, "mine")})
         await consumer.close()
@@ -550,14 +419,14 @@ def test_zookeeper_keeps_no_metadata(broker: Broker, group: str, topic: str) -> 
     run(scenario)
 
 
-def test_no_node_is_left_in_the_tree_by_many_that_come_and_go(broker: Broker, group: str, topic: str) -> None:
+def test_no_node_is_left_in_the_tree_by_many_that_come_and_go(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
-        await create_topic(broker, topic, 6)
+        await create_topic(site, topic, 6)
         async with AsyncExitStack() as stack:
             for _ in range(4):
-                await stack.enter_async_context(members(broker, group, topic, 1))
+                await stack.enter_async_context(members(site, group, topic, 1))
                 await asyncio.sleep(0.01)  # each meets the others in another phase
-        async with connected(address(broker)) as tree:
+        async with connected(site.zookeeper) as tree:
             assert await tree.children(f"/consumers/{group}/ids") == []
             assert await tree.children(f"/consumers/{group}/owners/{topic}") == []
 

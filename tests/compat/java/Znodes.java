@@ -57,6 +57,8 @@ public class Znodes {
                 return ProducerIdBlockZNode.generateProducerIdBlockJson(ProducerIdBlockZNode.parseProducerIdBlockData(content));
             case "features":
                 return FeatureZNode.encode(FeatureZNode.decode(content));
+            case "consumer-offset":
+                return ConsumerOffset.encode((Long) ConsumerOffset.decode(content).get());
             case "persistent-paths":
                 return ZkData.PersistentZkPaths().mkString(" ").getBytes(StandardCharsets.UTF_8);
             case "entity-name":
