@@ -137,25 +137,31 @@ class Seen:
         self.consumer = consumer
         self.runs: dict[Place, list[Run]] = {}
         self.jumps: list[str] = []
-        self._may_jump: set[Place] = set()
+        self._may_jump: dict[Place, int] = {}
+        """Where the next record may be anywhere from that offset on."""
 
     def see(self, place: Place, offset: int, mark: int) -> None:
         runs = self.runs.get(place)
         if runs is None:
             runs = self.runs[place] = [Run(offset)]
-            self._may_jump.discard(place)
         last = runs[-1]
+        floor = self._may_jump.pop(place, None)
+        if floor is not None and offset < floor:
+            self.jumps.append(f"{self.consumer}: {place}: began at {offset}, although {floor} had been committed")
         if offset != last.end:
-            if place not in self._may_jump:
+            if floor is None:
                 self.jumps.append(f"{self.consumer}: {place}: offset {offset} came where {last.end} was due")
             last = Run(offset)
             runs.append(last)
-        self._may_jump.discard(place)
         last.marks.append(mark)
 
-    def restart(self, place: Place) -> None:
-        """The next record may be anywhere."""
-        self._may_jump.add(place)
+    def restart(self, place: Place, committed: int = 0) -> None:
+        """The next record may be anywhere, but not before what the group had committed."""
+        self._may_jump[place] = committed
+
+    def positions(self) -> dict[Place, int]:
+        """Of the partitions that were seen since they were last assigned."""
+        return {place: runs[-1].end for place, runs in self.runs.items() if place not in self._may_jump}
 
     def position(self, place: Place) -> int:
         runs = self.runs.get(place)
@@ -277,6 +283,8 @@ class Replica:
     broker: int
     log_start: int
     batches: Sequence[BatchMark]
+    high_watermark: int = 0
+    """The last one that was written down."""
 
     @property
     def log_end(self) -> int:

@@ -18,11 +18,12 @@ from support.cluster.kafka_members import OTTLA, MixedCluster
 from support.cluster.replica_files import read_replica
 
 SESSION_S: Final = 3.0
+OFFSETS_PARTITIONS: Final = 4
 _SETTINGS: Final[Mapping[str, Setting]] = {
     "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
     "replica.lag.time.max.ms": 3000,
     "auto.create.topics.enable": False,
-    "offsets.topic.num.partitions": 4,
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
     "leader.imbalance.check.interval.seconds": 15,
     "num.replica.fetchers": 2,
     "log.segment.bytes": 300_000,

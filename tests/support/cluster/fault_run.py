@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -27,10 +27,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from ottla.testing.server_process import BrokerFailedError
 from support.cluster import checker, tree_audit
 from support.cluster.checker import Place, Run
-from support.cluster.fault_cluster import FaultCluster
+from support.cluster.fault_cluster import OFFSETS_PARTITIONS, FaultCluster
 from support.cluster.kafka_members import OTTLA
 from support.cluster.nemesis import Nemesis
 from support.cluster.workload import (
+    Commits,
     GroupMember,
     Load,
     OttlaLoad,
@@ -47,6 +48,7 @@ _logger = logging.getLogger(__name__)
 _TOPIC_CONFIGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2", "segment.bytes": "300000"}
 _RECOVER_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.1
+_RENEW_S: Final = 5.0
 _OUTPUT_CHARS: Final = 6000
 
 
@@ -95,17 +97,20 @@ class FaultRun:
     def __enter__(self) -> FaultRun:
         self._create_topics()
         bootstrap, names = self.cluster.bootstrap, list(self._topics)
-        loads = (OttlaLoad, RdkafkaLoad, OttlaLoad)
-        extra: tuple[dict[str, Any], ...] = ({}, {}, {"max.in.flight.requests.per.connection": 1, "batch.size": 2000})
-        for number, (kind, settings) in enumerate(zip(loads, extra, strict=True)):
-            chance = random.Random(self.chance.random())
-            self._loads.append(kind(number, bootstrap, names, self._rate, chance, settings))
+        small = {"max.in.flight.requests.per.connection": 1, "batch.size": 2000}
+        chances = [random.Random(self.chance.random()) for _ in range(3)]
+        self._loads = [
+            OttlaLoad(0, bootstrap, names, self._rate, chances[0]),
+            RdkafkaLoad(1, bootstrap, names, self._rate, chances[1]),
+            OttlaLoad(2, bootstrap, names, self._rate, chances[2], small, renew_s=_RENEW_S),
+        ]
         self._watchers = [
             OttlaWatcher("reader", bootstrap, self.places, {}),
             OttlaWatcher("follower reader", bootstrap, self.places, {"client.rack": "rack-2"}),
             RdkafkaWatcher("reader", bootstrap, self.places, {}),
         ]
-        self._members = [GroupMember(f"member {number}", bootstrap, names, {}) for number in (1, 2)]
+        commits = Commits()
+        self._members = [GroupMember(f"member {number}", bootstrap, names, commits, {}) for number in (1, 2)]
         self._began_s = time.monotonic()
         for each in (*self._loads, *self._watchers, *self._members):
             each.start()
@@ -251,6 +256,10 @@ class FaultRun:
         self.cluster.stop()
         for place, run in stored.items():
             self.wrong += checker.judge_replicas(place, self.cluster.replicas(place), run.end)
+        for index in range(OFFSETS_PARTITIONS):  # written by coordinators to the end, so only what is committed counts
+            place = Place("__consumer_offsets", index)
+            replicas = self.cluster.replicas(place)
+            self.wrong += checker.judge_replicas(place, replicas, min(each.high_watermark for each in replicas))
         self.wrong += tree_audit.judge_journal(self.cluster.journal())
 
     def _summarise(self, stored: Mapping[Place, Run] | None) -> None:
@@ -278,7 +287,7 @@ class FaultRun:
         times = Counter(kind for step in self.steps for kind in step.kinds)
         for kind, count in sorted(times.items()):
             of_kind = [step for step in self.steps if kind in step.kinds]
-            wait_s = max(self.longest_wait_s(step.began_s, step.whole_s) for step in of_kind)
+            wait_s = max(self.longest_wait_s(step.began_s, step.ended_s) for step in of_kind)
             whole_s = max(step.whole_s - step.ended_s for step in of_kind)
             lines.append(
                 f"  {kind}: {count}x, longest wait for an answer {wait_s:.1f} s, whole again in {whole_s:.1f} s"

@@ -1,6 +1,6 @@
 """Replicas as they lie on the disks of stopped brokers, Ottla's or Apache Kafka's, for `checker.judge_replicas`.
 
-Reads only segments and the checkpoint of log starts: nothing that a broker says of its own log is believed.
+Reads only segments and the checkpoints of offsets: nothing that a broker says of its own log is believed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from crc32c import crc32c
 from ottla.base.ids import TopicPartition
 from ottla.log.checkpoints import OffsetCheckpoint
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import LOG_START_OFFSETS
+from ottla.log.names import HIGH_WATERMARKS, LOG_START_OFFSETS
 from ottla.records.batch import iter_batches
 from ottla.records.layout import ATTRIBUTES_AT
 from support.cluster.checker import BatchMark, Place, Replica
@@ -29,5 +29,9 @@ def read_replica(broker: int, logs: Path, place: Place) -> Replica:
             is_whole = crc32c(batch[ATTRIBUTES_AT:]) == view.crc
             batches.append(BatchMark(view.base_offset, view.last_offset, view.leader_epoch, view.crc, is_whole))
     first = int(segments[0].stem) if segments else 0
-    starts = OffsetCheckpoint(LocalDisk(), logs / LOG_START_OFFSETS).read()
-    return Replica(broker, max(first, starts.get(TopicPartition(*place), 0)), batches)
+    start, high_watermark = (_checkpointed(logs / name, place) for name in (LOG_START_OFFSETS, HIGH_WATERMARKS))
+    return Replica(broker, max(first, start), batches, high_watermark)
+
+
+def _checkpointed(file: Path, place: Place) -> int:
+    return OffsetCheckpoint(LocalDisk(), file).read().get(TopicPartition(*place), 0)

@@ -138,7 +138,7 @@ class Load(_Threaded, ABC):
 
 
 class OttlaLoad(Load):
-    """Our producer."""
+    """Our producer; with `renew_s`, a new one so often, which needs a producer id of its own."""
 
     def __init__(
         self,
@@ -148,9 +148,13 @@ class OttlaLoad(Load):
         rate: int,
         chance: random.Random,
         settings: Mapping[str, Any] | None = None,
+        *,
+        renew_s: float = 0.0,
     ) -> None:
         super().__init__(number, "Ottla", topics, rate, chance)
-        own = {
+        self._renew_s = renew_s
+        self._renew_at_s = time.monotonic() + renew_s
+        self._settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "acks": "all",
             "enable.idempotence": True,
@@ -158,7 +162,20 @@ class OttlaLoad(Load):
             "delivery.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
             "max.block.ms": int(DELIVERY_TIMEOUT_S * 1000),
         }
-        self._producer: Producer[Any, Any] = Producer({**own, **_OURS, **(settings or {})})
+        self._settings |= {**_OURS, **(settings or {})}
+        self._producer: Producer[Any, Any] = Producer(self._settings)
+
+    def _turn(self, seconds: float) -> None:
+        super()._turn(seconds)
+        if self._renew_s and time.monotonic() > self._renew_at_s and not self._stop.is_set():
+            self._renew_at_s = time.monotonic() + self._renew_s
+            try:
+                self._producer.flush()  # else a later record could overtake what is on its way
+            except OttlaError as error:
+                self.errors.append(f"flush: {error!r}")
+            else:
+                self._producer.close()
+                self._producer = Producer(self._settings)
 
     def _send(self, number: int, topic: str, key: bytes, value: bytes) -> None:
         try:
@@ -304,11 +321,30 @@ class RdkafkaWatcher(Watcher):
         self._consumer.close()
 
 
+class Commits:
+    """What the members of a group have committed, as far as they were told that they had. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[Place, int] = {}
+        self._lock = threading.Lock()
+
+    def committed(self, positions: Mapping[Place, int]) -> None:
+        with self._lock:
+            for place, offset in positions.items():
+                self._offsets[place] = max(offset, self._offsets.get(place, 0))
+
+    def of(self, place: Place) -> int:
+        return self._offsets.get(place, 0)
+
+
 class GroupMember(Watcher):
     """A member of a group of ours, which commits what it has seen: another member goes on there."""
 
-    def __init__(self, name: str, bootstrap: str, topics: Sequence[str], settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, topics: Sequence[str], commits: Commits, settings: Mapping[str, Any]
+    ) -> None:
         super().__init__(f"{name} (Ottla)")
+        self._commits = commits
         own = {
             "bootstrap.servers": bootstrap,
             "group.id": "readers",
@@ -320,7 +356,7 @@ class GroupMember(Watcher):
             "default.api.timeout.ms": 10_000,
         }
         self._consumer: Consumer[Any, Any] = Consumer({**own, **_OURS, **settings})
-        self._consumer.subscribe(list(topics), _Restarts(self.seen))
+        self._consumer.subscribe(list(topics), _Restarts(self.seen, commits))
         self._commit_at_s = 0.0
 
     def _work(self) -> None:
@@ -328,10 +364,14 @@ class GroupMember(Watcher):
             self.seen.see(Place(record.topic, record.partition), record.offset, mark_in(record.value))
         if time.monotonic() > self._commit_at_s:
             self._commit_at_s = time.monotonic() + 0.5
+            positions = self.seen.positions()
+            owned = {Place(*each) for each in self._consumer.assignment()}
             try:
                 self._consumer.commit()
             except OttlaError as error:  # the coordinator is away, or the group rebalances: it is tried again
                 self.errors.append(repr(error))
+            else:
+                self._commits.committed({place: offset for place, offset in positions.items() if place in owned})
 
     def close(self) -> None:
         self._end()
@@ -341,12 +381,14 @@ class GroupMember(Watcher):
 class _Restarts(RebalanceListener):
     """Tells a history where a partition may begin anew."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: Seen, commits: Commits) -> None:
         self._seen = seen
+        self._commits = commits
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         for each in partitions:
-            self._seen.restart(Place(each.topic, each.partition))
+            place = Place(each.topic, each.partition)
+            self._seen.restart(place, self._commits.of(place))
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------

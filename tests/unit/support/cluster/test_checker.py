@@ -152,6 +152,15 @@ def test_a_consumer_may_jump_once_after_a_restart() -> None:
     assert len(consumer.jumps) == 1
 
 
+def test_a_consumer_must_not_begin_before_what_was_committed() -> None:
+    consumer = reader((A, 0, 5), (A, 1, 6))
+    assert consumer.positions() == {A: 2}
+    consumer.restart(A, 2)
+    assert consumer.positions() == {}
+    consumer.see(A, 1, 6)
+    assert consumer.jumps == ["reader: orders-0: began at 1, although 2 had been committed"]
+
+
 def test_consumers_together_must_have_seen_everything() -> None:
     stored = {A: run(5, 6, 7)}
     one, other = reader((A, 0, 5), (A, 1, 6)), reader((A, 2, 7))

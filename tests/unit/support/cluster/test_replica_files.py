@@ -7,7 +7,7 @@ from pathlib import Path
 from ottla.base.ids import TopicPartition
 from ottla.log.checkpoints import OffsetCheckpoint
 from ottla.log.local_disk import LocalDisk
-from ottla.log.names import LOG_START_OFFSETS
+from ottla.log.names import HIGH_WATERMARKS, LOG_START_OFFSETS
 from support.cluster.checker import Place
 from support.cluster.replica_files import read_replica
 from support.logs.batches import batch
@@ -33,4 +33,6 @@ def test_a_replica_has_all_batches_of_all_segments(tmp_path: Path) -> None:
 
 def test_a_log_may_start_within_a_segment(tmp_path: Path) -> None:
     OffsetCheckpoint(LocalDisk(), tmp_path / LOG_START_OFFSETS).write({TopicPartition(*PLACE): 5})
-    assert read_replica(1, tmp_path, PLACE).log_start == 5
+    OffsetCheckpoint(LocalDisk(), tmp_path / HIGH_WATERMARKS).write({TopicPartition(*PLACE): 7})
+    replica = read_replica(1, tmp_path, PLACE)
+    assert (replica.log_start, replica.high_watermark) == (5, 7)
