@@ -33,6 +33,7 @@ from ottla.controller.cluster_controller import ClusterController
 from ottla.controller.settings import ControllerSettings
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.replication.fetching.fetchers import Fetchers
+from ottla.replication.fetching.replication_quota import ReplicationQuotas
 from ottla.replication.fetching.settings import FetchSettings
 from ottla.replication.isr_changes import IsrChanges
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -52,6 +53,8 @@ _logger = logging.getLogger(__name__)
 
 _NOBODY: Final = -1
 _UNCLEAN: Final = "unclean.leader.election.enable"
+_SIDES: Final = ("leader", "follower")
+_UNLIMITED: Final = 2**63 - 1
 _TREE_TIMEOUT_S: Final = 5.0
 _RETRY_S: Final = 1.0
 _LOOK_AGAIN_S: Final = 0.1
@@ -89,6 +92,7 @@ class ClusterMember:
         self.links.endpoint_of = self._endpoint_of
         self.links.controller_id = lambda: self.controller_id
         self._to_controller = self.links.controller_peer()
+        self.quotas = ReplicationQuotas(broker.broker_id, broker.clock.monotonic_s)
         self.fetchers = Fetchers(
             self.links.fetch_peer,
             broker.broker_id,
@@ -105,6 +109,7 @@ class ClusterMember:
             ),
             broker.clock,
             loop,
+            quota=self.quotas.follower,
         )
         self.isr_changes = IsrChanges(self._ask_controller, broker.broker_id, self._epoch, loop)
         self.controller = ClusterController(
@@ -140,6 +145,8 @@ class ClusterMember:
         environment.lag_max_s = self._settings.lag_time_max_ms / 1000
         environment.is_alive = broker.metadata.is_alive
         environment.propose = self.isr_changes.propose
+        environment.leader_quota = self.quotas.leader
+        self._set_rates()
         broker.replicas.on_failed = self._replicas_failed
 
     async def join(self, listeners: Sequence[Listener]) -> None:
@@ -201,6 +208,7 @@ class ClusterMember:
         broker = self._broker
         for name in gone:
             broker.configs.forget_topic(name)
+            self._throttle(name)
         if names:
             broker.group_topics.changed()
         if gone:
@@ -247,6 +255,7 @@ class ClusterMember:
         for (topic, _), partition in self._broker.replicas.partitions.items():
             if topic == name and partition.log is not None:
                 partition.log.update_config(config)
+        self._throttle(name)
         if _is_true(self._broker.configs.topic_config(name).get(_UNCLEAN)):
             self.controller.unclean_election_enabled(name)
 
@@ -258,6 +267,20 @@ class ClusterMember:
             self.controller.unclean_election_enabled()
         if "num.replica.fetchers" in keys:
             self.fetchers.resize(configs.current("num.replica.fetchers"))
+        self._set_rates()
+
+    def _throttle(self, name: str) -> None:
+        """Sets which replicas of a topic are throttled."""
+        try:
+            self.quotas.set_topic(name, self._broker.configs.topic_config(name))
+        except ValueError as error:  # written by other tools
+            _logger.warning(
+                "the throttled replicas of topic %s are not understood, and stay as they were: %s", name, error
+            )
+
+    def _set_rates(self) -> None:
+        rates = {side: self._broker.configs.current(f"{side}.replication.throttled.rate") for side in _SIDES}
+        self.quotas.set_rates(**{side: None if rate >= _UNLIMITED else rate for side, rate in rates.items()})
 
     # --- failed log directories ---------------------------------------------------------------------------------------
 

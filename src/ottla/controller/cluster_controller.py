@@ -117,7 +117,12 @@ class ClusterController:
 
     async def start(self) -> None:
         """Call this after the broker has registered. Returns when it is known who the controller is."""
-        await paths.ensure_persistent_paths(self._tree)
+        while True:
+            try:
+                await paths.ensure_persistent_paths(self._tree)
+                break
+            except ConnectionLossError:
+                await asyncio.sleep(_RETRY_S)
         self._queue.start()
         await self._queue.call("start", self._elect)
 
@@ -177,12 +182,20 @@ class ClusterController:
         """The process of the controller, or of the one before this one, is gone."""
         if self._active is not None:
             self._active.suspect(broker)
+            self._watch.close()
         else:
             self._queue.put("end of the controller", lambda: self._depose(broker))
 
     async def _depose(self, broker: LiveBroker) -> None:
-        with suppress(ConnectionLossError, SessionExpiredError):
-            await self._watch.depose(broker)
+        while not self._is_closed:
+            try:
+                await self._watch.depose(broker)
+            except ConnectionLossError:
+                await asyncio.sleep(_RETRY_S)
+            except SessionExpiredError:
+                return
+            else:
+                return
 
     async def _elect(self) -> None:
         """Runs for election unless there is a controller. Resigns if that is another broker."""
@@ -262,6 +275,7 @@ class ClusterController:
         await self._tree.get(paths.CONTROLLER, self._on_controller_node)
         try:
             await active.start(self._watch.gone)
+            self._watch.taken_over(active.context.brokers)
             self.last_failover_s = active.failover_s
         except ControllerMovedError as error:
             _logger.info("no longer the controller while taking over: %s", error)

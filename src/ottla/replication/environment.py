@@ -39,15 +39,13 @@ class FollowerReader(Hashable, Protocol):
 class ReplicationQuota(Protocol):
     """A limit of the bytes per second that replication may use, for some partitions (KIP-73)."""
 
-    def is_throttled(self, name: TopicPartition) -> bool:
-        """Whether the limit applies to the partition."""
+    def must_wait(self, name: TopicPartition, *, is_in_sync: bool) -> bool:
+        """Whether the replica gets nothing for now."""
         ...
 
-    def is_exceeded(self) -> bool:
-        """Whether more was transferred lately than the limit allows."""
+    def record(self, name: TopicPartition, size: int) -> None:
+        """Counts bytes of a partition, if the limit applies to it."""
         ...
-
-    def record(self, byte_count: int) -> None: ...
 
 
 class ReplicaEnvironment:

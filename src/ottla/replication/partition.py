@@ -356,6 +356,9 @@ class Partition:
         """What a leader knows about its followers."""
         return () if self._leadership is None else self._leadership.followers.values()
 
+    def follower(self, replica_id: int) -> FollowerState | None:
+        return None if self._leadership is None else self._leadership.followers.get(replica_id)
+
     def read_by(self, replica_id: int, reader: FollowerReader) -> None:
         """Tells the reader of every change from now on, and no longer the one that the replica had before."""
         if self._readers is None:

@@ -90,10 +90,11 @@ class ScriptedBroker:
     """Where it listens; 0 for any that is free."""
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
         host, port = self._server.sockets[0].getsockname()
         self.address = Address(host, port)
-        self._writers: set[asyncio.StreamWriter] = set()
         return self
 
     async def __aexit__(
@@ -116,9 +117,18 @@ class ScriptedBroker:
         """The requests of this kind that came."""
         return [one for one in self.requests if isinstance(one, request)]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """No coroutine: one that has not begun when the test ends would leave its connection open."""
+        if not self._server.is_serving():  # it was accepted just before
+            writer.close()
+            return
         self.connections += 1
         self._writers.add(writer)
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answering: set[asyncio.Task[None]] = set()
         try:
             while True:

@@ -529,3 +529,37 @@ async def test_the_last_controller_leaves_the_isrs(cluster: ControlCluster) -> N
     await cluster.create("t", (2, 1, 3))
     await cluster.kill(1)
     assert cluster.state("t") == PartitionLeader(2, 1, (2, 3), 2)
+
+
+@on_cluster
+async def test_brokers_that_died_without_a_controller_leave_the_isrs(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3, 4)
+    await cluster.create("t", (2, 3, 4), (3, 2, 4))
+    cluster.members[1].session.watches.clear()  # it does not see the next broker die
+    cluster.members[3].host.is_running = False
+    cluster.tree.expire(cluster.members[3].session)
+    assert cluster.state("t").isr == (2, 3, 4)
+    await cluster.kill(1)
+    assert cluster.state("t", 0) == PartitionLeader(2, 1, (2, 4), 2)
+    assert cluster.state("t", 1) == PartitionLeader(2, 1, (2, 4), 2)
+    assert cluster.hosts[2].metadata[T0].offline_replicas == [3]
+    await cluster.restart(3)
+    assert cluster.hosts[3].roles[T0].leader == 2
+
+
+@on_cluster
+async def test_news_for_an_earlier_reign_does_not_swallow_news_for_this_one(cluster: ControlCluster) -> None:
+    """Both wait in the same queue."""
+    await cluster.start(1, 2)
+    await cluster.create("t", (2, 1))
+    controller = cluster.members[1].controller
+    active = controller._active
+    assert active is not None
+    active.put("broker change", active.brokers_changed, once=True)
+    controller._resign()
+    controller._queue.put_once("controller change", controller._elect)
+    cluster.tree.expire(cluster.members[2].session)
+    cluster.members[2].host.is_running = False
+    await cluster.settle()
+    assert controller.is_active
+    assert cluster.state("t").leader == 1

@@ -39,13 +39,23 @@ class Echo:
         self.port = unused_port()
         self.received = b""
         self.writers: list[asyncio.StreamWriter] = []
+        self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """No coroutine: one that has not begun when the test ends would leave its connection open."""
+        if self._server is None or not self._server.is_serving():
+            writer.transport.abort()
+            return
+        self.writers.append(writer)
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.writers.append(writer)
         try:
             while data := await reader.read(65536):
                 self.received += data

@@ -252,11 +252,8 @@ class FollowerReading:
     def is_throttled(self, partition: Partition) -> bool:
         """Whether nothing may be sent now because of a replication quota, which in-sync replicas do not have."""
         quota = self.broker.replicas.environment.leader_quota
-        return (
-            quota is not None
-            and self.session.replica_id not in partition.isr
-            and quota.is_throttled(partition.name)
-            and quota.is_exceeded()
+        return quota is not None and quota.must_wait(
+            partition.name, is_in_sync=self.session.replica_id in partition.isr
         )
 
     def response(self, answers: Answers) -> FetchResponse:
@@ -274,8 +271,8 @@ class FollowerReading:
                     answer = unreadable(self.broker, followed, error)
             if answer.error_code:
                 hints.add(answer, followed.topic, followed.index)
-            if answer.records and quota is not None and quota.is_throttled(_name(followed)):
-                quota.record(len(answer.records))
+            if answer.records and quota is not None:
+                quota.record(TopicPartition(followed.topic, followed.index), len(answer.records))
             is_news = followed.is_news(answer)
             session.answered(key, followed, has_records=bool(answer.records))
             if self._is_incremental and not is_news:
@@ -293,10 +290,6 @@ class FollowerReading:
     def failure(self, error: ErrorCode) -> FetchResponse:
         """The response to a request that failed as a whole."""
         return FetchResponse(error_code=error)
-
-
-def _name(followed: FollowedPartition) -> TopicPartition:
-    return TopicPartition(followed.topic, followed.index)
 
 
 class DelayedFollowerFetch(DelayedOperation[FollowerReader]):

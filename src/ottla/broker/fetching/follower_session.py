@@ -147,6 +147,7 @@ class FollowerSession(BrokerFetchSession):
             partition is not None
             and follower is not None
             and partition.log is not None
+            and partition.follower(self.replica_id) is follower
             and followed.fetch_offset == follower.log_end == partition.log.next_offset
             and followed.high_watermark == partition.log.high_watermark
             and followed.log_start_offset == partition.log.log_start_offset

@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
 from ottla.broker.fetching.fetch_sessions import (
     FINAL_EPOCH,
@@ -55,6 +56,8 @@ def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> Fet
             session = sessions.go_on(request.session_id, epoch, by_id=by_id)
         except FetchSessionError as error:
             return FetchResponse(error_code=error.code)
+        if session.is_privileged:  # a follower's
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.update(asked.items(), request)
         is_incremental = True
         if not session.partitions:

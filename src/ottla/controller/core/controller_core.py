@@ -38,9 +38,8 @@ class ControllerCore:
 
     # --- failover ---------------------------------------------------------------------------------------------------
 
-    def start(self, marked_for_deletion: Collection[str], departed: Collection[int] = ()) -> Step[None]:
-        """The first step of a new controller, whose context was read from the tree. `departed` are brokers that are
-        gone, or suspected, since the last controller looked: it cannot have taken them out of the ISRs."""
+    def start(self, marked_for_deletion: Collection[str]) -> Step[None]:
+        """The first step of a new controller, whose context was read from the tree."""
         context = self.context
         self.deletion.start(topic for topic in marked_for_deletion if topic in context.topics)
         # Brokers need the list of live brokers before they can follow a leader.
@@ -49,13 +48,7 @@ class ControllerCore:
         yield from batch.send()
         yield from self.replicas.start()
         yield from self.partitions.start()
-        yield from self.replicas.suspect(
-            [
-                replica
-                for replica in context.replicas_on(departed)
-                if not context.is_online(replica[1], replica[0]) and not context.is_being_deleted(replica[0].topic)
-            ]
-        )
+        yield from self.replicas.start_offline()
         yield from self.reassignments.by_node()
         yield from self.reassignments.resume(list(context.being_reassigned))
         yield from self.deletion.go_on()

@@ -63,6 +63,21 @@ class ReplicaMachine:
                     context.set_replica_phase(replica, ReplicaPhase.DELETION_INELIGIBLE)
         yield from self.to_online(online)
 
+    def start_offline(self) -> Step[None]:
+        """Takes replicas on dead and suspected brokers out of the ISRs: brokers may have died while there was no
+        controller. To be called after elections, which leave few of them."""
+        context = self._context
+        dead: list[Replica] = []
+        gone: list[Replica] = []
+        for replica, phase in context.replica_phases.items():
+            if phase is ReplicaPhase.DELETION_INELIGIBLE and not context.is_being_deleted(replica[0].topic):
+                (gone if replica[1] in context.suspected else dead).append(replica)
+        batch = RequestBatch(context)
+        yield from self._leave_isr([*dead, *gone], batch, also_tell_it=True, tells_all=False)
+        for replica in (*dead, *gone):
+            context.set_replica_phase(replica, ReplicaPhase.OFFLINE)
+        yield from batch.send()
+
     def to_new(self, replicas: Iterable[Replica]) -> Step[None]:
         batch = RequestBatch(self._context)
         for replica in self._valid(replicas, ReplicaPhase.NEW):
@@ -145,14 +160,22 @@ class ReplicaMachine:
                 _logger.error("replica %d of %s cannot become %s: it is %s", broker_id, name, target.name, phase.name)
         return valid
 
-    def _leave_isr(self, replicas: Sequence[Replica], batch: RequestBatch, *, also_tell_it: bool = False) -> Step[None]:
+    def _leave_isr(
+        self,
+        replicas: Sequence[Replica],
+        batch: RequestBatch,
+        *,
+        also_tell_it: bool = False,
+        tells_all: bool = True,
+    ) -> Step[None]:
         """Takes replicas out of the ISR. One broker after the other, because each changes the same states."""
         context = self._context
         by_broker: dict[int, list[TopicPartition]] = {}
         for name, broker_id in replicas:
             by_broker.setdefault(broker_id, []).append(name)
         for broker_id, names in by_broker.items():
-            batch.tell_metadata(names)  # the offline replicas of all have changed
+            if tells_all:  # the offline replicas of all have changed
+                batch.tell_metadata(names)
             # States of topics that are being deleted are not written any more: their nodes are removed soon.
             remaining = [
                 name for name in names if name in context.leaderships and not context.is_being_deleted(name.topic)

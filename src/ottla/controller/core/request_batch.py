@@ -38,6 +38,8 @@ class RequestBatch:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._roles: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
+        self._made: dict[tuple[TopicPartition, bool], tuple[Leadership, ReplicaAssignment, LeaderAndIsrPartition]] = {}
+        """Roles that several brokers are told."""
         self._stops: dict[int, dict[TopicPartition, bool]] = {}
         self._told: set[int] = set()
         self._news: dict[TopicPartition, None] = {}
@@ -48,17 +50,19 @@ class RequestBatch:
         context = self._context
         assignment = context.assignment(name) or ReplicaAssignment(())
         leadership = context.leaderships[name]
-        made: dict[bool, LeaderAndIsrPartition] = {}
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
             roles = self._roles.setdefault(broker_id, {})
             before = roles.get(name)
             new = is_new or (before is not None and before.is_new)
-            if new not in made:
-                made[new] = _role(name.partition, leadership, assignment, is_new=new)
-            roles[name] = made[new]
-        self.tell_metadata([name])
+            made = self._made.get((name, new))
+            if made is None or made[0] is not leadership or made[1] is not assignment:
+                role = _role(name.partition, leadership, assignment, is_new=new)
+                made = self._made[name, new] = leadership, assignment, role
+            roles[name] = made[2]
+        self._told.update(context.brokers)
+        self._news[name] = None
 
     def tell_metadata(self, names: Iterable[TopicPartition], broker_ids: Iterable[int] | None = None) -> None:
         """UpdateMetadata about these partitions, also to brokers that shut down: by default to all. Partitions that
@@ -106,7 +110,7 @@ class RequestBatch:
             for broker_id, stops in self._stops.items()
             if broker_id in brokers
         ]
-        self._roles, self._stops, self._told, self._news = {}, {}, set(), {}
+        self._roles, self._made, self._stops, self._told, self._news = {}, {}, {}, set(), {}
         return requests
 
     def _leader_and_isr(

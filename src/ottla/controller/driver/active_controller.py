@@ -102,7 +102,7 @@ class ActiveController:
 
     async def start(self, gone: Mapping[int, int]) -> None:
         """Failover. Raises if it cannot be finished: the caller then resigns. `gone` are brokers whose processes are
-        known to be gone, with their epochs; -1 for a broker whose registration is over."""
+        known to be gone, with their epochs."""
         began_s = self._clock.monotonic_s()
         await self._set_up_features()
         tree, context = self.tree, self.context
@@ -128,8 +128,7 @@ class ActiveController:
             context.set_leadership(partition, leadership)
         for broker in brokers.values():
             self._channels.add(broker)
-        departed = [broker_id for broker_id in gone if not context.is_live(broker_id)]
-        await self.work.run(self.core.start(await self._deletable(marked), departed))
+        await self.work.run(self.core.start(await self._deletable(marked)))
         await self._preferred_by_node()
         self.failover_s = self._clock.monotonic_s() - began_s
         _logger.info(
@@ -197,7 +196,8 @@ class ActiveController:
                 self._on_moved()
 
         if once:
-            self._queue.put_once(name, guarded)
+            # An event of an earlier reign that still waits does nothing.
+            self._queue.put_once(f"{name} in epoch {self.reign.epoch}", guarded)
         else:
             self._queue.put(name, guarded)
 

@@ -8,7 +8,7 @@ was wrong, the old controller is refused by the tree, and resigns: that costs an
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ottla.base.coordination import BadVersionError, Check, Coordination, Delete, NoNodeError
@@ -34,8 +34,8 @@ class ControllerWatch:
         self._on_gone = on_gone
         self._watched: tuple[LiveBroker, Peer] | None = None
         self.gone: dict[int, int] = {}
-        """The last controller, if it is gone, with the epoch of its registration; -1 while that is not known to last.
-        What the next controller must know."""
+        """The last controller, if its process is gone, with the epoch of its registration: what the next one must
+        know."""
 
     async def follow(self, controller_id: int) -> None:
         """Another broker is the controller: watches it from now on."""
@@ -45,7 +45,7 @@ class ControllerWatch:
         if broker is None or (self._watched is not None and self._watched[0] == broker):
             return
         self.close()
-        self.gone = {controller_id: -1}
+        self.gone = {}
         peer = self._links.watch_controller(broker, lambda: self._silent(broker))
         self._watched = broker, peer
 
@@ -53,6 +53,11 @@ class ControllerWatch:
         if self._watched is not None and self._watched[0] == broker:
             self.gone = {broker.broker_id: broker.epoch}
             self._on_gone(broker)
+
+    def taken_over(self, brokers: Mapping[int, LiveBroker]) -> None:
+        """This broker is the controller now. It goes on watching the one before, if that may still turn out gone."""
+        if self.gone or (self._watched is not None and self._watched[0].broker_id not in brokers):
+            self.close()
 
     def close(self) -> None:
         if self._watched is not None:

@@ -463,14 +463,12 @@ class Quota:
     exceeded: bool = True
     recorded: int = 0
 
-    def is_throttled(self, name: TopicPartition) -> bool:
-        return name in self.throttled
+    def must_wait(self, name: TopicPartition, *, is_in_sync: bool) -> bool:
+        return self.exceeded and not is_in_sync and name in self.throttled
 
-    def is_exceeded(self) -> bool:
-        return self.exceeded
-
-    def record(self, byte_count: int) -> None:
-        self.recorded += byte_count
+    def record(self, name: TopicPartition, size: int) -> None:
+        assert name in self.throttled
+        self.recorded += size
 
 
 def test_a_throttled_follower_gets_no_records_unless_it_is_in_sync(tmp_path: Path) -> None:
@@ -523,5 +521,34 @@ def test_a_failure_of_one_partition_leaves_the_others(tmp_path: Path, monkeypatc
         answers = await Follower(client).fetch({0: 0, 1: 0})
         assert ErrorCode.of(answers[0].error_code) is ErrorCode.UNKNOWN_SERVER_ERROR
         assert values(answers[1]) == [b"a"]
+
+    with_client(tmp_path, work)
+
+
+def test_a_consumer_cannot_go_on_with_a_followers_session(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await led_topic(client)
+        follower = Follower(client)
+        await follower.fetch({0: 0})
+        request = FetchRequest(session_id=follower.session_id, session_epoch=follower.epoch)
+        response = await client.ask(request, FetchResponse, VERSION)
+        assert ErrorCode.of(response.error_code) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    with_client(tmp_path, work)
+
+
+def test_a_new_leadership_is_noticed_by_followers_that_send_no_epoch(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await led_topic(client)
+        follower = Follower(client)
+        await follower.fetch({0: 0}, current_leader_epoch=-1)
+        follower.send()
+        await asyncio.sleep(0)
+        lead(partition_of(client), leader_epoch=6, isr=REPLICAS, replicas=REPLICAS)
+        client.broker.replicas.follower_fetches.close()
+        await follower.answer()
+        assert len(follower.session.unsettled) == 1
+        await follower.fetch()
+        assert state_of(partition_of(client)).log_end == 0
 
     with_client(tmp_path, work)

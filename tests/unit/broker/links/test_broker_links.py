@@ -307,17 +307,10 @@ def test_a_broker_that_accepts_and_says_nothing_is_not_suspected() -> None:
     async def scenario() -> None:
         told = Told()
         links = links_of(settings=LinkSettings(connect_timeout_s=0.05))
-        attempts = 0
-
-        async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal attempts
-            attempts += 1
-            await reader.read()
-            writer.close()
-
-        server = await asyncio.start_server(hang, "127.0.0.1", 0)
+        attempts: list[asyncio.StreamWriter] = []
+        server = await asyncio.start_server(lambda _, writer: attempts.append(writer), "127.0.0.1", 0)
         link = links.open(live(Address(*server.sockets[0].getsockname())), told.silent, told.answer)
-        while attempts < 6:
+        while len(attempts) < 6:
             await asyncio.sleep(0.01)
         assert told.events == []
         with pytest.raises(PeerError) as slow:
@@ -325,6 +318,8 @@ def test_a_broker_that_accepts_and_says_nothing_is_not_suspected() -> None:
         assert not slow.value.is_refused
         await links.close()
         server.close()
+        for writer in attempts:
+            writer.close()
 
     run(scenario())
 

@@ -58,7 +58,11 @@ def test_the_timeout_that_the_server_grants_is_told(tmp_path: Path, caplog: pyte
 
     async def run() -> None:
         async with embedded_server(tmp_path) as server:
-            settings = {"zookeeper_connect": server.address, "zookeeper_session_timeout_ms": "100"}
+            settings = {
+                "zookeeper_connect": server.address,
+                "zookeeper_session_timeout_ms": "100",
+                "zookeeper_connection_timeout_ms": "60000",  # else as short as the session
+            }
             tree = await open_coordination(config(tmp_path, **settings), LocalDisk(), SystemClock())
             await tree.close()
 
