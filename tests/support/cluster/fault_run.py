@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from ottla.testing.server_process import BrokerFailedError
 from support.cluster import checker, tree_audit
 from support.cluster.checker import Place, Run
+from support.cluster.churn import Churn, left_on_disk
 from support.cluster.fault_cluster import OFFSETS_PARTITIONS, FaultCluster
 from support.cluster.kafka_members import OTTLA
 from support.cluster.nemesis import Nemesis
@@ -90,6 +91,7 @@ class FaultRun:
         self._loads: list[Load] = []
         self._watchers: list[Watcher] = []
         self._members: list[Watcher] = []
+        self._churn: Churn | None = None
         self._began_s = 0.0
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -112,7 +114,8 @@ class FaultRun:
         commits = Commits()
         self._members = [GroupMember(f"member {number}", bootstrap, names, commits, {}) for number in (1, 2)]
         self._began_s = time.monotonic()
-        for each in (*self._loads, *self._watchers, *self._members):
+        self._churn = Churn(bootstrap, random.Random(self.chance.random()))
+        for each in (*self._loads, *self._watchers, *self._members, self._churn):
             each.start()
         self._wait_for(lambda: self.acknowledged > 100 or self._is_broken(), "no records were acknowledged at first")
         return self
@@ -130,6 +133,8 @@ class FaultRun:
                 load.finish(0.0)
             for watcher in (*self._watchers, *self._members):
                 watcher.close()
+            if self._churn is not None:
+                self._churn.end()
         if isinstance(error, BrokerFailedError):
             raise AssertionError(self.report) from error
 
@@ -209,6 +214,8 @@ class FaultRun:
             left = load.finish(_RECOVER_S)
             if left:
                 self.wrong.append(f"{load.name}: {left} records had no outcome {_RECOVER_S:.0f} s after the last fault")
+        if self._churn is not None:
+            self.wrong += self._churn.finish(self.cluster, _RECOVER_S)
         stored = self._read_everything()
         if stored is not None:
             self._judge(stored)
@@ -260,6 +267,8 @@ class FaultRun:
             place = Place("__consumer_offsets", index)
             replicas = self.cluster.replicas(place)
             self.wrong += checker.judge_replicas(place, replicas, min(each.high_watermark for each in replicas))
+        for broker, member in self.cluster.brokers.items():
+            self.wrong += left_on_disk(broker, member.directory / "data" / "logs")
         self.wrong += tree_audit.judge_journal(self.cluster.journal())
 
     def _summarise(self, stored: Mapping[Place, Run] | None) -> None:
@@ -281,6 +290,8 @@ class FaultRun:
             f"{sum(each[2] for each in counts)} unknown",
         ]
         if stored is not None:
+            if self._churn is not None:
+                lines.append(f"topics created and deleted: {self._churn.created}")
             lines.append(f"stored: {sum(len(run.marks) for run in stored.values())} in {len(stored)} partitions")
             if not self.cluster.zookeeper.is_running:
                 lines.append(f"leader changes: {tree_audit.leader_changes(self.cluster.journal())}")

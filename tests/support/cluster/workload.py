@@ -42,7 +42,7 @@ _OURS: Final[Mapping[str, Any]] = {
     "request.timeout.ms": 5_000,
     "metadata.max.age.ms": 2_000,
 }
-_RDKAFKA: Final[Mapping[str, Any]] = {
+RDKAFKA: Final[Mapping[str, Any]] = {
     "log_level": 0,
     "socket.timeout.ms": 5_000,
     "reconnect.backoff.ms": 20,
@@ -58,7 +58,7 @@ def mark_in(value: bytes | None) -> int:
     return found
 
 
-class _Threaded:
+class Threaded:
     """A thread that works until it is told to stop; what it raises is kept."""
 
     def __init__(self, name: str) -> None:
@@ -80,7 +80,7 @@ class _Threaded:
     def _work(self) -> None:
         raise NotImplementedError
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -89,7 +89,7 @@ class _Threaded:
 # --- producers --------------------------------------------------------------------------------------------------------
 
 
-class Load(_Threaded, ABC):
+class Load(Threaded, ABC):
     """A producer. `sent` is its history; other threads may look at it, and only this one adds to it."""
 
     def __init__(self, number: int, kind: str, topics: Sequence[str], rate: int, chance: random.Random) -> None:
@@ -195,7 +195,7 @@ class OttlaLoad(Load):
             self._told(number, None, -1, repr(error), is_failed=is_failed)
 
     def finish(self, timeout_s: float) -> int:
-        self._end()
+        self.end()
         try:
             self._producer.flush(timeout_s)
         except OttlaError as error:
@@ -226,7 +226,7 @@ class RdkafkaLoad(Load):
             "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
             "request.timeout.ms": 5_000,
         }
-        self._producer = confluent_kafka.Producer({**own, **_RDKAFKA, **(settings or {})})
+        self._producer = confluent_kafka.Producer({**own, **RDKAFKA, **(settings or {})})
 
     def _send(self, number: int, topic: str, key: bytes, value: bytes) -> None:
         def told(error: Any, message: Any) -> None:
@@ -248,7 +248,7 @@ class RdkafkaLoad(Load):
         super()._turn(seconds / 2)
 
     def finish(self, timeout_s: float) -> int:
-        self._end()
+        self.end()
         self._producer.flush(timeout_s)
         left = len(self.sent) - self._done
         self._producer.purge()
@@ -259,7 +259,7 @@ class RdkafkaLoad(Load):
 # --- consumers --------------------------------------------------------------------------------------------------------
 
 
-class Watcher(_Threaded, ABC):
+class Watcher(Threaded, ABC):
     """A consumer. `seen` is its history."""
 
     def __init__(self, name: str) -> None:
@@ -288,7 +288,7 @@ class OttlaWatcher(Watcher):
             self.seen.see(Place(record.topic, record.partition), record.offset, mark_in(record.value))
 
     def close(self) -> None:
-        self._end()
+        self.end()
         self._consumer.close(1.0)
 
 
@@ -305,7 +305,7 @@ class RdkafkaWatcher(Watcher):
             "fetch.wait.max.ms": 200,
             "fetch.error.backoff.ms": 50,
         }
-        self._consumer = confluent_kafka.Consumer({**own, **_RDKAFKA, **settings})
+        self._consumer = confluent_kafka.Consumer({**own, **RDKAFKA, **settings})
         self._consumer.assign([confluent_kafka.TopicPartition(*place, 0) for place in places])
 
     def _work(self) -> None:
@@ -317,7 +317,7 @@ class RdkafkaWatcher(Watcher):
             self.seen.see(place, int(message.offset() or 0), mark_in(message.value()))
 
     def close(self) -> None:
-        self._end()
+        self.end()
         self._consumer.close()
 
 
@@ -374,7 +374,7 @@ class GroupMember(Watcher):
                 self._commits.committed({place: offset for place, offset in positions.items() if place in owned})
 
     def close(self) -> None:
-        self._end()
+        self.end()
         self._consumer.close(2.0)
 
 
