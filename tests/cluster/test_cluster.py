@@ -1,86 +1,24 @@
-"""Three real brokers on the embedded ZooKeeper: what is acknowledged survives the loss of any one of them.
-
-All tests share one cluster and leave it with all brokers running; each has its own topics and groups.
-"""
+"""Three real brokers on the embedded ZooKeeper: what is acknowledged survives the loss of any one of them."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
-from collections.abc import Iterator
 from contextlib import closing
 
 import aiokafka
 import confluent_kafka
 import pytest
 
-from ottla import Admin, Consumer, Producer
+from ottla import Admin, Producer
 from ottla.client.administer.topics import NewPartitions, NewTopic
 from ottla.testing.cluster import Cluster
+from support.cluster.traffic import DELIVERY_S, new_topic, numbered, read, write
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
 BROKERS = {1, 2, 3}
-_DELIVERY_S = 60
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Cluster]:
-    with Cluster(3, settings={"offsets.topic.num.partitions": 3}) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def cluster(shared: Cluster) -> Cluster:
-    shared.start()
-    return shared
-
-
-@pytest.fixture
-def topic(cluster: Cluster) -> str:
-    """One partition with three replicas, all in sync."""
-    return new_topic(cluster)
-
-
-def new_topic(cluster: Cluster, partitions: int = 1) -> str:
-    name = f"t-{uuid.uuid4().hex[:8]}"
-    with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
-        admin.create_topics([NewTopic(name, partitions=partitions, replication_factor=3)])
-    for index in range(partitions):
-        cluster.wait_for_isr(name, index, BROKERS)
-    return name
-
-
-def write(cluster: Cluster, topic: str, values: list[bytes]) -> None:
-    """Returns when all are acknowledged by all in-sync replicas."""
-    with Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"}) as producer:
-        for sent in [producer.send(topic, value=value) for value in values]:
-            sent.result(_DELIVERY_S)
-
-
-def read(cluster: Cluster, topic: str, count: int, group: str | None = None) -> list[bytes | None]:
-    """The values of that many records, in the order of each partition."""
-    settings = {
-        "bootstrap.servers": cluster.bootstrap,
-        "group.id": group or f"g-{uuid.uuid4().hex[:8]}",
-        "auto.offset.reset": "earliest",
-    }
-    found: list[bytes | None] = []
-    with Consumer(settings) as consumer:
-        consumer.subscribe([topic])
-        deadline_s = time.monotonic() + _DELIVERY_S
-        while len(found) < count:
-            assert time.monotonic() < deadline_s, f"{len(found)} of {count} records: {cluster.output}"
-            found += [record.value for record in consumer.poll(1.0)]
-        if group is not None:
-            consumer.commit()
-    return found
-
-
-def numbered(start: int, stop: int) -> list[bytes]:
-    return [str(number).encode() for number in range(start, stop)]
 
 
 def test_records_reach_all_replicas(cluster: Cluster, topic: str) -> None:
@@ -96,7 +34,7 @@ def test_confluent_kafka(cluster: Cluster, topic: str) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for value in numbered(0, 50):
         producer.produce(topic, value)
-    assert producer.flush(_DELIVERY_S) == 0
+    assert producer.flush(DELIVERY_S) == 0
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     )
@@ -104,7 +42,7 @@ def test_confluent_kafka(cluster: Cluster, topic: str) -> None:
         consumer.subscribe([topic])
         found: list[object] = []
         while len(found) < 50:
-            message = consumer.poll(_DELIVERY_S)
+            message = consumer.poll(DELIVERY_S)
             assert message is not None
             assert message.error() is None
             found.append(message.value())
@@ -123,7 +61,7 @@ def test_aiokafka(cluster: Cluster, topic: str) -> None:
         ) as consumer:
             return [(await consumer.getone()).value for _ in range(50)]
 
-    assert asyncio.run(asyncio.wait_for(work(), _DELIVERY_S)) == numbered(0, 50)
+    assert asyncio.run(asyncio.wait_for(work(), DELIVERY_S)) == numbered(0, 50)
 
 
 def test_a_killed_leader_is_replaced_and_returns(cluster: Cluster, topic: str) -> None:
@@ -183,7 +121,7 @@ def test_each_broker_restarts_while_a_producer_writes(cluster: Cluster) -> None:
             sent += [producer.send(topic, value=value) for value in numbered(0, 100)]
             for index in range(3):
                 cluster.wait_for_isr(topic, index, BROKERS)
-        places = {(each.result(_DELIVERY_S).partition, each.result().offset) for each in sent}
+        places = {(each.result(DELIVERY_S).partition, each.result().offset) for each in sent}
     assert len(places) == 600
     assert len(read(cluster, topic, 600)) == 600
 

@@ -1,0 +1,28 @@
+"""One cluster of three brokers for all tests here. They leave it with all brokers running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing.cluster import Cluster
+from support.cluster.traffic import new_topic
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[Cluster]:
+    with Cluster(3, settings={"offsets.topic.num.partitions": 3}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: Cluster) -> Cluster:
+    shared.start()
+    return shared
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> str:
+    """One partition with three replicas, all in sync."""
+    return new_topic(cluster)
