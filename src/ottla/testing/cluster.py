@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 from ottla.broker.configs.cluster_settings import replica_defaults
 from ottla.testing.broker import Broker, Setting, settings_text
@@ -107,7 +107,7 @@ class Cluster:
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
