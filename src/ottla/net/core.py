@@ -17,6 +17,9 @@ from typing import Any, Final
 from ottla.net.limits import MemoryBudget
 from ottla.wire.errors import FrameSizeError
 from ottla.wire.framing import SIZE_BYTES
+from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from ottla.wire.messages.stop_replica import StopReplicaRequest
+from ottla.wire.messages.update_metadata import UpdateMetadataRequest
 
 _logger = logging.getLogger(__name__)
 
@@ -29,6 +32,12 @@ SMALL_FRAME: Final = 64 * 1024
 """Larger buffers count against the memory budget. Frames up to this size do not."""
 _GROWTH: Final = 4
 """A buffer grows by this factor as it fills, so a peer gets memory for what it sends, not for what it announces."""
+_API_END: Final = SIZE_BYTES + 2
+_CONTROL_APIS: Final = frozenset(
+    each.api_key.to_bytes(2, "big") for each in (LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest)
+)
+_CONTROL_FRAME_MAX: Final = 1 << 24
+"""Enough for some hundred thousand partitions."""
 
 
 class RefusedFrameError(FrameSizeError):
@@ -215,14 +224,23 @@ class InBuffer:
         """Grows the buffer of the large frame, or waits for memory."""
         own = self._own
         assert own is not None  # it holds the start of the frame
+        if self.filled < _API_END and len(own) >= SMALL_FRAME:
+            return  # there is room until the frame's API is known
         size = min(self._frame_end, _GROWTH * len(own))
-        self.is_waiting = not self.may_overdraw and not self._budget.has_room(self.reserved, size)
+        self.is_waiting = not (
+            self.may_overdraw or self._budget.has_room(self.reserved, size) or self._is_control_frame(own)
+        )
         if self.is_waiting:
             return
         self._reserve(size)
         grown = memoryview(bytearray(size))
         grown[: self.filled] = own[: self.filled]
         self._own = grown
+
+    def _is_control_frame(self, own: memoryview) -> bool:
+        """Whether it is a request of the controller, which must not wait for producers: they may be waiting for what
+        the controller decides."""
+        return self._frame_end <= _CONTROL_FRAME_MAX and bytes(own[SIZE_BYTES:_API_END]) in _CONTROL_APIS
 
     def _reserve(self, size: int) -> None:
         """Reserves a buffer of that size instead of the previous one."""

@@ -130,6 +130,21 @@ def test_a_large_frame_waits_for_memory_and_goes_on_where_it_was() -> None:
     assert budget.used == 0
 
 
+@pytest.mark.parametrize("first_bytes", [4, 5, 100])
+@pytest.mark.parametrize("api_key", [4, 5, 6, 0])
+def test_requests_of_the_controller_do_not_wait_for_memory(api_key: int, first_bytes: int) -> None:
+    budget = MemoryBudget(SMALL_FRAME * 3)
+    producer, controller = new_buffer(budget=budget), new_buffer(budget=budget)
+    data = framed(bytes(2 * SMALL_FRAME))
+    feed(producer, data[:100], [100])
+    body = api_key.to_bytes(2, "big") + bytes(2 * SMALL_FRAME)
+    assert feed(controller, framed(body)[:first_bytes], [first_bytes]) == []
+    assert feed(controller, framed(body)[first_bytes:SMALL_FRAME], [1000]) == []
+    assert controller.is_waiting == (api_key == 0)
+    if api_key:
+        assert feed(controller, framed(body)[SMALL_FRAME:], [1000]) == [body]
+
+
 def test_a_frame_beyond_the_budget_is_received_when_it_is_alone() -> None:
     buffer = new_buffer(budget=MemoryBudget(10))
     body = bytes(SMALL_FRAME + 1)
