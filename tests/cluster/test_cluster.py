@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import closing
+from pathlib import Path
 
 import aiokafka
 import confluent_kafka
@@ -167,6 +168,7 @@ def test_a_deleted_topic_leaves_all_brokers(cluster: Cluster, topic: str) -> Non
 
 def test_a_topic_is_deleted_while_a_broker_is_down(cluster: Cluster, topic: str) -> None:
     write(cluster, topic, numbered(0, 10))
+    assert len(folders(cluster, topic)) == 3
     down = cluster.wait_for_controller()
     cluster.brokers[down].stop()
     with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
@@ -175,6 +177,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down(cluster: Cluster, topic: str)
     wait_until(lambda: not folders(cluster, topic), f"the folders of {topic} to go")
 
 
-def folders(cluster: Cluster, topic: str) -> list[str]:
-    found = [path for broker in cluster.brokers.values() for path in broker.directory.rglob(f"{topic}-0")]
-    return [str(path) for path in found]
+def folders(cluster: Cluster, topic: str) -> list[Path]:
+    """Of its first partition, on all brokers."""
+    paths = [broker.directory / "data" / "logs" / f"{topic}-0" for broker in cluster.brokers.values()]
+    return [path for path in paths if path.exists()]
