@@ -81,7 +81,8 @@ class ReadyInfo:
     cluster_id: str
     listeners: tuple[Listener, ...]
     data: str
-    topic_count: int
+    topic_count: int | None
+    """None in a cluster: the controller has not told yet."""
     partition_count: int
     metrics_port: int | None
 
@@ -222,7 +223,7 @@ class Broker:
             cluster_id=cluster_id,
             listeners=listeners,
             data=", ".join(str(path) for path in config.log_dirs),
-            topic_count=len(self.metadata.topics),
+            topic_count=len(self.metadata.topics) if config.zookeeper is None else None,
             partition_count=len(self.replicas.partitions),
             metrics_port=metrics_port,
         )
@@ -309,7 +310,7 @@ class Broker:
             self.request_stats,
             self.directories,
             self._upkeep.stats,
-            [ReplicaCollector(self.replicas), GroupCollector(self.groups, end_of)],
+            [ReplicaCollector(self.replicas, self.member.numbers), GroupCollector(self.groups, end_of)],
             host=self.config["ottla.metrics.host"],
             port=self.config["ottla.metrics.port"],
         )

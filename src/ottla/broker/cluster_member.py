@@ -28,6 +28,7 @@ from ottla.broker.control.role_changes import RoleChanges
 from ottla.broker.controlled_shutdown import shut_down
 from ottla.broker.links.broker_links import BrokerLinks
 from ottla.broker.links.settings import LinkSettings
+from ottla.broker.observability.cluster_numbers import ClusterNumbers
 from ottla.broker.startup.session_watch import SessionWatch
 from ottla.controller.cluster_controller import ClusterController
 from ottla.controller.settings import ControllerSettings
@@ -43,6 +44,7 @@ from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsr
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from ottla.zookeeper import paths
+from ottla.zookeeper.client.tree import ZooKeeperTree
 from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.znodes import decode_controller_epoch, encode_log_dir_failure
 
@@ -338,6 +340,25 @@ class ClusterMember:
 
     async def allocate_producer_ids(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
         return await self.controller.allocate_producer_ids(request)
+
+    # --- metrics ------------------------------------------------------------------------------------------------------
+
+    def numbers(self) -> ClusterNumbers:
+        fetchers, controller = self.fetchers, self.controller
+        return ClusterNumbers(
+            max_lag=fetchers.max_lag(),
+            failed_fetches=fetchers.failed_count,
+            replication_bytes_in=fetchers.bytes_in,
+            is_controller=controller.is_active,
+            offline_partitions=controller.offline_partition_count,
+            imbalanced_partitions=controller.preferred_imbalance_count,
+            reassigned_partitions=controller.reassigning_count,
+            elections=controller.election_count,
+            unclean_elections=controller.unclean_election_count,
+            last_failover_s=controller.last_failover_s,
+            is_connected=not isinstance(self._tree, ZooKeeperTree) or self._tree.session.is_connected,
+            expired_sessions=self.session_expiry_count,
+        )
 
     # --- stop ---------------------------------------------------------------------------------------------------------
 

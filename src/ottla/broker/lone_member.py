@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.ids import Uuid
 from ottla.broker.configs.listeners import Listener
+from ottla.broker.observability.cluster_numbers import ClusterNumbers
 from ottla.broker.startup.data_directory import foreign_topics_warning, lost_partitions_warning
 from ottla.broker.topic_host import TopicHost, partitions_of
 from ottla.controller.controller import Controller
@@ -70,6 +71,9 @@ class LoneMember:
     def broker_config_changed(self, _keys: frozenset[str]) -> None:
         for name in self._broker.metadata.topics:
             self.topic_host.topic_config_changed(name)
+
+    def numbers(self) -> ClusterNumbers:
+        return ClusterNumbers()
 
     async def leave(self) -> None:
         """There is no other broker to take over."""

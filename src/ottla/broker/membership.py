@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ottla.base.ids import Uuid
 from ottla.broker.configs.listeners import Listener
+from ottla.broker.observability.cluster_numbers import ClusterNumbers
 
 
 class Membership(Protocol):
@@ -34,6 +35,10 @@ class Membership(Protocol):
 
     def broker_config_changed(self, keys: frozenset[str]) -> None:
         """Configs of this broker have changed."""
+        ...
+
+    def numbers(self) -> ClusterNumbers:
+        """For metrics. May be called in any thread."""
         ...
 
     async def leave(self) -> None:

@@ -47,7 +47,7 @@ def cluster(context: typer.Context, as_json: Json = False) -> None:
     show_rows(_headings(BROKER_COLUMNS), rows, title=title)
     if is_terminal() and found["problems"]:
         show_rows(_headings(PROBLEM_COLUMNS), _problem_rows(found["problems"]), title="Partitions that need attention")
-    _sum_up(found)
+    _sum_up(found, hint="" if is_terminal() else " List them with `ottla cluster problems`.")
 
 
 @app.command(epilog="Example: until ottla cluster problems --check; do sleep 5; done")
@@ -160,7 +160,7 @@ def _problems(topics: Iterable[TopicDescription], minimums: dict[str, int]) -> I
     """The worst problem of each partition that has one."""
     for topic in topics:
         for one in topic.partitions:
-            minimum = minimums.get(topic.name, 1)
+            minimum = min(minimums.get(topic.name, 1), len(one.replicas))  # as brokers do
             if one.leader_id is None:
                 problem = "offline"
             elif len(one.in_sync) < minimum:
@@ -184,17 +184,19 @@ def _problem_rows(found: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [tuple(problem[column] for column in PROBLEM_COLUMNS) for problem in found]
 
 
-def _sum_up(found: dict[str, Any]) -> None:
+def _sum_up(found: dict[str, Any], *, hint: str = "") -> None:
     partitions = f"{counted(found['partitions'], 'partition')} in {counted(found['topics'], 'topic')}"
     if found["controller"] is None:
         note("There is no controller at the moment: topics cannot be created, and no leader can be elected.")
+    if not found["topics"]:
+        note("There are no topics yet.")
+        return
     if not found["problems"]:
         note(f"{partitions}, all with a leader and fully replicated.")
         return
     counts = Counter(problem["problem"] for problem in found["problems"])
     told = ", ".join(f"{count:,} {problem}" for problem, count in sorted(counts.items()))
-    where = "" if is_terminal() else " List them with `ottla cluster problems`."
-    note(f"{partitions}: {told}.{where}")
+    note(f"{partitions}: {told}.{hint}")
 
 
 def _log_dir_row(broker_id: int, directory: LogDirDescription) -> tuple[Any, ...]:

@@ -57,7 +57,13 @@ class Commands(typer.Typer):
         )
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        return super().command(name, **{"cls": _Command, **settings})
+        """The help of a command is its docstring."""
+
+        def register(function: Any) -> Any:
+            given = {"cls": _Command, "help": _reflowed(inspect.getdoc(function) or ""), **settings}
+            return super(Commands, self).command(name, **given)(function)
+
+        return register
 
 
 def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
@@ -78,6 +84,11 @@ def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {one.name: one.annotation for one in parameters}
     return called
+
+
+def _reflowed(text: str) -> str:
+    """With one line per paragraph: otherwise, the help would break where the source does."""
+    return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in text.split("\n\n"))
 
 
 def _named(parameters: list[Any]) -> list[Any]:

@@ -76,8 +76,9 @@ def start(
 
     By default it listens on 127.0.0.1:9092, which only this machine can reach, and stores its data in ./ottla-data.
 
-    With --brokers, it starts that many brokers on the ports 9092, 9093, …, each in its own process, and a ZooKeeper for
-    them. In production, run brokers on several machines, with an ensemble of Apache ZooKeeper.
+    With --brokers, it starts several brokers, on ports 9092, 9093, …, and a ZooKeeper, each in its own process.
+
+    A local cluster is for development. In production, run brokers on several machines, and a ZooKeeper ensemble.
 
     [bold]Examples[/]
 
@@ -120,7 +121,8 @@ def _tell(ready: ReadyInfo) -> None:
     host = f"[{first.host}]" if ":" in first.host else first.host
     address = f"{host}:{first.port}"
     typer.echo(f"Ottla is {READY} {address}")
-    typer.echo(f"  broker {ready.broker_id} of cluster {ready.cluster_id}, {_topics(ready.topic_count)}")
+    topics = "" if ready.topic_count is None else f", {_topics(ready.topic_count)}"
+    typer.echo(f"  broker {ready.broker_id} of cluster {ready.cluster_id}{topics}")
     typer.echo(f"  data in {ready.data}")
     if ready.metrics_port is not None:
         typer.echo(f"  metrics on port {ready.metrics_port}")

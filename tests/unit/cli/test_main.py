@@ -114,6 +114,10 @@ def test_version(arguments: list[str], capsys: Capture) -> None:
         (["start", "--override", "log.retention.hour=1"], "log.retention.hour"),
         (["start", "--override", "nonsense"], "nonsense"),
         (["start", "no-such-file.properties"], "no-such-file.properties"),
+        (["start", "--brokers", "3", "no-such-file.properties"], "no-such-file.properties"),
+        (["start", "--brokers", "3", "-o", "broker.id=1"], "broker.id: it cannot be set together with --brokers"),
+        (["start", "--brokers", "3", "-o", "num.partition=1"], "did you mean num.partitions?"),
+        (["start", "--brokers", "3", "--port", "65534"], "need ports above 65535"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(arguments: list[str], reason: str, capsys: Capture) -> None:
@@ -124,6 +128,12 @@ def test_what_cannot_be_done_is_said_in_a_sentence(arguments: list[str], reason:
     assert reason in output.err
     assert output.err.endswith((".\n", "?\n"))
     assert "Traceback" not in output.err
+
+
+def test_help_does_not_break_lines_where_the_source_does(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(["elect", "unclean", "--help"]) == 0
+    assert "are gone, including acknowledged ones." in capsys.readouterr().out
 
 
 def test_a_wrong_config_names_the_right_one(capsys: Capture) -> None:

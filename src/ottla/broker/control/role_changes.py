@@ -161,7 +161,7 @@ class RoleChanges:
                 if is_of_groups:
                     self._coordinators.resign(name.partition)
             else:
-                _logger.error(
+                _logger.warning(  # usual while a whole cluster starts: the controller will say more
                     "%s: cannot follow broker %d in epoch %d: it is not in the cluster",
                     *(name, role.leader, role.leader_epoch),
                 )

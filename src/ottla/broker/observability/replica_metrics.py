@@ -8,36 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ottla.broker.observability.cluster_numbers import ClusterNumbers
 from ottla.replication.replicas import Replicas
 
 _PARTITIONS_AT_A_TIME: Final = 1000
 _PAUSE_S: Final = 0.001
 """Long enough for the loop to take over the interpreter."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterNumbers:
-    """What the fetchers, the controller and the session of a broker count. The defaults are those of a broker that is
-    alone: its own controller, which follows nobody. The controller's are 0 on all other brokers."""
-
-    max_lag: int = 0
-    failed_fetches: int = 0
-    replication_bytes_in: int = 0
-    is_controller: bool = True
-    offline_partitions: int = 0
-    imbalanced_partitions: int = 0
-    reassigned_partitions: int = 0
-    elections: int = 0
-    unclean_elections: int = 0
-    last_failover_s: float = 0.0
-    is_connected: bool = True
-    expired_sessions: int = 0
 
 
 class ReplicaCollector(Collector):

@@ -60,11 +60,11 @@ async def _run(plan: ClusterPlan) -> int:
     state = ClusterState.of(plan)
     watch = TreeWatch(plan.zookeeper.address)
     display: Display = Screen(state, shown_path(plan.directory)) if is_terminal() else Lines(state)
-    launcher = Launcher(plan, state, display, lambda: watch.sight)
+    launcher = Launcher(plan, state, display, watch)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, launcher.interrupt)
-    looking = asyncio.create_task(watch.run(), name="look at ZooKeeper")
+    watch.start()
     try:
         with display:
             if left_out := plan.left_out():
@@ -72,8 +72,7 @@ async def _run(plan: ClusterPlan) -> int:
                 display.tell(f"{shown_path(plan.directory)} also has data of brokers that are not started: {named}")
             return await launcher.run()
     finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
+        await watch.close()
 
 
 def _zookeeper_port() -> int:

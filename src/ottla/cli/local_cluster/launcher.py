@@ -46,8 +46,17 @@ class Process(Protocol):
 
 
 Spawn = Callable[[ProcessPlan], Awaitable[Process]]
-Look = Callable[[], TreeSight | None]
-"""The last sight of the tree; None if ZooKeeper does not answer."""
+
+
+class Tree(Protocol):
+    """ZooKeeper, as the launcher sees it."""
+
+    @property
+    def sight(self) -> TreeSight | None:
+        """The last one; None if ZooKeeper does not answer."""
+
+    async def close(self) -> None:
+        """Before ZooKeeper stops."""
 
 
 async def spawn(plan: ProcessPlan) -> Process:
@@ -86,12 +95,12 @@ class Launcher:
     """See the module. `run` once."""
 
     def __init__(
-        self, plan: ClusterPlan, state: ClusterState, display: Display, look: Look, spawn: Spawn = spawn
+        self, plan: ClusterPlan, state: ClusterState, display: Display, tree: Tree, spawn: Spawn = spawn
     ) -> None:
         self._plan = plan
         self._state = state
         self._display = display
-        self._look = look
+        self._tree = tree
         self._spawn = spawn
         self._zookeeper = _Member(state.zookeeper)
         self._brokers = [_Member(broker) for broker in state.brokers]
@@ -141,7 +150,7 @@ class Launcher:
     def _look_around(self) -> None:
         for member in (self._zookeeper, *self._brokers):
             self._look_at(member)
-        sight = self._look()
+        sight = self._tree.sight
         told = self._state.see(None, None) if sight is None else self._state.see(*sight)
         if told is not None:
             self._display.step(told)
@@ -152,14 +161,18 @@ class Launcher:
 
     def _look_at(self, member: _Member) -> None:
         state = member.state
-        has_ended = member.process is not None and not member.is_alive  # before its log is read for the last time
+        if member.process is None:
+            return  # the log is that of an earlier run
+        has_ended = not member.is_alive  # before its log is read for the last time
         for line in member.tail.lines():
             if state.phase is Phase.STARTING and (address := _ready_address(line)) is not None:
                 state.phase, state.address = Phase.RUNNING, address
                 self._display.step(f"{state.plan.name} is ready at {address}")
             elif (complaint := complaint_of(line)) is not None:
+                if not complaint.is_error and (state.phase is Phase.STOPPING or not self._is_told_ready):
+                    continue  # brokers that start or stop together miss each other; the log has it
                 self._display.warn(state.plan.name, complaint.text, is_error=complaint.is_error)
-        if has_ended and member.process is not None and state.phase in ALIVE:
+        if has_ended and state.phase in ALIVE:
             state.code = member.process.returncode
             is_wanted = state.phase is Phase.STOPPING
             state.phase = Phase.STOPPED if is_wanted else Phase.ENDED
@@ -169,7 +182,11 @@ class Launcher:
     async def _stop(self) -> None:
         """Brokers first: they hand over their leaders and close their sessions with ZooKeeper."""
         self._display.step("Stopping …")
+        for broker in self._state.brokers:
+            if broker.phase is Phase.ENDED and broker.is_registered:
+                self._display.tell(f"{broker.plan.name} was started by hand: stop it yourself; its ZooKeeper stops now")
         await self._stop_all(self._brokers, _STOP_BROKERS_S)
+        await self._tree.close()
         await self._stop_all([self._zookeeper], _STOP_ZOOKEEPER_S)
         for member in (self._zookeeper, *self._brokers):
             member.tail.close()

@@ -19,13 +19,24 @@ _SESSION_MS: Final = 10_000
 
 
 class TreeWatch:
-    """`run` in a task; `sight` is the last answer, None while there is none."""
+    """`start` and `close` it on the same loop; `sight` is the last answer, None while there is none."""
 
     def __init__(self, connect: str) -> None:
         self.sight: TreeSight | None = None
         self._connect = connect
+        self._task: asyncio.Task[None] | None = None
 
-    async def run(self) -> None:
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="look at ZooKeeper")
+
+    async def close(self) -> None:
+        """Ends the session. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self.sight = None
+
+    async def _run(self) -> None:
         """Until it is cancelled. Connects again whenever ZooKeeper is gone."""
         while True:
             with suppress(CoordinationError, OSError, TimeoutError):

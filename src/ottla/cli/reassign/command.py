@@ -74,9 +74,9 @@ def plan(
 
     [bold]Examples[/]
 
-    ottla reassign plan --rebalance                        after adding a broker
+    ottla reassign plan --rebalance    (after adding a broker)
 
-    ottla reassign plan --drain 3                          before removing broker 3
+    ottla reassign plan --drain 3      (before removing broker 3)
 
     ottla reassign plan --to 1,2,4 --topic orders
 

@@ -153,8 +153,9 @@ class Fetchers:
         return len(self._followed)
 
     def max_lag(self) -> int:
-        """The most records that a partition is behind its leader's high watermark."""
-        return max((followed.lag or 0 for followed in self._followed.values() if followed.core is not None), default=0)
+        """The most records that a partition is behind its leader's high watermark. May be called in any thread."""
+        followed = list(self._followed.values())
+        return max((each.lag or 0 for each in followed if each.core is not None), default=0)
 
     def lag_of(self, name: TopicPartition) -> int | None:
         """None if it is not followed, or its leader has not answered yet."""

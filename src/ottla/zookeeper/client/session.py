@@ -98,6 +98,11 @@ class ZooKeeperSession:
         """What the server made of the timeout: it has limits. The one that was asked for, without a connection."""
         return self.timeout_ms if self._connection is None else self._connection.timeout_ms
 
+    @property
+    def is_connected(self) -> bool:
+        """May be read in any thread."""
+        return self._is_connected.is_set()
+
     def on_state(self, listener: Callable[[SessionState], None]) -> None:
         self._listeners.append(listener)
 

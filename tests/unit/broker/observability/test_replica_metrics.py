@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.observability.replica_metrics import ClusterNumbers, ReplicaCollector
+from ottla.broker.observability.cluster_numbers import ClusterNumbers
+from ottla.broker.observability.replica_metrics import ReplicaCollector
 from ottla.log.config import LogConfig
 from support.brokers.small_broker import SmallBroker, small_broker
 from support.replication.roles import follow, lead

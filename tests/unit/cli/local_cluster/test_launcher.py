@@ -79,15 +79,19 @@ class Stage:
         self.sight: TreeSight | None = None
         self.says: dict[str, str] = {}
         self.stubborn: set[str] = set()
-        self.launcher = Launcher(self.plan, self.state, self.display, lambda: self.sight, self.spawn)
+        self.launcher = Launcher(self.plan, self.state, self.display, self, self.spawn)
 
     async def spawn(self, plan: ProcessPlan) -> Process:
         self.journal.append(f"{plan.name} started")
+        plan.log_file.unlink(missing_ok=True)
         process = FakeProcess(plan, self.journal, says=self.says.get(plan.name), is_stubborn=plan.name in self.stubborn)
         self.processes[plan.name] = process
         if plan.name in self.says:
             process.end(1)
         return process
+
+    async def close(self) -> None:
+        self.journal.append("tree closed")
 
     def elect(self, controller: int) -> None:
         self.sight = TreeSight({1, 2, 3}, controller)
@@ -120,6 +124,7 @@ def test_zookeeper_starts_first_and_stops_last(tmp_path: Path) -> None:
             "ZooKeeper started",
             *(f"{name} started" for name in brokers),
             *(f"{name} SIGTERM" for name in brokers),
+            "tree closed",
             "ZooKeeper SIGTERM",
         ]
         assert set(stage.phases()) == {Phase.STOPPED}
@@ -155,12 +160,31 @@ def test_warnings_are_told_with_the_name_of_the_process(tmp_path: Path) -> None:
         stage = Stage(tmp_path)
         running = asyncio.create_task(stage.launcher.run())
         await stage.until(lambda: set(stage.phases()) == {Phase.RUNNING})
+        stage.processes["broker 3"].say("2026-01-01 00:00:00,000 WARNING usual while a cluster starts")
+        stage.processes["broker 3"].say("2026-01-01 00:00:00,000 ERROR   disk failed")
+        await stage.until(lambda: "broker 3: error: disk failed" in stage.display.told)
+        stage.elect(1)
+        await stage.until(lambda: stage.display.told[-1].startswith("Ottla is ready"))
         stage.processes["broker 3"].say("2026-01-01 00:00:00,000 WARNING disk almost full")
         stage.processes["broker 3"].say("2026-01-01 00:00:00,000 INFO    nothing of interest")
         await stage.until(lambda: "broker 3: warning: disk almost full" in stage.display.told)
         stage.launcher.interrupt()
         await running
-        assert not [text for text in stage.display.told if "nothing" in text]
+        assert not [text for text in stage.display.told if "nothing" in text or "usual" in text]
+
+    asyncio.run(work())
+
+
+def test_the_log_of_an_earlier_run_is_not_read(tmp_path: Path) -> None:
+    async def work() -> None:
+        stage = Stage(tmp_path)
+        for broker in stage.plan.brokers:
+            broker.log_file.write_text("Error: Of yesterday.\n")
+        running = asyncio.create_task(stage.launcher.run())
+        await stage.until(lambda: set(stage.phases()) == {Phase.RUNNING})
+        stage.launcher.interrupt()
+        await running
+        assert not [text for text in stage.display.told if "yesterday" in text]
 
     asyncio.run(work())
 
@@ -171,7 +195,7 @@ def test_a_zookeeper_that_does_not_start_ends_the_command_with_its_reason(tmp_pa
         stage.says["ZooKeeper"] = "Error: The disk is full."
         with pytest.raises(CommandError, match=r"ZooKeeper did not start: The disk is full\. Its log is"):
             await stage.launcher.run()
-        assert stage.journal == ["ZooKeeper started"]
+        assert stage.journal == ["ZooKeeper started", "tree closed"]
 
     asyncio.run(work())
 
@@ -199,7 +223,7 @@ def test_a_second_interrupt_kills_what_is_left(tmp_path: Path) -> None:
         assert stage.state.brokers[1].phase is Phase.STOPPING
         stage.launcher.interrupt()
         assert await running == 1
-        assert stage.journal[-2:] == ["broker 2 SIGKILL", "ZooKeeper SIGTERM"]
+        assert stage.journal[-3:] == ["broker 2 SIGKILL", "tree closed", "ZooKeeper SIGTERM"]
 
     asyncio.run(work())
 
@@ -214,7 +238,7 @@ def test_a_broker_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pyte
         await stage.until(lambda: set(stage.phases()) == {Phase.RUNNING})
         stage.launcher.interrupt()
         assert await running == 1
-        assert stage.journal[-2:] == ["broker 1 SIGKILL", "ZooKeeper SIGTERM"]
+        assert stage.journal[-3:] == ["broker 1 SIGKILL", "tree closed", "ZooKeeper SIGTERM"]
 
     asyncio.run(work())
 
@@ -224,6 +248,6 @@ def test_an_interrupt_while_zookeeper_starts_starts_no_broker(tmp_path: Path) ->
         stage = Stage(tmp_path)
         stage.launcher.interrupt()
         assert await stage.launcher.run() == 0
-        assert stage.journal == ["ZooKeeper started", "ZooKeeper SIGTERM"]
+        assert stage.journal == ["ZooKeeper started", "tree closed", "ZooKeeper SIGTERM"]
 
     asyncio.run(work())

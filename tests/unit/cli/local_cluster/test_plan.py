@@ -10,6 +10,7 @@ from ottla.base.config import ConfigError
 from ottla.broker.configs.broker_config import BROKER_CONFIG, load_config
 from ottla.broker.configs.sources import Setting, collect_settings
 from ottla.cli.local_cluster.plan import is_cluster, plan_cluster, refuse_other_data
+from ottla.cli.main import run
 from ottla.cli.session import CommandError
 
 
@@ -100,6 +101,13 @@ def test_the_data_of_a_single_broker_is_not_mixed_with_a_cluster(tmp_path: Path)
     (tmp_path / "zookeeper.db").touch()
     with pytest.raises(CommandError, match="single broker"):
         refuse_other_data(tmp_path)
+
+
+def test_a_cluster_is_not_started_as_a_single_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "zookeeper").mkdir()
+    (tmp_path / "broker-1").mkdir()
+    assert run(["start", "--data-dir", str(tmp_path)]) == 1
+    assert "has the data of a cluster. Start it with --brokers" in capsys.readouterr().err
 
 
 def test_brokers_that_are_left_out_are_known(tmp_path: Path) -> None:

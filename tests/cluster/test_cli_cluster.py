@@ -1,0 +1,116 @@
+"""`ottla cluster`, `reassign` and `elect` on three brokers. The same on Apache Kafka: `compat/test_cli_cluster.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing.cluster import Cluster
+from support.clients.command_line import Ottla, caller
+from support.waiting import wait_until
+
+IDS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3, settings={"auto.leader.rebalance.enable": False, "replica.lag.time.max.ms": 3000}) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ottla(cluster: Cluster, capfdbinary: pytest.CaptureFixture[bytes]) -> Ottla:
+    return caller(cluster.bootstrap, capfdbinary)
+
+
+def json_of(told: str) -> Any:
+    return json.loads(told.splitlines()[0])
+
+
+def partitions(ottla: Ottla, topic: str) -> list[dict[str, Any]]:
+    (described,) = json_of(ottla("topics", "describe", topic, "--json"))
+    found: list[dict[str, Any]] = described["partitions"]
+    return found
+
+
+def test_moves_elections_and_a_dead_broker(cluster: Cluster, ottla: Ottla, tmp_path: Path) -> None:
+    """In one test, because each step goes on from the last."""
+    ottla("topics", "create", "orders", "--partitions", "6", "--replication-factor", "2")
+    ottla("topics", "create", "alone", "--partitions", "3", "--replication-factor", "1")
+    found = json_of(ottla("cluster", "--json"))
+    assert [one["status"] for one in found["brokers"]].count("controller") == 1
+    assert [one["replicas"] for one in found["brokers"]] == [5, 5, 5]
+    assert {row["broker"] for row in json_of(ottla("cluster", "log-dirs", "--json"))} == set(IDS)
+    _drain(ottla, tmp_path)
+    _rebalance_and_elect(ottla, tmp_path)
+    gone = _without_a_broker(cluster, ottla)
+    _back_again(cluster, ottla, gone)
+
+
+def _drain(ottla: Ottla, tmp_path: Path) -> None:
+    file = tmp_path / "drain.json"
+    ottla("reassign", "plan", "--drain", "3", "-t", "orders", "-o", str(file))
+    before = {row["partition"]: row["replicas"] for row in partitions(ottla, "orders")}
+    told = ottla("reassign", "run", str(file), "--throttle", "10MB")
+    for line in ("Set the throttle", "Started to move 4 partitions.", "Removed the throttle.", "Completed"):
+        assert line in told
+    assert all(set(row["replicas"]) == {1, 2} for row in partitions(ottla, "orders"))
+    assert "throttled" not in ottla("configs", "describe", "--topic", "orders")
+    assert "throttled" not in ottla("configs", "describe", "--broker", "1")
+    ottla("reassign", "run", str(tmp_path / "drain.rollback.json"))
+    assert {row["partition"]: row["replicas"] for row in partitions(ottla, "orders")} == before
+
+
+def _rebalance_and_elect(ottla: Ottla, tmp_path: Path) -> None:
+    file = tmp_path / "three.json"
+    ottla("reassign", "plan", "--rebalance", "-r", "3", "-t", "orders", "-o", str(file))
+    assert "Completed" in ottla("reassign", "run", str(file))
+    rows = partitions(ottla, "orders")
+    assert all(set(row["replicas"]) == set(IDS) for row in rows)
+    assert sorted(row["replicas"][0] for row in rows) == [1, 1, 2, 2, 3, 3]
+    misled = [row["partition"] for row in rows if row["leader"] != row["replicas"][0]]
+    elected = json_of(ottla("elect", "preferred", "--topic", "orders", "--json"))
+    assert {row["partition"] for row in elected} >= set(misled)
+    wait_until(
+        lambda: all(row["leader"] == row["replicas"][0] for row in partitions(ottla, "orders")),
+        "not all are led by the preferred leader",
+    )
+
+
+def _without_a_broker(cluster: Cluster, ottla: Ottla) -> int:
+    gone = cluster.wait_for_controller()
+    cluster.brokers[gone].kill()
+
+    def problems() -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json_of(ottla("cluster", "problems", "--json"))
+        return listed
+
+    cluster.wait_for_controller(other_than=gone)
+    wait_until(lambda: len(problems()) == 7, "the loss of a broker is not seen")
+    kinds = {(row["topic"], row["problem"]) for row in problems()}
+    assert kinds == {("orders", "at min ISR"), ("alone", "offline")}
+    ottla("cluster", "problems", "--check", code=1)
+    wait_until(
+        lambda: json_of(ottla("cluster", "--json"))["brokers"][gone - 1]["status"] == "offline",
+        "the broker is not shown as offline",
+    )
+    found = json_of(ottla("cluster", "--json"))
+    (row,) = [one for one in found["brokers"] if one["broker"] == gone]
+    assert (row["status"], row["address"], row["leaders"]) == ("offline", None, 0)
+    assert found["controller"] not in (gone, None)
+    assert all(row["offline"] == [gone] for row in partitions(ottla, "orders"))
+    told = ottla("elect", "preferred", "--topic", "orders")
+    assert "2 partitions cannot get the preferred leader, because it is offline or out of sync." in told
+    return gone
+
+
+def _back_again(cluster: Cluster, ottla: Ottla, gone: int) -> None:
+    cluster.brokers[gone].start()
+    wait_until(
+        lambda: json_of(ottla("cluster", "problems", "--json")) == [], "the broker does not catch up after its return"
+    )
+    assert len(json_of(ottla("elect", "preferred", "--topic", "orders", "--json"))) == 2
