@@ -149,6 +149,8 @@ class ClusterMember:
         environment.propose = self.isr_changes.propose
         environment.leader_quota = self.quotas.leader
         self._set_rates()
+        for name in broker.configs.topics_with_configs():
+            self._throttle(name)
         broker.replicas.on_failed = self._replicas_failed
 
     async def join(self, listeners: Sequence[Listener]) -> None:

@@ -90,6 +90,8 @@ class ConfigStore:
         """Settings in the tree for this broker only."""
         self.for_all_brokers: Settings = NO_SETTINGS
         self.groups = GroupConfigs(coordination, config)
+        self._dynamic: dict[str, Any] = {key.name: key.default for key in DYNAMIC_ONLY}
+        """The current values of keys that cannot be set in the file."""
         self.on_topic_change: Callable[[str], None] = lambda _: None
         self.on_broker_change: Callable[[frozenset[str]], None] = lambda _: None
         self._coordination = coordination
@@ -173,6 +175,10 @@ class ConfigStore:
 
     def forget_topic(self, name: str) -> None:
         self._topics.pop(name, None)
+
+    def topics_with_configs(self) -> list[str]:
+        """The known topics that set something themselves."""
+        return [name for name, configs in self._topics.items() if configs]
 
     def topic_config(self, name: str) -> Settings:
         """What the topic sets itself; nothing if it is not known."""
@@ -296,6 +302,8 @@ class ConfigStore:
     def _become(self, config: BrokerConfig) -> None:
         before, self.effective = self.effective, config
         changed = frozenset(key.name for key in BROKER_CONFIG if before[key.name] != config[key.name])
+        dynamic_before, self._dynamic = self._dynamic, {key.name: self.current(key.name) for key in DYNAMIC_ONLY}
+        changed |= {name for name, value in self._dynamic.items() if value != dynamic_before[name]}
         if changed:
             self._log_configs.clear()
             self.on_broker_change(changed)

@@ -45,6 +45,8 @@ _logger = logging.getLogger(__name__)
 
 OFFSETS_TOLD_WITHIN_S: Final = 0.05
 """How long a new high watermark or log start waits for records to go with it."""
+OFFSETS_TOLD_TO_SERVERS_WITHIN_S: Final = 0.005
+"""The same where consumers read from followers, and wait for the high watermark to reach them."""
 _TOPIC_IDS_SINCE: Final = 13
 
 Answers = list[tuple[Key, FollowedPartition, FetchPartitionResponse]]
@@ -91,7 +93,7 @@ def fetch_as_follower(
     fetches = environment.follower_fetches
     delayed = DelayedFollowerFetch(reading, answers)
     wait_s = request.max_wait_ms / 1000
-    fetches.wait(delayed, (session,), min(wait_s, OFFSETS_TOLD_WITHIN_S) if reading.has_untold else wait_s)
+    fetches.wait(delayed, (session,), min(wait_s, reading.told_within_s) if reading.has_untold else wait_s)
     delayed.deferred.when_cancelled(partial(_cancelled, broker, delayed, session))
     return delayed.deferred
 
@@ -165,6 +167,11 @@ class FollowerReading:
         """Whether waiting is pointless: because of an error, or a log that diverges."""
         self.has_untold = False
         """Whether there are offsets that the follower does not know yet."""
+
+    @property
+    def told_within_s(self) -> float:
+        serves = self.broker.config.selects_replicas_by_rack
+        return OFFSETS_TOLD_TO_SERVERS_WITHIN_S if serves else OFFSETS_TOLD_WITHIN_S
 
     def read(self, *, is_first: bool) -> Answers:
         """The responses of all partitions that may have news. The first read also notes what the follower has.
@@ -329,7 +336,7 @@ class DelayedFollowerFetch(DelayedOperation[FollowerReader]):
                 or log.log_start_offset != followed.log_start_offset
             )
         if has_untold:
-            self._reading.broker.replicas.follower_fetches.hasten(self, OFFSETS_TOLD_WITHIN_S)
+            self._reading.broker.replicas.follower_fetches.hasten(self, self._reading.told_within_s)
         return False
 
     def _counts(self, name: Key, followed: FollowedPartition, partition: Partition) -> bool:

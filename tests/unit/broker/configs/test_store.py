@@ -171,6 +171,20 @@ def test_who_is_concerned_is_told_and_only_of_what_changed(tmp_path: Path) -> No
         await alter_broker(broker, None, max_connections="9", message_max_bytes="5")
         await alter_broker(broker, BROKER_ID, max_connections="9")
         assert keys == [frozenset({"max.connections", "message.max.bytes"})]
+        assert broker.configs.topics_with_configs() == ["topic"]
+
+    run(tmp_path, test)
+
+
+def test_keys_that_only_exist_in_the_tree_are_told_as_well(tmp_path: Path) -> None:
+    async def test(broker: ConfiguredBroker) -> None:
+        keys: list[frozenset[str]] = []
+        broker.configs.on_broker_change = keys.append
+        await alter_broker(broker, BROKER_ID, leader_replication_throttled_rate="1000")
+        assert keys == [frozenset({"leader.replication.throttled.rate"})]
+        assert broker.configs.current("leader.replication.throttled.rate") == 1000
+        await broker.configs.alter_broker(BROKER_ID, lambda _: {})
+        assert len(keys) == 2
 
     run(tmp_path, test)
 
