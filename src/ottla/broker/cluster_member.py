@@ -162,6 +162,7 @@ class ClusterMember:
             broker.configs,
             self._learn_topics,
             broker.metadata.is_alive,
+            broker.metadata.note_id,
         )
         self.control = ControlRequests(
             self._roles, broker.metadata, self._epoch, self._is_elected, self._metadata_changed

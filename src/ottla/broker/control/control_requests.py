@@ -100,15 +100,7 @@ class ControlRequests:
         )
 
     async def _give_roles(self, request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
-        outcomes = await self._roles.give(wanted_roles(request))
-        for topic in request.topic_states:
-            # UpdateMetadata comes later: clients and followers that are faster need not wait for it.
-            if any(
-                outcomes[TopicPartition(topic.topic_name, each.partition_index)] is ErrorCode.NONE
-                for each in topic.partition_states
-            ):
-                self._metadata.note_id(topic.topic_id, topic.topic_name)
-        return _roles_answered(request, version, outcomes)
+        return _roles_answered(request, version, await self._roles.give(wanted_roles(request)))
 
     async def stop_replica(self, request: StopReplicaRequest, version: int) -> StopReplicaResponse:
         return await self._in_turn(

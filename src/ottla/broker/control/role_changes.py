@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 
 _NONE: Final = ErrorCode.NONE
 _AT_A_TIME: Final = 256
-"""Partitions that switch their roles in one turn of the loop."""
+"""Partitions that switch their roles in one turn of the loop. The first need not wait for the last one's log."""
 Outcomes = dict[TopicPartition, ErrorCode]
 
 
@@ -62,7 +62,8 @@ class TopicConfigs(Protocol):
 
 
 class RoleChanges:
-    """See the module. `learn_topics` reads the configs of topics that are not known yet; it does not raise."""
+    """See the module. `learn_topics` reads the configs of topics that are not known yet; it does not raise.
+    `note_topic_id` is told the ids of topics that this broker leads partitions of."""
 
     def __init__(
         self,
@@ -72,6 +73,7 @@ class RoleChanges:
         configs: TopicConfigs,
         learn_topics: Callable[[Collection[str]], Awaitable[None]],
         is_alive: Callable[[int], bool],
+        note_topic_id: Callable[[Uuid, str], None] = lambda *_: None,
     ) -> None:
         self._replicas = replicas
         self._directories = replicas.directories
@@ -80,6 +82,7 @@ class RoleChanges:
         self._configs = configs
         self._learn_topics = learn_topics
         self._is_alive = is_alive
+        self._note_topic_id = note_topic_id
         self.is_stopping = False
         """Whether the broker stops: followers do not begin to fetch."""
 
@@ -96,9 +99,11 @@ class RoleChanges:
             else:
                 outcomes[each.name] = error
         if applied:
-            await self._open_logs(applied)
+            await self._learn_topics({each.name.topic for each in applied})
         for start in range(0, len(applied), _AT_A_TIME):
-            self._switch(applied[start : start + _AT_A_TIME], outcomes)
+            some = applied[start : start + _AT_A_TIME]
+            await self._open_logs(some)
+            self._switch(some, outcomes)
             await asyncio.sleep(0)
         return outcomes
 
@@ -152,6 +157,8 @@ class RoleChanges:
             outcomes[name] = _NONE
             is_of_groups = name.topic == OFFSETS_TOPIC
             if self._leads(each):
+                # UpdateMetadata comes later: clients and followers that are faster need not wait for it.
+                self._note_topic_id(each.topic_id, name.topic)
                 partition.lead(role, now_s)
                 if is_of_groups:
                     self._coordinators.lead(name.partition, role.leader_epoch)
@@ -175,7 +182,6 @@ class RoleChanges:
 
     async def _open_logs(self, wanted: Sequence[WantedRole]) -> None:
         """Afterwards each partition is hosted; one without a log is offline."""
-        await self._learn_topics({each.name.topic for each in wanted})
         missing = [each for each in wanted if self._directories.directory_of(each.name) is None]
         if missing:
             await self._create_logs(missing)
