@@ -16,7 +16,16 @@ pytestmark = pytest.mark.compat
 
 PRINTER = Path(__file__).parent / "java" / "ClientConfigs.java"
 SCHEMAS = {schema.kind: schema for schema in (PRODUCER_CONFIG, CONSUMER_CONFIG, ADMIN_CONFIG)}
-OURS_ALONE = {"max.decompressed.batch.bytes", "queued.max.bytes"}
+OF_KAFKA_0_8 = {
+    "dual.commit.enabled",
+    "offsets.storage",
+    "rebalance.backoff.ms",
+    "rebalance.max.retries",
+    "zookeeper.connect",
+    "zookeeper.connection.timeout.ms",
+    "zookeeper.session.timeout.ms",
+}
+OURS_ALONE = {"max.decompressed.batch.bytes", "queued.max.bytes", *OF_KAFKA_0_8}
 OTHER_DEFAULTS = {
     # Nobody knows where the brokers are; Kafka's classes have other names here.
     "bootstrap.servers",

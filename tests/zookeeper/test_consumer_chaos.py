@@ -10,10 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.client.errors import RebalanceFailedError
-from ottla.testing.broker import Broker
-from ottla.testing.server_process import unused_port
 from ottla.zookeeper.client.session import end_session
-from support.groups.zookeeper_members import WAIT_S, Member, Site, create_topic, run, send, until
+from support.groups.zookeeper_members import WAIT_S, Member, Site, create_topic, run, running_site, send, until
 
 PARTITIONS = 5
 STEPS = 25
@@ -21,10 +19,9 @@ STORAGES = ("zookeeper", "kafka")
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    port = unused_port()
-    with Broker({"ottla.zookeeper.port": port, "offsets.topic.num.partitions": 1}) as broker:
-        yield Site(broker.bootstrap, f"127.0.0.1:{port}")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running_site(tmp_path_factory.mktemp("site")) as site:
+        yield site
 
 
 class Chaos:

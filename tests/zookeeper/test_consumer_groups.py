@@ -18,7 +18,6 @@ from ottla.base.ids import TopicPartition
 from ottla.client.administer import AsyncAdmin
 from ottla.client.errors import CommitFailedError, ConfigError, OttlaError, RebalanceFailedError
 from ottla.client.offsets import OffsetAndMetadata
-from ottla.testing.broker import Broker
 from ottla.testing.server_process import unused_port
 from ottla.zookeeper.client.session import end_session
 from support.groups.zookeeper_members import (
@@ -28,6 +27,7 @@ from support.groups.zookeeper_members import (
     create_topic,
     members,
     run,
+    running_site,
     send,
     shares,
     until,
@@ -36,10 +36,9 @@ from support.trees.servers import connected, expire_session, kill_client
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    port = unused_port()
-    with Broker({"ottla.zookeeper.port": port, "offsets.topic.num.partitions": 1}) as broker:
-        yield Site(broker.bootstrap, f"127.0.0.1:{port}")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running_site(tmp_path_factory.mktemp("site")) as site:
+        yield site
 
 
 @pytest.fixture

@@ -48,12 +48,20 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("suite", SUITES)
 @pytest.mark.parametrize("peer", IMPOSSIBLE)
 def test_it_holds_beside_kafka(peer: str, suite: str, tmp_path: Path) -> None:
+    run_suite(peer, SUITES[suite], tmp_path)
+
+
+def test_consumers_of_kafka_0_8_hold_beside_kafka_and_its_zookeeper(tmp_path: Path) -> None:
+    run_suite("kafka-3.9.1", [f"tests/zookeeper/test_consumer_{name}.py" for name in ("groups", "chaos")], tmp_path)
+
+
+def run_suite(peer: str, suite: list[str], tmp_path: Path) -> None:
     # Nothing of the run that this test is part of may leak into its own.
     settings = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     without = [f"--deselect={test}" for test in IMPOSSIBLE[peer]]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     result = subprocess.run(
-        [*command, "-m", "not compat and not soak", f"--basetemp={tmp_path / 'run'}", *without, *SUITES[suite]],
+        [*command, "-m", "not compat and not soak", f"--basetemp={tmp_path / 'run'}", *without, *suite],
         cwd=ROOT,
         env={**settings, "OTTLA_TEST_PEER": peer},
         capture_output=True,

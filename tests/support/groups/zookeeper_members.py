@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla import AsyncConsumer, AsyncProducer
@@ -14,7 +15,12 @@ from ottla.client.administer import AsyncAdmin, NewTopic
 from ottla.client.errors import OttlaError
 from ottla.client.membership.zookeeper.member import ZooKeeperMembership
 from ottla.client.subscriptions.listeners import RebalanceListener
+from ottla.testing.broker import Broker
+from ottla.testing.server_process import unused_port
 from ottla.zookeeper.client.tree import ZooKeeperTree
+from support import kafka_process
+from support.clients.peers import WITH_ZOOKEEPER, chosen_peer
+from support.controllers import admin_of
 
 WAIT_S = 30
 
@@ -38,6 +44,24 @@ class Site(NamedTuple):
 
     bootstrap: str
     zookeeper: str
+
+
+@contextmanager
+def running_site(place: Path) -> Iterator[Site]:
+    """A broker of ours with its own tree, or Apache Kafka with Apache ZooKeeper (`OTTLA_TEST_PEER`)."""
+    settings = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
+    if chosen_peer() == WITH_ZOOKEEPER:
+        with kafka_process.zookeeper(place / "zookeeper") as zookeeper:
+            kafka = kafka_process.zookeeper_mode_broker(place / "kafka", zookeeper, 1, settings)
+            try:
+                admin_of(kafka)
+                yield Site(kafka.address, zookeeper)
+            finally:
+                kafka_process.kill(kafka.process)
+    else:
+        port = unused_port()
+        with Broker({"ottla.zookeeper.port": port, **settings}) as broker:
+            yield Site(broker.bootstrap, f"127.0.0.1:{port}")
 
 
 class Member(RebalanceListener):
