@@ -188,3 +188,20 @@ def test_closing_ends_everything_that_waits_once() -> None:
         assert len(purgatory) == 0
 
     asyncio.run(work())
+
+
+def test_a_wait_can_be_shortened_but_not_prolonged() -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        hastened, short = Countdown(1), Countdown(1)
+        purgatory.wait(hastened, ["a"], WAIT_S)
+        purgatory.wait(short, ["a"], 0.001)
+        purgatory.hasten(hastened, 0.001)
+        purgatory.hasten(short, WAIT_S)
+        async with asyncio.timeout(WAIT_S / 2):
+            await hastened.ended.wait()
+            await short.ended.wait()
+        purgatory.hasten(hastened, 0.001)
+        assert (hastened.completed, short.completed, len(purgatory)) == (1, 1, 0)
+
+    asyncio.run(work())

@@ -72,9 +72,9 @@ class HeldLink:
         while True:
             try:
                 connection = await self._peer.connect()
-            except PeerError:
-                if self._suspicion.is_silent:
-                    pause_s = min(pause_s * 2, _PROBE_MAX_S)
+            except PeerError as error:
+                is_evidence = error.is_refused and not self._suspicion.is_silent
+                pause_s = PROBE_S if is_evidence else min(pause_s * 2, _PROBE_MAX_S)
                 await asyncio.sleep(pause_s)
                 continue
             since_s = self._loop.time()

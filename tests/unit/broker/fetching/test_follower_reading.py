@@ -552,3 +552,42 @@ def test_a_new_leadership_is_noticed_by_followers_that_send_no_epoch(tmp_path: P
         assert state_of(partition_of(client)).log_end == 0
 
     with_client(tmp_path, work)
+
+
+def test_each_partition_gets_its_turn(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        await led_topic(client, 3)
+        for index in range(3):
+            append(client, b"x" * 1000, index=index)
+        follower = Follower(client)
+        request = follower.request(dict.fromkeys(range(3), 0), max_wait_ms=0)
+        request.max_bytes = 500
+        follower.client.send(request, VERSION)
+        sent = [[index for index, answer in (await follower.answer()).items() if answer.records]]
+        for _ in range(3):
+            again = follower.request({}, max_wait_ms=0)
+            again.max_bytes = 500
+            follower.client.send(again, VERSION)
+            sent.append([index for index, answer in (await follower.answer()).items() if answer.records])
+        assert sent == [[0], [1], [2], [0]]
+
+    with_client(tmp_path, work)
+
+
+def test_a_follower_waits_for_as_many_bytes_as_it_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(client: Client) -> None:
+        await led_topic(client, 2)
+        append(client, b"a", index=0)
+        follower = Follower(client)
+        request = follower.request({0: 0, 1: 0}, max_wait_ms=LONG_MS)
+        request.min_bytes = 3 * len(batch_of(b"a"))
+        monkeypatch.setattr(follower_reading, "OFFSETS_TOLD_WITHIN_S", 20.0)
+        follower.client.send(request, VERSION)
+        append(client, b"b", index=1)
+        await asyncio.sleep(0)
+        assert not follower.client.is_answered
+        append(client, b"c", index=1)
+        answers = await follower.answer()
+        assert {index: values(answer) for index, answer in answers.items()} == {0: [b"a"], 1: [b"b", b"c"]}
+
+    with_client(tmp_path, work)
