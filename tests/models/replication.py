@@ -6,7 +6,8 @@ answers requests of dead connections late, delivers roles late, twice or again, 
 
 Promises, checked after each step:
 
-1. What was below a leader's high watermark never changes, and no other record ever has its offset.
+1. What was below a leader's high watermark never changes, and no other record ever has its offset, until it is deleted
+   (DeleteRecords): a crash may bring deleted records back.
 2. Every in-sync replica, as the controller knows them, has all of it; so has every leader that the controller elects.
 3. An acknowledged record is part of it.
 4. A replica's log start ≤ high watermark ≤ log end; what a follower has below its high watermark is committed.
@@ -241,6 +242,14 @@ class ReplicationModel:
         if not self.is_flushed:
             self._notice_all()
 
+    def cut_all_power(self) -> None:
+        """In the whole building."""
+        if self.is_flushed:
+            for node in self.random.sample(sorted(self.nodes.values(), key=lambda node: node.id), len(self.nodes)):
+                self.counters.cuts += 1
+                self._stop(node)
+                node.replica.disk.restart()
+
     def _survives_loss_of(self, node: Node) -> bool:
         if self.is_flushed:
             return True
@@ -459,6 +468,7 @@ class ReplicationModel:
             self.flush: 1,
             self.kill: self.random.choice((0.3, 1.5)),
             self.cut_power: self.random.choice((0.0, 0.3, 1.5)),
+            self.cut_all_power: self.random.choice((0.0, 0.5)),
             self.restart: 4,
             self.move_leader: self.random.choice((0.5, 3)),
             self.delete_records: self.random.choice((0.1, 2)),
@@ -515,10 +525,12 @@ class ReplicationModel:
         if leader is None or set(role.isr) != set(BROKERS) or leader.partition.log is None:
             return False
         log = leader.partition.log
-        start = max(node.partition.log.log_start_offset for node in self.nodes.values() if node.partition.log)
+        start = self.highest_start
         wanted = {base: each for base, each in leader.batches().items() if each[0] >= start}
         return all(
             node.partition.high_watermark == log.next_offset
+            and node.partition.log is not None
+            and node.partition.log.log_start_offset >= log.log_start_offset
             and {base: each for base, each in node.batches().items() if each[0] >= start} == wanted
             for node in self.nodes.values()
         )
@@ -565,11 +577,11 @@ class ReplicationModel:
                         raise PromiseBrokenError(f"{who}: {found} at {base} is new below {committed.end}")
                     committed.batches[base] = found
                     committed.end = found[0] + 1
-                elif known != found:
+                elif known != found and found[0] >= self.highest_start:
                     raise PromiseBrokenError(f"{who}: {found} at {base} below its high watermark, not {known}")
         if is_in_sync and not self._is_behind_controller(node):
             for base, known in committed.batches.items():
-                if known[0] >= start and batches.get(base) != known:
+                if known[0] >= max(start, self.highest_start) and batches.get(base) != known:
                     raise PromiseBrokenError(f"{who} is in sync with {batches.get(base)} at {base}, not {known}")
 
     def _is_behind_controller(self, node: Node) -> bool:

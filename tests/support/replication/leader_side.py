@@ -147,6 +147,7 @@ class LeaderSide:
                 return refused(ErrorCode.OFFSET_OUT_OF_RANGE)
             if epoch < asked.last_fetched_epoch or end < asked.fetch_offset:
                 answer = refused(ErrorCode.NONE)
+                answer.high_watermark, answer.log_start_offset = log.high_watermark, log.log_start_offset
                 answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end)
                 return answer
         limit = asked.partition_max_bytes if self.max_bytes is None else self.max_bytes

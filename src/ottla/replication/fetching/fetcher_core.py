@@ -399,7 +399,7 @@ class FetcherCore:
             return
         diverging = answer.diverging_epoch
         if diverging is not None and diverging.epoch >= 0:
-            self._truncate(followed, diverging.epoch, diverging.end_offset)
+            self._truncate(followed, diverging.epoch, diverging.end_offset, answer.log_start_offset)
             return
         size = followed.take(answer)
         followed.failures = 0
@@ -414,10 +414,10 @@ class FetcherCore:
         if followed.hold is None and followed.to_send() != followed.sent:
             self._dirty[followed] = None
 
-    def _truncate(self, followed: Followed, epoch: int, end: int) -> None:
+    def _truncate(self, followed: Followed, epoch: int, end: int, start: int = -1) -> None:
         old_end = followed.log().next_offset
         self._leave(followed)
-        followed.truncate_by(epoch, end, truncates_on_fetch=self._truncates_on_fetch)
+        followed.truncate_by(epoch, end, start, truncates_on_fetch=self._truncates_on_fetch)
         followed.failures = 0
         self._enter(followed)
         if followed.fetch_offset < old_end:

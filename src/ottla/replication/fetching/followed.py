@@ -127,16 +127,25 @@ class Followed:
         else:
             self.state = State.TRUNCATING
 
-    def truncate_by(self, leader_epoch: int, leader_end: int, *, truncates_on_fetch: bool) -> None:
-        """The leader's largest epoch up to that of this log ends there."""
+    def truncate_by(self, leader_epoch: int, leader_end: int, leader_start: int, *, truncates_on_fetch: bool) -> None:
+        """The leader's largest epoch up to that of this log ends there. If the leader has deleted everything that would
+        be left (`leader_start`; -1 if unknown), nothing is: of deleted epochs it cannot tell where they ended."""
         log = self.log()
         cut = cut_for(leader_epoch, leader_end, log.epochs, log.next_offset, log.high_watermark)
+        if log.log_start_offset < cut.offset <= leader_start:
+            self._truncate_fully(leader_start)
+            return
         self._truncate(cut.offset)
         if not cut.is_final and not truncates_on_fetch and self.last_fetched_epoch != NO_EPOCH:
             self.state = State.TRUNCATING
 
     def _truncate(self, offset: int) -> None:
         if not self.partition.truncate(offset, leader_epoch=self.leader_epoch):
+            raise ChangedRoleError
+        self._fetch_from_end(self.log())
+
+    def _truncate_fully(self, offset: int) -> None:
+        if not self.partition.truncate_fully(offset, leader_epoch=self.leader_epoch):
             raise ChangedRoleError
         self._fetch_from_end(self.log())
 
@@ -155,9 +164,10 @@ class Followed:
         """If the leader has deleted the records that would come next, everything is removed. Whether it was."""
         log = self.log()
         is_gone = leader_start > log.next_offset
-        if is_gone and not self.partition.truncate_fully(leader_start, leader_epoch=self.leader_epoch):
-            raise ChangedRoleError
-        self._fetch_from_end(log)
+        if is_gone:
+            self._truncate_fully(leader_start)
+        else:
+            self._fetch_from_end(log)
         self.lag = max(self.leader_end - self.fetch_offset, 0)
         return is_gone
 

@@ -301,6 +301,18 @@ def test_records_that_the_leader_does_not_have_are_cut_off(world: World) -> None
     assert content(follower.log) == content(leader.log)
 
 
+def test_the_recovery_point_of_a_log_that_was_cut_is_written_down(world: World) -> None:
+    _, follower = diverged(world)
+    assert follower.log is not None
+    follower.log.flush()
+    world.two.checkpoint()
+    assert world.two.saved[NAME].recovery_point == 4
+    world.following.follow(follower)
+    world.following.step()
+    assert end_of(follower) == 2
+    assert world.two.saved[NAME].recovery_point == 2
+
+
 def test_with_several_unknown_epochs_it_takes_several_rounds(world: World) -> None:
     one, two = world.host()
     for partition, epochs in ((one, (0, 2, 4)), (two, (0, 1, 3, 5))):
@@ -372,6 +384,24 @@ def test_an_old_leader_is_asked_again_while_the_epochs_differ(world: World) -> N
     asked = [type(request) for request in world.following.requests]
     assert asked.index(FetchRequest) == 3
     assert set(asked[3:]) == {FetchRequest}
+
+
+def test_nothing_is_kept_of_a_log_that_parts_before_the_leaders_log_start(world: World) -> None:
+    leader, follower = world.host()
+    lead(leader, leader_epoch=1, isr=(1,), replicas=REPLICAS)
+    write(leader, b"a", b"b")
+    write(leader, b"c")
+    leader.delete_records(2)
+    lead(follower, leader_epoch=0, isr=(2,), replicas=REPLICAS)
+    for _ in range(5):
+        write(follower, b"other")
+    world.roles(leader, follower, 2)
+    world.following.follow(follower)
+    world.following.step()
+    assert follower.log is not None
+    assert (follower.log.log_start_offset, follower.log.next_offset) == (2, 2)
+    world.following.steps(3)
+    assert content(follower.log) == content(leader.log)
 
 
 def test_a_log_that_ends_within_a_batch_of_the_leader_loses_its_last_batch(world: World) -> None:
