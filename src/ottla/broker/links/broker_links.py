@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from typing import Final
 from weakref import WeakSet
 
+from ottla.base.clock import SystemClock
 from ottla.broker.links.broker_peer import BrokerPeer
 from ottla.broker.links.controller_peer import ControllerPeer
 from ottla.broker.links.held_link import HeldLink
@@ -18,6 +20,9 @@ from ottla.broker.links.settings import LinkSettings
 from ottla.controller.seams import LiveBroker
 from ottla.net.client_connection import Address, ConnectionOptions
 from ottla.wire.peer import Peer
+
+_STARTED_AFTER_MS: Final = 30_000
+"""A broker that registered longer ago has started."""
 
 
 class BrokerLinks:
@@ -45,6 +50,7 @@ class BrokerLinks:
         """A broker's address on the inter-broker listener, if it is known."""
         self.controller_id: Callable[[], int] = lambda: -1
         """The current controller, -1 for none."""
+        self.now_ms: Callable[[], int] = SystemClock().now_ms
         self._open: WeakSet[BrokerPeer | HeldLink | OwnPeer | ControllerPeer] = WeakSet()
 
     # --- the controller's side ----------------------------------------------------------------------------------------
@@ -59,6 +65,7 @@ class BrokerLinks:
             self._settings.controlling(f"broker-{self.broker_id}-control"),
             on_silent=on_silent,
             on_answer=on_answer,
+            may_be_starting=self._may_be_starting(broker),
         )
         self._open.add(link)
         return link
@@ -81,6 +88,7 @@ class BrokerLinks:
             address,
             self._settings.controlling(f"broker-{self.broker_id}-watch"),
             on_silent=on_gone,
+            may_be_starting=not isinstance(broker, LiveBroker) or self._may_be_starting(broker),
         )
         self._open.add(link)
         return link
@@ -110,6 +118,9 @@ class BrokerLinks:
             peer.close()
         self._open.clear()
         await asyncio.sleep(0)  # the tasks that hold connections end
+
+    def _may_be_starting(self, broker: LiveBroker) -> bool:
+        return self.now_ms() - broker.registration.timestamp_ms < _STARTED_AFTER_MS
 
     def _peer_of_controller(self, broker_id: int) -> Peer:
         if broker_id == self.broker_id:

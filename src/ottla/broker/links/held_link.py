@@ -35,8 +35,9 @@ class HeldLink:
         *,
         on_silent: Callable[[], None],
         on_answer: Callable[[], None] = lambda: None,
+        may_be_starting: bool = True,
     ) -> None:
-        self._suspicion = Suspicion()
+        self._suspicion = Suspicion(may_be_starting=may_be_starting)
         self._on_silent = on_silent
         self._on_answer = on_answer
         self._loop = asyncio.get_running_loop()

@@ -7,7 +7,8 @@
 The host itself answers for a process that is gone: it ends the connections and refuses new ones at once. A process that
 is paused, or a network that is cut, answers nothing at all: a timeout proves nothing, and ends a series of refusals.
 
-A broker that was never reached may still be starting: Apache Kafka registers before it listens. It gets more time.
+A broker that was never reached may still be starting: Apache Kafka registers before it listens. It gets more time,
+unless it registered long ago.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Suspicion:
 
     __slots__ = ("_count", "_since_s", "_was_reached", "is_silent")
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_be_starting: bool = True) -> None:
         self.is_silent = False
-        self._was_reached = False
+        self._was_reached = not may_be_starting
         self._count = 0
         self._since_s = 0.0
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.links.broker_links import BrokerLinks
+from ottla.broker.links.held_link import HeldLink
 from ottla.broker.links.settings import LinkSettings
+from ottla.broker.links.suspicion import REFUSED_FOR_S
 from ottla.controller.seams import LiveBroker
 from ottla.net.client_connection import Address
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -336,6 +338,20 @@ def test_a_closed_link_reports_nothing() -> None:
                 await asyncio.sleep(0.005)
             assert broker.connections == 1
         assert told.events == []
+        await links.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("age_ms", "is_soon"), [(60_000, True), (1_000, False)])
+def test_a_broker_that_was_never_reached_gets_time_to_start_if_it_is_new(age_ms: int, is_soon: bool) -> None:
+    async def scenario() -> None:
+        links = links_of()
+        links.now_ms = lambda: age_ms  # it registered at 0
+        link = links.open(live(Address("127.0.0.1", free_port())), lambda: None, lambda: None)
+        assert isinstance(link, HeldLink)
+        evidence = [link._suspicion.refused(now_s) for now_s in (0.0, REFUSED_FOR_S / 2, REFUSED_FOR_S)]
+        assert evidence == [False, False, is_soon]
         await links.close()
 
     run(scenario())

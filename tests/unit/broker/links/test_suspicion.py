@@ -57,3 +57,8 @@ def test_a_broker_that_was_never_reached_may_be_starting() -> None:
     suspicion = Suspicion()
     assert [suspicion.refused(now_s) for now_s in (5.0, 5.2, 5.4, 5.6)] == [False] * 4
     assert suspicion.refused(5.0 + STARTING_S)
+
+
+def test_one_that_registered_long_ago_is_not_starting() -> None:
+    suspicion = Suspicion(may_be_starting=False)
+    assert [suspicion.refused(now_s) for now_s in (0.0, 0.1, REFUSED_FOR_S)] == [False, False, True]
