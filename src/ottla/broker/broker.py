@@ -115,6 +115,7 @@ class Broker:
         self.held_produces: HeldProduces
         self.groups: GroupCoordinatorService
         self.group_topics: GroupTopics
+        self.group_log: ReplicatedCoordinatorLog
         self.ready: ReadyInfo
         self._server: Server
         self.dispatcher: Dispatcher
@@ -249,6 +250,7 @@ class Broker:
         self.group_topics = GroupTopics(self.metadata)
         timeout_ms = self.config["offsets.commit.timeout.ms"]
         log = ReplicatedCoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
+        self.group_log = log
         settings = group_settings(self.config, self.configs.groups.consumer_times)
         self.groups = GroupCoordinatorService(log, self.clock, loop, settings, self.group_topics)
         self.groups.runtime.together = self._server.together

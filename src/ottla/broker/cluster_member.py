@@ -46,7 +46,7 @@ from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMet
 from ottla.zookeeper import paths
 from ottla.zookeeper.client.tree import ZooKeeperTree
 from ottla.zookeeper.node_json import ZnodeError
-from ottla.zookeeper.znodes import decode_controller_epoch, encode_log_dir_failure
+from ottla.zookeeper.znodes import TopicAssignment, decode_controller_epoch, encode_log_dir_failure
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -155,6 +155,7 @@ class ClusterMember:
 
     async def join(self, listeners: Sequence[Listener]) -> None:
         broker = self._broker
+        broker.group_log.known_partition_count = 0
         self._roles = RoleChanges(
             broker.replicas,
             self.fetchers,
@@ -216,8 +217,27 @@ class ClusterMember:
             self._throttle(name)
         if names:
             broker.group_topics.changed()
+        if OFFSETS_TOPIC in gone:
+            broker.group_log.known_partition_count = 0
+        elif OFFSETS_TOPIC in names and not broker.group_log.known_partition_count:
+            self._begin(self._count_offsets_partitions(), "counting the partitions of groups")
         if gone:
             broker.groups.topics_deleted([name for name in gone if name != OFFSETS_TOPIC])
+
+    async def _count_offsets_partitions(self) -> None:
+        path, broker = paths.topic(OFFSETS_TOPIC), self._broker
+        while True:
+            try:
+                node = await self._tree.get(path)
+                if node is not None:
+                    broker.group_log.known_partition_count = len(TopicAssignment.decode(path, node.data).partitions)
+                    broker.metadata.wake()
+                return
+            except ZnodeError as error:
+                _logger.error("groups cannot be served: %s", error)
+                return
+            except CoordinationError:
+                await asyncio.sleep(_RETRY_S)
 
     async def _is_elected(self, epoch: int) -> bool:
         """True if ZooKeeper cannot be asked."""

@@ -26,11 +26,16 @@ class ReplicatedCoordinatorLog:
         self._replicas = replicas
         self._topics = metadata.topics
         self._commit_timeout_s = commit_timeout_ms / 1000
+        self.known_partition_count: int | None = None
+        """In a cluster, the count that ZooKeeper has; 0 until it is read. The metadata may lack partitions that have
+        never had a leader, and would then assign groups to other partitions than other brokers do."""
         self._last_led: dict[int, Partition] = {}
         """The partitions when last looked up; may be outdated."""
 
     @property
     def partition_count(self) -> int:
+        if self.known_partition_count is not None:
+            return self.known_partition_count
         topic = self._topics.get(self.topic)
         return 0 if topic is None else len(topic.partitions)
 

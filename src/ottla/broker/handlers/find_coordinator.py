@@ -57,7 +57,11 @@ async def _with_new_topic(
     if isinstance(outcome, ControllerError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
         _logger.error("%s could not be created, so no group can be served: %s", OFFSETS_TOPIC, outcome)
     else:  # if another request created it first, its leaders may still be unknown here
-        await cache.until(lambda: cache.has_leaders(OFFSETS_TOPIC) or None, NEW_TOPIC_WAIT_S)
+        log = broker.group_log
+        await cache.until(
+            lambda: (log.partition_count and cache.has_leaders(OFFSETS_TOPIC)) or None,
+            NEW_TOPIC_WAIT_S,
+        )
     return _response(broker, request, context)
 
 
@@ -82,12 +86,13 @@ def _coordinator(broker: Broker, key_type: int, key: str, context: RequestContex
         return _nobody(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if key_type != _GROUP:
         return _nobody(key, ErrorCode.INVALID_REQUEST)
-    topic = broker.metadata.topic(OFFSETS_TOPIC)
-    if topic is None:
+    count = broker.group_log.partition_count
+    if not count:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     brokers = broker.metadata.brokers_of(context.listener)
-    index = partition_for(key, len(topic.partitions))
-    endpoint = brokers.get(leader_of(topic.partitions[index], brokers.keys()))
+    index = partition_for(key, count)
+    partition = broker.metadata.partition(OFFSETS_TOPIC, index)
+    endpoint = None if partition is None else brokers.get(leader_of(partition, brokers.keys()))
     if endpoint is None:
         return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     broker.replicas.get(OFFSETS_TOPIC, index)  # creates its log now if necessary: requests of members come next

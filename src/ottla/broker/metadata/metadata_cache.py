@@ -169,6 +169,10 @@ class MetadataCache:
             value = found()
         return value
 
+    def wake(self) -> None:
+        """Asks all who wait again: something else that they look at has changed."""
+        self._changed()
+
     def _changed(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
