@@ -17,7 +17,8 @@ Histories keep numbers in arrays: an hour of load is millions of records.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -171,10 +172,19 @@ class Seen:
 # --- judges -----------------------------------------------------------------------------------------------------------
 
 
-def judge_records(sent: Sequence[Sent], stored: Mapping[Place, Run]) -> list[str]:
-    """`stored` is everything that there is at the end. Producer n is at index n of `sent`."""
+Spot = tuple[Place, int]
+"""A partition and an offset."""
+
+
+def judge_records(
+    sent: Sequence[Sent],
+    stored: Mapping[Place, Run],
+    is_excused: Callable[[int, Spot, Spot], bool] = lambda *_: False,
+) -> list[str]:
+    """`stored` is everything that there is at the end. Producer n is at index n of `sent`. `is_excused` says of a
+    producer, and of the two spots of a record that is there twice, whether this is the producer's own fault."""
     wrong: list[str] = []
-    where: list[dict[int, tuple[Place, int]]] = [{} for _ in sent]
+    where: list[dict[int, tuple[Spot, ...]]] = [{} for _ in sent]
     for place, run in stored.items():
         last = [-1] * len(sent)
         for offset, mark in enumerate(run.marks, run.start):
@@ -184,29 +194,30 @@ def judge_records(sent: Sequence[Sent], stored: Mapping[Place, Run]) -> list[str
                 continue
             if sent[producer].is_failed(number):
                 wrong.append(f"{place}: offset {offset} has {shown(mark)}, which had failed")
-            before = where[producer].get(number)
-            if before is not None:
-                wrong.append(f"{shown(mark)} is stored twice: {before[0]} at {before[1]}, {place} at {offset}")
+            before = where[producer].get(number, ())
+            if before:
+                if not is_excused(producer, before[-1], (place, offset)):
+                    spots = f"{before[-1][0]} at {before[-1][1]}, {place} at {offset}"
+                    wrong.append(f"{shown(mark)} is stored twice: {spots}")
             elif number < last[producer]:
                 wrong.append(f"{place}: offset {offset} has {shown(mark)}, behind record {last[producer]}")
             last[producer] = max(last[producer], number)
-            where[producer].setdefault(number, (place, offset))
+            where[producer][number] = (*before, (place, offset))
     for history in sent:
         wrong += _judge_acknowledged(history, where[history.producer])
     return wrong
 
 
-def _judge_acknowledged(history: Sent, where: Mapping[int, tuple[Place, int]]) -> list[str]:
+def _judge_acknowledged(history: Sent, where: Mapping[int, Sequence[Spot]]) -> list[str]:
     wrong = []
     for number, place, offset in history.acknowledged():
-        found = where.get(number)
+        found = where.get(number, ())
         mark = mark_of(history.producer, number)
-        if found is None:
+        if not found:
             wrong.append(f"{shown(mark)} is LOST: acknowledged at {place}, offset {offset}")
-        elif found[0] != place or (offset != NO_OFFSET and found[1] != offset):
-            wrong.append(
-                f"{shown(mark)} is at {found[0]}, offset {found[1]}; acknowledged was {place}, offset {offset}"
-            )
+        elif not any(at == place and offset in (NO_OFFSET, there) for at, there in found):
+            spots = ", ".join(f"{at}, offset {there}" for at, there in found)
+            wrong.append(f"{shown(mark)} is at {spots}; acknowledged was {place}, offset {offset}")
     return wrong
 
 
@@ -274,6 +285,8 @@ class BatchMark(NamedTuple):
     crc: int
     is_whole: bool
     """Whether the CRC is that of the bytes."""
+    producer: tuple[int, int] = (-1, -1)
+    """Its id and epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +302,10 @@ class Replica:
     @property
     def log_end(self) -> int:
         return self.batches[-1].last_offset + 1 if self.batches else self.log_start
+
+    def producer_at(self, offset: int) -> tuple[int, int] | None:
+        at = bisect_right(self.batches, offset, key=lambda batch: batch.base_offset) - 1
+        return self.batches[at].producer if at >= 0 and offset <= self.batches[at].last_offset else None
 
 
 def judge_replicas(place: Place, replicas: Sequence[Replica], high_watermark: int) -> list[str]:

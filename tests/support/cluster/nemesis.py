@@ -147,7 +147,8 @@ class Nemesis:
             if member.is_running and not member.is_paused:
                 member.stop()
             self._start(broker)
-            self.wait_until_in_sync()
+            if not self._undo:  # else another fault keeps it from that
+                self.wait_until_in_sync()
         return f"clean restart of {order}"
 
     def wait_until_in_sync(self, timeout_s: float = 90.0) -> None:

@@ -27,7 +27,9 @@ def read_replica(broker: int, logs: Path, place: Place) -> Replica:
         for view in iter_batches(data):
             batch = view.data
             is_whole = crc32c(batch[ATTRIBUTES_AT:]) == view.crc
-            batches.append(BatchMark(view.base_offset, view.last_offset, view.leader_epoch, view.crc, is_whole))
+            producer = view.producer_id, view.producer_epoch
+            mark = BatchMark(view.base_offset, view.last_offset, view.leader_epoch, view.crc, is_whole, producer)
+            batches.append(mark)
     first = int(segments[0].stem) if segments else 0
     start, high_watermark = (_checkpointed(logs / name, place) for name in (LOG_START_OFFSETS, HIGH_WATERMARKS))
     return Replica(broker, max(first, start), batches, high_watermark)

@@ -7,6 +7,7 @@ bounded: a fault test is not a benchmark. Every client tries again soon, as faul
 
 from __future__ import annotations
 
+import logging
 import random
 import struct
 import threading
@@ -101,6 +102,9 @@ class Load(Threaded, ABC):
         self._chance = chance
         self._done = 0
         self._count_lock = threading.Lock()
+
+    renumbers = False
+    """Whether it may begin a new producer epoch while it does not know what became of earlier records."""
 
     def _work(self) -> None:
         waiting = len(self.sent) - self._done
@@ -205,8 +209,25 @@ class OttlaLoad(Load):
         return left
 
 
+class _EosLog(logging.Logger):
+    """Takes librdkafka's lines about idempotence, and keeps those of a new epoch."""
+
+    def __init__(self, kept: list[str]) -> None:
+        super().__init__("librdkafka")
+        self._kept = kept
+
+    def log(self, level: int, msg: object, *args: object, **_: object) -> None:  # noqa: ARG002
+        line = str(msg) % args if args else str(msg)
+        if any(word in line for word in ("ERRSEQ", "UNKPID", "DRAIN", "ERRPID", "GETPID")):
+            self._kept.append(f"{time.strftime('%H:%M:%S')} {line[:600]}")
+
+
 class RdkafkaLoad(Load):
-    """confluent-kafka's producer."""
+    """confluent-kafka's producer. When a broker refuses one of several batches on their way (a full disk, too few
+    in-sync replicas), librdkafka 2.16 takes a new producer epoch for all partitions and sends everything that is not
+    acknowledged again, even what timed out elsewhere and is stored. No broker can tell that from new records."""
+
+    renumbers = True
 
     def __init__(
         self,
@@ -226,7 +247,10 @@ class RdkafkaLoad(Load):
             "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
             "request.timeout.ms": 5_000,
         }
-        self._producer = confluent_kafka.Producer({**own, **RDKAFKA, **(settings or {})})
+        self.drains: list[str] = []
+        """Why it began a new producer epoch, and with it the numbering of records."""
+        own |= {**RDKAFKA, "debug": "eos", "log_level": 7, "logger": _EosLog(self.drains), **(settings or {})}
+        self._producer = confluent_kafka.Producer(own)
 
     def _send(self, number: int, topic: str, key: bytes, value: bytes) -> None:
         def told(error: Any, message: Any) -> None:

@@ -207,3 +207,15 @@ def test_a_bad_replica_fails(log: tuple[BatchMark, ...], what: str) -> None:
 
 def test_many_findings_are_shown_in_brief() -> None:
     assert in_brief(["a", "b", "c"], 2) == "a\nb\n... and 1 more"
+
+
+def test_a_record_may_be_there_twice_if_that_is_excused() -> None:
+    stored = {A: run(mark_of(0, 0), mark_of(0, 1), mark_of(0, 0))}
+    history = acknowledged((A, 2), (A, 1))
+    assert judge_records([history], stored, lambda _, one, other: (one, other) == ((A, 0), (A, 2))) == []
+    assert len(judge_records([history], stored)) == 1
+
+
+def test_a_replica_knows_who_wrote_an_offset() -> None:
+    replica = Replica(1, 0, [BatchMark(0, 4, 0, 1, True, (7, 0)), BatchMark(5, 5, 0, 1, True, (8, 2))])
+    assert [replica.producer_at(offset) for offset in (0, 4, 5, 6)] == [(7, 0), (7, 0), (8, 2), None]
