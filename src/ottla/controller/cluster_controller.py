@@ -117,18 +117,24 @@ class ClusterController:
 
     async def start(self) -> None:
         """Call this after the broker has registered. Returns when it is known who the controller is."""
-        while True:
-            try:
-                await paths.ensure_persistent_paths(self._tree)
-                break
-            except ConnectionLossError:
-                await asyncio.sleep(_RETRY_S)
         self._queue.start()
-        await self._queue.call("start", self._elect)
+        await self._queue.call("start", self._join)
 
     async def rejoin(self) -> None:
         """After the session expired and the broker has registered again."""
-        await self._queue.call("rejoin", self._elect)
+        await self._queue.call("rejoin", self._join)
+
+    async def _join(self) -> None:
+        while not self._is_closed:
+            try:
+                await paths.ensure_persistent_paths(self._tree)
+            except ConnectionLossError:
+                await asyncio.sleep(_RETRY_S)
+            except SessionExpiredError:
+                return  # `rejoin` follows
+            else:
+                await self._elect()
+                return
 
     def session_state(self, state: SessionState) -> None:
         """Call this whenever the session's state changes. Expired: this broker is not the controller any more."""

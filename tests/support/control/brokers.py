@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from ottla.base.error_codes import ErrorCode
-from ottla.base.ids import TopicPartition
+from ottla.base.ids import TopicPartition, Uuid
 from ottla.controller.seams import LiveBroker
 from ottla.wire.messages.leader_and_isr import (
     LeaderAndIsrPartition,
@@ -36,9 +37,12 @@ class FencedBroker:
         self.is_running = True
         self.requests: list[Request] = []
         self.roles: dict[TopicPartition, LeaderAndIsrPartition] = {}
+        self.topic_ids: dict[str, Uuid] = {}
         self.metadata: dict[TopicPartition, UpdateMetadataPartition] = {}
         self.live: set[int] = set()
         self.deleted: list[TopicPartition] = []
+        self.stopped: set[TopicPartition] = set()
+        """Replicas that were stopped, and got no role since."""
         self.failed: set[TopicPartition] = set()
         """Replicas in failed log directories."""
         self.refuses_deletion: set[TopicPartition] = set()
@@ -47,6 +51,7 @@ class FencedBroker:
     def restart(self) -> None:
         self.is_running = True
         self.roles.clear()
+        self.stopped.clear()
         self.metadata.clear()
         self.live.clear()
 
@@ -73,6 +78,7 @@ class FencedBroker:
         topics = []
         for topic in request.topic_states:
             errors = []
+            self.topic_ids[topic.topic_name] = topic.topic_id
             for state in topic.partition_states:
                 name = TopicPartition(topic.topic_name, state.partition_index)
                 known = self.roles.get(name)
@@ -82,7 +88,8 @@ class FencedBroker:
                 elif known is not None and state.leader_epoch <= known.leader_epoch:
                     code = ErrorCode.STALE_CONTROLLER_EPOCH
                 else:
-                    self.roles[name] = state
+                    self.roles[name] = copy(state)
+                    self.stopped.discard(name)
                 errors.append(LeaderAndIsrPartitionResponse(partition_index=state.partition_index, error_code=code))
             topics.append(LeaderAndIsrTopicResponse(topic_id=topic.topic_id, partition_errors=errors))
         return LeaderAndIsrResponse(topics=topics)
@@ -115,7 +122,10 @@ class FencedBroker:
                     code = ErrorCode.KAFKA_STORAGE_ERROR
                 elif state.delete_partition:
                     self.roles.pop(name, None)
+                    self.stopped.discard(name)
                     self.deleted.append(name)
+                else:
+                    self.stopped.add(name)
                 errors.append(
                     StopReplicaPartitionResponse(topic_name=name.topic, partition_index=name.partition, error_code=code)
                 )

@@ -25,7 +25,7 @@ from ottla.wire.messages.alter_partition import (
 from ottla.zookeeper import paths
 from ottla.zookeeper.znodes import BrokerRegistration, Endpoint, PartitionLeader, TopicAssignment
 from support.control.brokers import FakeLinks, FencedBroker
-from support.trees.memory_tree import MemorySession, MemoryTree
+from support.trees.memory_tree import MemorySession, MemoryTree, RenewedSession
 
 SETTINGS = ControllerSettings(auto_rebalance=False)
 
@@ -39,6 +39,7 @@ class Member:
         self.rack = rack
         self.host = cluster.hosts.setdefault(broker_id, FencedBroker(broker_id))
         self.session: MemorySession
+        self.coordination: RenewedSession
         self.links: FakeLinks
         self.controller: ClusterController
 
@@ -49,8 +50,9 @@ class Member:
         self.register()
         for each in self.cluster.members.values():
             each.links.wake()
+        self.coordination = RenewedSession(self.session)
         self.controller = ClusterController(
-            self.session, self.links, self.broker_id, self.cluster.settings, ManualClock()
+            self.coordination, self.links, self.broker_id, self.cluster.settings, ManualClock()
         )
         await self.controller.start()
 
@@ -59,6 +61,12 @@ class Member:
         path = paths.broker(self.broker_id)
         self.cluster.tree.apply([Create(path, registration.encode(), ephemeral=True)], self.session.session_id)
         self.host.epoch = self.cluster.tree.zxid
+
+    def reconnect(self) -> None:
+        """A new session, as the client of the tree begins by itself, and a new registration."""
+        self.session = self.cluster.tree.connect()
+        self.coordination.session = self.session
+        self.register()
 
     async def kill(self) -> None:
         """The process is gone, and its session expires at once."""

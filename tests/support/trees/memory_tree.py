@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from itertools import count
 
 from ottla.base.coordination import (
     ANY_VERSION,
@@ -29,11 +30,14 @@ class MemoryTree:
         self.nodes: dict[str, StoredNode | None] = {ROOT: StoredNode(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None)}
         self.sessions: dict[int, MemorySession] = {}
         self.zxid = 0
+        self._ids = count(1000)
         self.transactions: list[tuple[Operation, ...]] = []
         """Every transaction that was done, in order."""
+        self.on_write: Callable[[str, StoredNode | None, StoredNode | None], None] = lambda *_: None
+        """Called with the path, and the node before and after, for every node that changes."""
 
     def connect(self) -> MemorySession:
-        session = MemorySession(self, 1000 + len(self.sessions))
+        session = MemorySession(self, next(self._ids))
         self.sessions[session.session_id] = session
         return session
 
@@ -54,6 +58,7 @@ class MemoryTree:
             else:
                 transaction.do(operation)
         for path, node in transaction.changed.items():
+            self.on_write(path, self.nodes.get(path), node)
             if node is None:
                 self.nodes.pop(path, None)
             else:
@@ -175,3 +180,52 @@ class MemorySession:
         await asyncio.sleep(0)
         if self.is_over:
             raise SessionExpiredError("/", "the session is over")
+
+
+class RenewedSession:
+    """One client over its sessions: when one has expired, `session` is set to the next."""
+
+    def __init__(self, session: MemorySession) -> None:
+        self.session = session
+
+    @property
+    def session_id(self) -> int:
+        return self.session.session_id
+
+    def on_session(self, listener: Callable[[SessionState], None]) -> None:
+        self.session.on_session(listener)
+
+    async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
+        return await self.session.get(path, watch)
+
+    async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Znode | None]:
+        return await self.session.get_many(paths, watch)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return await self.session.children(path, watch)
+
+    async def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        sequential: bool = False,
+        ephemeral: bool = False,
+        parents: bool = False,
+    ) -> str:
+        return await self.session.create(path, data, sequential=sequential, ephemeral=ephemeral, parents=parents)
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        return await self.session.set(path, data, version)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self.session.delete(path, version)
+
+    async def delete_trees(self, paths: Sequence[str]) -> None:
+        await self.session.delete_trees(paths)
+
+    async def transact(self, operations: Sequence[Operation]) -> None:
+        await self.session.transact(operations)
+
+    async def close(self) -> None:
+        await self.session.close()

@@ -89,9 +89,7 @@ async def test_an_expired_controller_runs_again(cluster: ControlCluster) -> None
     await member.lose_session()
     assert not member.controller.is_active
     assert member.controller.controller_id == -1
-    member.session = cluster.tree.connect()
-    member.controller._tree = member.session
-    member.register()
+    member.reconnect()
     await member.controller.rejoin()
     assert member.controller.is_active
     assert member.controller.epoch == 2
@@ -563,3 +561,15 @@ async def test_news_for_an_earlier_reign_does_not_swallow_news_for_this_one(clus
     await cluster.settle()
     assert controller.is_active
     assert cluster.state("t").leader == 1
+
+
+@on_cluster
+async def test_a_new_controller_tells_of_partitions_without_live_replicas(cluster: ControlCluster) -> None:
+    """The last one may have written that their leader is gone, and told nobody."""
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2,))
+    cluster.active.links.cut |= {1, 3}
+    await cluster.kill(2)
+    assert cluster.leader_in_metadata(3, "t") == 2
+    await cluster.kill(1)
+    assert cluster.leader_in_metadata(3, "t") == -1

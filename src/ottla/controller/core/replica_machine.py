@@ -73,6 +73,12 @@ class ReplicaMachine:
             if phase is ReplicaPhase.DELETION_INELIGIBLE and not context.is_being_deleted(replica[0].topic):
                 (gone if replica[1] in context.suspected else dead).append(replica)
         batch = RequestBatch(context)
+        # All others were told with the roles of live replicas.
+        batch.tell_metadata(
+            name
+            for name, _ in (*dead, *gone)
+            if not any(context.is_online(replica, name) for replica in context.replicas(name))
+        )
         yield from self._leave_isr([*dead, *gone], batch, also_tell_it=True, tells_all=False)
         for replica in (*dead, *gone):
             context.set_replica_phase(replica, ReplicaPhase.OFFLINE)
