@@ -1,7 +1,8 @@
 """Brings Apache Kafka's jars from Maven Central into `.build/kafka/<version>/`.
 
 Two sets can be asked for. `definitions` is the few small jars that hold Kafka's message definitions; `tools` is a whole
-broker with its command line tools and everything they depend on. Maven does the resolving and the fetching. A stamp
+broker with its command line tools and everything they depend on. Without a choice, the ZooKeeper consumer of Kafka 0.8
+comes too. Maven does the resolving and the fetching. A stamp
 beside the jars holds what was asked and what came, so a second run only looks at names.
 
 Nothing of Ottla is imported here: the tool has to run on a machine that has only Python, Java and a network.
@@ -44,6 +45,11 @@ SETS = {
 }
 
 
+OLD_VERSION = "0.8.2.2"
+OLD_CONSUMER = ArtifactSet("old-consumer", ("kafka_2.10",), transitive=True)
+"""The consumer that needs no coordinator, with all that it depends on."""
+
+
 def jar(version: str, artifact: str) -> Path:
     """The jar of one of Kafka's artifacts, whichever set brought it."""
     path = HOME / version / f"{artifact}-{version}.jar"
@@ -53,11 +59,12 @@ def jar(version: str, artifact: str) -> Path:
 
 
 def classpath(version: str) -> str:
-    """All jars of the `tools` set, as `java -cp` takes them."""
-    names = _present(SETS["tools"], version)
+    """All jars of the `tools` set, or of the old consumer, as `java -cp` takes them."""
+    wanted = OLD_CONSUMER if version == OLD_VERSION else SETS["tools"]
+    names = _present(wanted, version)
     if names is None:
         raise ArtifactsMissingError(
-            f"Kafka {version}'s tools are not there: run `python tools/kafka_artifacts.py` first"
+            f"Kafka {version}'s {wanted.name} is not there: run `python tools/kafka_artifacts.py` first"
         )
     return os.pathsep.join(str(HOME / version / name) for name in names)
 
@@ -145,6 +152,9 @@ def main(arguments: Sequence[str]) -> int:
             for name in chosen.sets or SETS:
                 count = fetch(SETS[name], version)
                 say(f"Kafka {version}, {name}: {count} jars in place")
+        if not chosen.sets and not chosen.versions:
+            count = fetch(OLD_CONSUMER, OLD_VERSION)
+            say(f"Kafka {OLD_VERSION}, {OLD_CONSUMER.name}: {count} jars in place")
     except ArtifactsMissingError as error:
         print(error, file=sys.stderr)
         return 1
