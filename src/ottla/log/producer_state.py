@@ -31,7 +31,7 @@ from ottla.log.transaction_index import AbortedTransaction
 from ottla.records.batch import BatchHeader, BatchView
 from ottla.records.control import TransactionMarker, read_transaction_marker
 from ottla.records.errors import RecordError
-from ottla.records.layout import CONTROL_BIT, NO_PRODUCER_EPOCH
+from ottla.records.layout import CONTROL_BIT, LENGTH_PREFIX_SIZE, NO_PRODUCER_EPOCH
 
 _logger = logging.getLogger(__name__)
 
@@ -325,9 +325,9 @@ def _with_markers(
     """Those of the batches that have a producer, control batches with the marker in them."""
     position = 0
     for header in headers:
-        if header.producer_id >= 0:
+        if header[9] >= 0:  # the producer's id; by their places, as followers append thousands at a time
             yield header, _read_marker(data, position) if header.attributes & CONTROL_BIT else None
-        position += header.size_in_bytes
+        position += header[1] + LENGTH_PREFIX_SIZE
 
 
 def _read_marker(data: Buffer, position: int) -> TransactionMarker | None:

@@ -33,11 +33,22 @@ from ottla.log.time_index import TimeIndex
 from ottla.log.transaction_index import TransactionIndex
 from ottla.records.batch import BatchHeader
 from ottla.records.errors import RecordError
-from ottla.records.layout import LENGTH_AT, LENGTH_PREFIX_SIZE, MAGIC_V2, MAX_INT32, NO_LEADER_EPOCH, NO_TIMESTAMP
+from ottla.records.layout import (
+    HEADER_SIZE,
+    LENGTH_AT,
+    LENGTH_PREFIX_SIZE,
+    MAGIC_AT,
+    MAGIC_V2,
+    MAX_INT32,
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+)
 from ottla.records.legacy import MessageView
 from ottla.records.plain import decode_batch
 
 _LENGTH = struct.Struct(">i")
+_PLACE_AND_TIME = struct.Struct(">qi11xi8xq")
+"""Of a batch's header: base offset, length, last offset delta, newest timestamp."""
 _REPAIR_INTERVAL_MS: Final = 60_000
 
 
@@ -354,11 +365,23 @@ class Segment:
             self._note_each(data, position)
 
     def _note_each(self, data: Buffer, position: int) -> None:
+        """The same as `_note` for each batch, which is called only where an entry may be due."""
+        newest = self._newest or self._newest_batch()
+        interval, entry_at = self._index_interval_bytes, self.offset_index.last_position
         at, size = 0, len(data)
         while at < size:
-            header = segment_scan.header_at(data, at, size - at, position + at)
-            self._note(position + at, header.last_offset, header.max_timestamp_ms, header.last_offset)
-            at += header.size_in_bytes
+            if size - at >= HEADER_SIZE and data[at + MAGIC_AT] == MAGIC_V2:
+                base_offset, length, last_delta, newest_ms = _PLACE_AND_TIME.unpack_from(data, at)
+                last_offset = base_offset + last_delta
+            else:
+                header = segment_scan.header_at(data, at, size - at, position + at)
+                length, last_offset, newest_ms = header.length, header.last_offset, header.max_timestamp_ms
+            if newest_ms > newest[0]:
+                self._newest = newest = (newest_ms, last_offset)
+            if position + at - entry_at > interval:
+                self._note(position + at, last_offset, newest_ms, last_offset)
+                entry_at = self.offset_index.last_position
+            at += length + LENGTH_PREFIX_SIZE
 
     def _note(self, position: int, last_offset: int, max_timestamp_ms: int, offset_of_max_timestamp: int) -> None:
         """Remembers the newest timestamp, and makes index entries if the last ones are an interval away."""

@@ -97,13 +97,16 @@ class AppendInfo:
             last = header.base_offset + header.last_offset_delta
             return cls(headers, valid_bytes, header.base_offset, last, header.max_timestamp_ms, last)
         info = cls(headers, valid_bytes)
-        previous = -1
+        previous, newest_ms = -1, NO_TIMESTAMP
         for header in headers:
-            last = header.last_offset
-            if header.max_timestamp_ms > info.max_timestamp_ms:
-                info.max_timestamp_ms, info.offset_of_max_timestamp = header.max_timestamp_ms, last
-            info.offsets_monotonic &= header.base_offset > previous
+            base_offset = header[0]
+            last = base_offset + header[6]
+            if header[8] > newest_ms:
+                newest_ms, info.offset_of_max_timestamp = header[8], last
+            if base_offset <= previous:
+                info.offsets_monotonic = False
             previous = last
+        info.max_timestamp_ms = newest_ms
         if headers:
             info.first_offset, info.last_offset = headers[0].base_offset, previous
         return info
