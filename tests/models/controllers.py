@@ -76,7 +76,7 @@ class ControllersModel(RuleBasedStateMachine):
         if old is not None and new.version == old.version:
             return
         after = PartitionLeader.decode(path, new.data or b"")
-        told = f"{path}: {old and old.data} -> {new.data}"
+        told = f"{path}: {old and old.data!r} -> {new.data!r}"
         epoch_node = self.cluster.tree.nodes[paths.CONTROLLER_EPOCH]
         assert epoch_node is not None
         epoch = decode_controller_epoch(paths.CONTROLLER_EPOCH, epoch_node.data or b"")

@@ -573,3 +573,19 @@ async def test_a_new_controller_tells_of_partitions_without_live_replicas(cluste
     assert cluster.leader_in_metadata(3, "t") == 2
     await cluster.kill(1)
     assert cluster.leader_in_metadata(3, "t") == -1
+
+
+@on_cluster
+async def test_a_deletion_waits_for_a_suspected_broker(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    await cluster.create("t", (1, 2))
+    cluster.active.links.cut.add(2)
+    cluster.active.links.silent[2]()
+    await cluster.controller.delete_topics(["t"])
+    await cluster.settle()
+    assert paths.topic("t") in cluster.tree.nodes
+    cluster.active.links.cut.clear()
+    cluster.active.links.wake()
+    await cluster.settle()
+    assert paths.topic("t") not in cluster.tree.nodes
+    assert cluster.hosts[2].deleted == [T0]

@@ -140,7 +140,10 @@ class ControllerCore:
             return
         _logger.info("broker %d answers again", broker_id)
         context.suspected.discard(broker_id)
-        yield from self._return_online(context.replicas_on([broker_id]))
+        replicas = context.replicas_on([broker_id])
+        yield from self._return_online(replicas)
+        yield from self.reassignments.resume(self.reassignments.of_brokers({broker_id}))
+        yield from self.deletion.resume({name.topic for name, _ in replicas})
 
     # --- topics -----------------------------------------------------------------------------------------------------
 
