@@ -66,6 +66,8 @@ class ControllersModel(RuleBasedStateMachine):
         self.faults: list[str] = []
         self.leaders: dict[tuple[str, int, int], int] = {}
         """By partition, creation of its state node, and leader epoch."""
+        self.proposed: set[tuple[str, int, tuple[int, ...]]] = set()
+        """ISRs that leaders asked for, by partition and leader epoch."""
         self.cluster.tree.on_write = self._written
 
     # --- what every write must keep -----------------------------------------------------------------------------------
@@ -87,6 +89,9 @@ class ControllersModel(RuleBasedStateMachine):
         if old is not None:
             before = PartitionLeader.decode(path, old.data or b"")
             self._check(after.leader_epoch >= before.leader_epoch, f"the leader epoch falls: {told}")
+            if after.leader_epoch == before.leader_epoch:
+                is_proposed = (path, after.leader_epoch, after.isr) in self.proposed
+                self._check(is_proposed, f"no leader proposed this, and it has no new leader epoch: {told}")
             if after.leader != before.leader:
                 self._check(after.leader_epoch > before.leader_epoch, f"no new leader epoch: {told}")
                 is_clean = after.leader in (-1, *before.isr)
@@ -277,7 +282,8 @@ class ControllersModel(RuleBasedStateMachine):
         role, topic_id = host.roles[name], host.topic_ids.get(name.topic)
         if topic_id is None:
             return
-        isr = [each for each in role.replicas if each == broker_id or each in members]
+        isr = tuple(each for each in role.replicas if each == broker_id or each in members)
+        self.proposed.add((paths.partition_state(*name), role.leader_epoch, isr))
         request = AlterPartitionRequest(
             broker_id=broker_id,
             broker_epoch=host.epoch,
