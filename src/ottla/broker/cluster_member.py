@@ -24,6 +24,7 @@ from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.configs.cluster_settings import ClusterSettings, ReplicaFetchSettings
 from ottla.broker.configs.listeners import Listener
 from ottla.broker.control.control_requests import ControlRequests
+from ottla.broker.control.full_directories import FullDirectories
 from ottla.broker.control.role_changes import RoleChanges
 from ottla.broker.controlled_shutdown import shut_down
 from ottla.broker.links.broker_links import BrokerLinks
@@ -131,6 +132,7 @@ class ClusterMember:
         )
         self.controller.on_controller = self._controller_changed
         self.sessions = SessionWatch(self._tree, broker.registrar, self._session_expired, self._registered_again)
+        self.full_directories: FullDirectories
         self.control: ControlRequests | None = None
         self._roles: RoleChanges | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -152,6 +154,8 @@ class ClusterMember:
         for name in broker.configs.topics_with_configs():
             self._throttle(name)
         broker.replicas.on_failed = self._replicas_failed
+        self.full_directories = FullDirectories(broker.directories, self._tell_of_failure)
+        broker.replicas.on_full = self.full_directories.found
 
     async def join(self, listeners: Sequence[Listener]) -> None:
         broker = self._broker
@@ -164,6 +168,7 @@ class ClusterMember:
             self._learn_topics,
             broker.metadata.is_alive,
             broker.metadata.note_id,
+            self.full_directories.holds,
         )
         self.control = ControlRequests(
             self._roles, broker.metadata, self._epoch, self._is_elected, self._metadata_changed
@@ -409,6 +414,8 @@ class ClusterMember:
 
     async def close(self) -> None:
         await self.stop()
+        if hasattr(self, "full_directories"):
+            await self.full_directories.close()
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from ottla.base.clock import Clock, SystemClock
 from ottla.base.disk import is_full
@@ -50,12 +51,14 @@ class Replicas:
         """Called before a log is deleted: work on it must end."""
         self.on_failed: Callable[[list[TopicPartition]], None] = lambda _: None
         """Called with the partitions whose log directory has just failed."""
+        self.on_full: Callable[[LogDirectory], None] = lambda _: None
+        """Called whenever something could not be written because the directory's disk is full."""
         self.on_hosted: Callable[[Partition], None] = lambda _: None
         """Called with an expected partition once it is hosted; sets its role."""
         self.expected = ExpectedPartitions(directories, self._host_expected, loop)
         self._loop = loop
         self._commit = GroupCommit()
-        self._full: set[str] = set()
+        self._full: set[Path] = set()
         directories.on_failure = self._directory_failed
         for log in directories.logs():
             self._adopt(log)
@@ -85,7 +88,7 @@ class Replicas:
             self._adopt(log)
         except LogError as error:
             if isinstance(error.__cause__, OSError) and is_full(error.__cause__):
-                self._tell_full(str(self.directories.directories[0].path), error.__cause__)
+                self.disk_is_full(self.directories.directories[0].path, error.__cause__)
             else:
                 _logger.error("%s is offline: %s", name, error)
         if partition is None or partition.topic_id != topic_id:
@@ -197,16 +200,19 @@ class Replicas:
         """A full disk refuses appends and keeps serving reads; any other failure takes the log's directory offline."""
         path = str(log.directory.parent)
         if is_full(error):
-            self._tell_full(path, error)
+            self.disk_is_full(log.directory.parent, error)
             return f"the disk of {path} is full"
         return f"{path}: {self.directories.log_failed(log, error)}"
 
-    def _tell_full(self, path: str, error: OSError) -> None:
-        """Logs a full disk, at a limited rate: every append runs into it."""
+    def disk_is_full(self, path: Path, error: OSError) -> None:
+        """Logs it at a limited rate: every append runs into it."""
         if path not in self._full:
             self._full.add(path)
             self._loop.call_later(30, self._full.discard, path)
             _logger.error("%s: the disk is full (%s); appends are refused until there is space", path, error)
+        for directory in self.directories.directories:
+            if directory.path == path:
+                self.on_full(directory)
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         _log_failure(directory)

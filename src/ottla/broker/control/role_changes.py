@@ -7,6 +7,7 @@ replica between two roles. The caller lets in one request at a time.
 | request for a partition | answer |
 | --- | --- |
 | its log directory is offline, or the log cannot be opened | KAFKA_STORAGE_ERROR |
+| its disk is full, and other replicas are in sync | KAFKA_STORAGE_ERROR, until there is room (`full_directories`) |
 | it has another topic id than the log here | INCONSISTENT_TOPIC_ID; the log stays |
 | a leader epoch that is not higher than the known one | STALE_CONTROLLER_EPOCH |
 | this broker is not among its replicas | UNKNOWN_TOPIC_OR_PARTITION |
@@ -22,6 +23,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, Protocol
 
+from ottla.base.disk import is_full
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.broker.control.request_forms import EPOCH_DURING_DELETE, NO_EPOCH, StoppedReplica, WantedRole
@@ -63,7 +65,8 @@ class TopicConfigs(Protocol):
 
 class RoleChanges:
     """See the module. `learn_topics` reads the configs of topics that are not known yet; it does not raise.
-    `note_topic_id` is told the ids of topics that this broker leads partitions of."""
+    `note_topic_id` is told the ids of topics that this broker leads partitions of; `is_full` says whether the disk of a
+    log is full."""
 
     def __init__(
         self,
@@ -74,6 +77,7 @@ class RoleChanges:
         learn_topics: Callable[[Collection[str]], Awaitable[None]],
         is_alive: Callable[[int], bool],
         note_topic_id: Callable[[Uuid, str], None] = lambda *_: None,
+        is_full: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> None:
         self._replicas = replicas
         self._directories = replicas.directories
@@ -83,6 +87,7 @@ class RoleChanges:
         self._learn_topics = learn_topics
         self._is_alive = is_alive
         self._note_topic_id = note_topic_id
+        self._is_full = is_full
         self.is_stopping = False
         """Whether the broker stops: followers do not begin to fetch."""
 
@@ -115,6 +120,8 @@ class RoleChanges:
             _logger.warning(
                 "%s: its log directory is offline; its role in epoch %d is refused", name, role.leader_epoch
             )
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._is_full(name) and set(role.isr) - {self._replicas.broker_id}:
             return ErrorCode.KAFKA_STORAGE_ERROR
         log = self._directories.get(name)
         known_id = _known_id(partition, log)
@@ -211,6 +218,9 @@ class RoleChanges:
             return
         await asyncio.to_thread(placed.make)
         self._directories.adopt(placed)
+        for path, failure in placed.failures.items():
+            if is_full(failure):
+                self._replicas.disk_is_full(path, failure)
         for name, refusal in placed.refusals.items():
             _logger.error("%s is offline: %s", name, refusal)
 
@@ -260,7 +270,7 @@ class RoleChanges:
             directory = self._directories.directory_of(stopped.name)
             is_offline = directory is not None and directory.failure is not None
             return ErrorCode.KAFKA_STORAGE_ERROR if stopped.delete and is_offline else _NONE
-        if partition.log is None:
+        if partition.log is None and self._may_be_in_failed_directory(stopped.name):
             return ErrorCode.KAFKA_STORAGE_ERROR
         epoch = stopped.leader_epoch
         if epoch in (EPOCH_DURING_DELETE, NO_EPOCH) or epoch >= partition.leader_epoch:

@@ -62,6 +62,21 @@ def _answer(
     broker: Broker, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     cache = broker.metadata
+    if not cache.is_told:
+        return _when_told(broker, request, context)
+    return _answer(broker, request, context)
+
+
+async def _when_told(broker: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    await broker.metadata.until_told()
+    answer = _answer(broker, request, context)
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+def _answer(
+    broker: Broker, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    cache = broker.metadata
     if request.topics is None or (context.version == 0 and not request.topics):
         return _response(cache, request, context, _known(cache, cache.topics.values(), context))
     if any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):

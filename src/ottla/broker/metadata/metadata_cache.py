@@ -18,6 +18,7 @@ from ottla.controller.state import UNKNOWN_PARTITION, PartitionState, TopicState
 
 T = TypeVar("T")
 NO_CONTROLLER: Final = -1
+_FIRST_UPDATE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
         """`NO_CONTROLLER` if none is known."""
+        self.is_told = controller_id != NO_CONTROLLER
+        """False in a broker of a cluster until the controller has told it something."""
         self._brokers: dict[int, BrokerEndpoint] = {}
         self._by_listener: dict[str, dict[int, BrokerEndpoint]] = {}
         self._topics: dict[str, TopicState] = {}
@@ -130,6 +133,7 @@ class MetadataCache:
         """Takes what the controller sent: all live brokers by listener, and changed topics. Returns the names of topics
         that are gone."""
         self.controller_id = controller_id
+        self.is_told = True
         self._replace_brokers(endpoints)
         gone = [change.name for change in changes if not self._change_topic(change)]
         self._changed()
@@ -168,6 +172,11 @@ class MetadataCache:
             await asyncio.wait([changed], timeout=left_s)
             value = found()
         return value
+
+    async def until_told(self) -> None:
+        """Waits for the controller's first request, but not for long: clients should not see a broker that has just
+        started as a cluster of its own."""
+        await self.until(lambda: self.is_told or None, _FIRST_UPDATE_S)
 
     def wake(self) -> None:
         """Asks all who wait again: something else that they look at has changed."""
