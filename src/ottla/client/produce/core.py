@@ -175,12 +175,17 @@ class ProducerCore:
     async def learn(self, topic: str) -> TopicInfo:
         """Asks for a topic, which the broker may make of that; within max.block.ms."""
         patience_s = min(_UNKNOWN_TOPIC_PATIENCE_S, self.config.max_block_ms / 1000)
-        give_up_at_s = time.monotonic() + patience_s
+        give_up_at_s: float | None = None
 
         async def attempt() -> TopicInfo:
+            nonlocal give_up_at_s
             found = await self.cluster.refresh([topic], create_topics=True)
             if not found:
-                if time.monotonic() >= give_up_at_s:
+                # Since the first answer: a broker that could not be asked before may just have started.
+                now_s = time.monotonic()
+                if give_up_at_s is None:
+                    give_up_at_s = now_s + patience_s
+                if now_s >= give_up_at_s:
                     raise UnknownTopicError(topic)
                 raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic}")
             if all(one.leader_id == NO_LEADER for one in found[0].partitions):
