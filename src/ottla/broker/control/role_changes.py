@@ -174,6 +174,8 @@ class RoleChanges:
                 followers.append(partition)
                 if is_of_groups:
                     self._coordinators.resign(name.partition)
+            elif role.leader < 0:
+                _logger.info("%s: there is no leader in epoch %d", name, role.leader_epoch)
             else:
                 _logger.warning(  # usual while a whole cluster starts: the controller will say more
                     "%s: cannot follow broker %d in epoch %d: it is not in the cluster",

@@ -60,8 +60,13 @@ _SYNC_WAIT_S: Final = 0.02
 them then waits at the leader."""
 _THROTTLE_CHECK_S: Final = 0.1
 _NEVER_S: Final = float("inf")
-_QUIET: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH)
-"""Usual for a moment after a leader change."""
+_QUIET: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""Usual for a moment after a leader change, or while a topic is created."""
 _QUIET_FAILURES: Final = 4
 
 
@@ -446,7 +451,7 @@ class FetcherCore:
             return
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             reason = f"leader {self.leader_id} has a newer epoch than {followed.leader_epoch}"
-            self._fail(followed, f"{reason}; waiting for the controller")
+            self._fail(followed, f"{reason}; waiting for the controller", logging.INFO)  # usual after an election
             return
         is_told = followed.failures == (_QUIET_FAILURES if error in _QUIET else 0)  # once
         _logger.log(
@@ -502,8 +507,8 @@ class FetcherCore:
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    def _fail(self, followed: Followed, reason: str) -> None:
-        _logger.warning("%s is not followed for now: %s", followed.name, reason)
+    def _fail(self, followed: Followed, reason: str, level: int = logging.WARNING) -> None:
+        _logger.log(level, "%s is not followed for now: %s", followed.name, reason)
         self.remove(followed.name)
         self._stats.failed.add(followed.name)
 
