@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from docs.examples import examples_of, run
 from ottla.broker.configs.broker_config import BROKER_CONFIG, load_config
@@ -20,13 +21,22 @@ from support.brokers import Client, batch_of, broker_in_loop
 from support.kafka_process import free_port
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "operating").glob("*.md"))
+PAGES = [*sorted((ROOT / "docs" / "operating").glob("*.md")), ROOT / "docs" / "migrating-from-kafka.md"]
 DEPLOYING = (ROOT / "docs" / "operating" / "deploying.md").read_text("utf-8")
+CLUSTER = (ROOT / "docs" / "operating" / "cluster.md").read_text("utf-8")
+_CONFIG = (
+    r"(?:ottla|log|broker|max|queued|connections|socket|num|group|auto|zookeeper|replica|unclean|leader|advertised"
+    r"|default|offsets|inter|listener|control|controlled)\.[a-z.]+"
+)
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 def block(kind: str) -> str:
-    (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", DEPLOYING, re.MULTILINE | re.DOTALL)
-    return str(found)
+    (found,) = blocks(DEPLOYING, kind)
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -34,8 +44,14 @@ def test_links_lead_somewhere_and_configs_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [link for link in links if not (page.parent / link).exists()] == []
-    named = set(re.findall(r"`((?:ottla|log|broker|max|queued|connections|socket|num|group|auto)\.[a-z.]+)`", text))
-    not_of_brokers = {"auto.offset.reset"}
+    named = set(re.findall(rf"`({_CONFIG})`", text))
+    not_of_brokers = {
+        "auto.offset.reset",
+        "group.id",
+        "leader.replication.throttled.rate",
+        "zookeeper.db",
+        "zookeeper.service",
+    }
     attributes = {f"broker.{name}" for name in dir(Broker)} | {"ottla.testing.broker"}
     assert sorted(name for name in named - not_of_brokers - attributes if name not in BROKER_CONFIG) == []
 
@@ -65,6 +81,43 @@ def test_the_unit_starts_the_broker_with_that_file() -> None:
     unit.read_string(block("ini"))
     assert unit["Service"]["ExecStart"] == "/opt/ottla/bin/ottla start /etc/ottla/server.properties"
     assert unit["Service"]["StateDirectory"] == "ottla"  # which is /var/lib/ottla
+
+
+def test_alerts_name_metrics_that_exist() -> None:
+    documented = set(
+        re.findall(r"^\| `(ottla_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text("utf-8"), re.MULTILINE)
+    )
+    page = (ROOT / "docs" / "operating" / "alerts.md").read_text("utf-8")
+    named = set(re.findall(r"\bottla_\w+", page))
+    assert len(named) > 15
+    assert named - documented == set()
+    (rules,) = blocks(page, "yaml")
+    expressions = [rule["expr"] for rule in yaml.safe_load(rules)["groups"][0]["rules"]]
+    assert [expression for expression in expressions if f"`{expression}`" not in page] == []
+
+
+def test_the_files_for_a_cluster_load_and_fit_together(tmp_path: Path) -> None:
+    (properties,) = blocks(CLUSTER, "properties")
+    file = tmp_path / "server.properties"
+    file.write_text(properties)
+    config = load_config(file, [], {})
+    assert config.without_effect == ()
+    (listeners,) = (text for text in blocks(CLUSTER, "") if text.startswith("listeners="))
+    file.write_text(properties + listeners)
+    assert load_config(file, [], {}).inter_broker_listener == "INTERNAL"
+    units = []
+    for text in blocks(CLUSTER, "ini"):
+        unit = configparser.ConfigParser(comment_prefixes="#")
+        unit.optionxform = str  # type: ignore[assignment,method-assign]
+        unit.read_string(text)
+        units.append(unit)
+    zookeeper, broker = units
+    (server,) = (text for text in blocks(CLUSTER, "") if "tickTime" in text)
+    assert "/etc/zookeeper/zoo.cfg" in server
+    assert zookeeper["Service"]["ExecStart"].endswith("/etc/zookeeper/zoo.cfg")
+    assert f"dataDir=/var/lib/{zookeeper['Service']['StateDirectory']}\n" in server
+    assert f"/var/lib/{broker['Service']['StateDirectory']}/" in str(config.log_dirs[0])
+    assert broker["Service"]["ExecStart"] == "/opt/ottla/bin/ottla start /etc/ottla/server.properties"
 
 
 def test_the_variables_of_the_container_are_configs() -> None:
