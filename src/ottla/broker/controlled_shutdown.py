@@ -1,7 +1,9 @@
 """Asks the controller to move a stopping broker's leaderships to other brokers, so that clients hardly notice.
 
 As in Kafka: the controller answers which partitions the broker still leads, and it is asked again after a while, up to
-`controlled.shutdown.max.retries` times. Then the broker stops anyway, and its session ends its leaderships.
+`controlled.shutdown.max.retries` times. Then the broker stops anyway, and its session ends its leaderships. Unlike
+Kafka's, a broker does not ask again after `controller.socket.timeout.ms`: a controller that does not answer, perhaps
+because ZooKeeper hangs, would hold it up for minutes, and a service manager would kill it before that.
 """
 
 from __future__ import annotations
@@ -36,22 +38,26 @@ async def shut_down(
     """Whether other brokers have taken over everything. `controller` sends to the broker with `controller_id`, which is
     -1 while there is none. A new controller is asked at once, because all brokers may be stopping, one after the
     other."""
+    timeout_s = settings.controller_socket_timeout_ms / 1000
+    time_s = asyncio.get_running_loop().time
+    give_up_at_s = time_s() + timeout_s
     for left in reversed(range(settings.shutdown_retries)):
         if not await _until(lambda: controller_id() != _NOBODY, _ELECTION_S):
             _logger.warning("stopping without a controlled shutdown: the cluster has no controller now")
             return False
         asked = controller_id()
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch())
-        fault = await _ask(controller, request, settings.controller_socket_timeout_ms / 1000)
+        fault = await _ask(controller, request, timeout_s)
         if fault is None:
             _logger.info("controlled shutdown succeeded: other brokers have taken over")
             return True
-        if left:
+        if left and time_s() < give_up_at_s:
             _logger.warning("controlled shutdown: %s; retrying within %d ms", fault, settings.shutdown_backoff_ms)
             is_other = partial(_is_other, controller_id, asked)
             await _until(is_other, settings.shutdown_backoff_ms / 1000)
         else:
             _logger.warning("stopping, although controlled shutdown did not succeed: %s", fault)
+            break
     return False
 
 

@@ -22,6 +22,7 @@ OFFSETS_PARTITIONS: Final = 4
 _SETTINGS: Final[Mapping[str, Setting]] = {
     "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
     "replica.lag.time.max.ms": 3000,
+    "controller.socket.timeout.ms": 10_000,
     "auto.create.topics.enable": False,
     "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
     "leader.imbalance.check.interval.seconds": 15,

@@ -37,6 +37,7 @@ class Controllers:
         self.controller_id = controller_id
         self.moves_to = moves_to
         self.asked: list[tuple[int, int]] = []
+        self.timeout_s = 30.0
 
     async def send(
         self,
@@ -48,7 +49,7 @@ class Controllers:
     ) -> AnyResponse:
         assert isinstance(request, ControlledShutdownRequest)
         assert version is None
-        assert timeout_s == 30
+        assert timeout_s == self.timeout_s
         self.asked.append((self.controller_id, request.broker_epoch))
         self.controller_id = self.moves_to
         answer = self.answers.pop(0)
@@ -64,9 +65,10 @@ class Controllers:
         pass
 
 
-def stop(controllers: Controllers, *, backoff_ms: int = 1) -> bool:
+def stop(controllers: Controllers, *, backoff_ms: int = 1, timeout_ms: int = 30_000) -> bool:
     config = BrokerConfig({"zookeeper.connect": "127.0.0.1:1", "log.dirs": str(Path("logs").absolute())})
     settings = replace(ClusterSettings.of(config), shutdown_backoff_ms=backoff_ms)
+    settings = replace(settings, controller_socket_timeout_ms=timeout_ms)
     return asyncio.run(shut_down(controllers, lambda: controllers.controller_id, 1, lambda: 7, settings))
 
 
@@ -88,6 +90,13 @@ def test_three_tries(caplog: pytest.LogCaptureFixture) -> None:
     assert not stop(controllers)
     assert len(controllers.asked) == 3
     assert "no other broker can lead 1 partitions: t-3" in caplog.text
+
+
+def test_a_controller_that_takes_too_long_is_not_asked_again() -> None:
+    controllers = Controllers([NO_ANSWER] * 3)
+    controllers.timeout_s = 0.0
+    assert not stop(controllers, timeout_ms=0)
+    assert len(controllers.asked) == 1
 
 
 def test_a_new_controller_is_asked_at_once() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import BrokerUnreachableError, RefusedError, UnknownTopicError
-from ottla.client.produce import core as module
 from ottla.client.produce.core import ProducerCore
 
 
@@ -47,7 +46,7 @@ def learn(script: list[Any], monkeypatch: pytest.MonkeyPatch) -> ScriptedCluster
             ProducerConfig.parse({"bootstrap.servers": "127.0.0.1:1"}, {}), lambda: None, may_block=True
         )
         monkeypatch.setattr(core, "_cluster", cluster)
-        monkeypatch.setattr(module.time, "monotonic", lambda: cluster.now_s)
+        monkeypatch.setattr("ottla.client.produce.core.time.monotonic", lambda: cluster.now_s)
         with pytest.raises(UnknownTopicError):
             await core.learn("orders")
 
