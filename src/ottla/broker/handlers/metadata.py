@@ -16,7 +16,7 @@ from ottla.base.operations import NOT_ASKED
 from ottla.broker.handlers import handles
 from ottla.broker.metadata.automatic_topics import NEW_TOPIC_WAIT_S, automatic_topic
 from ottla.broker.metadata.availability import leader_of, offline_replicas
-from ottla.broker.metadata.metadata_cache import NO_CONTROLLER, MetadataCache
+from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.broker.requests.api import RequestContext
 from ottla.broker.requests.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from ottla.controller.errors import ControllerError
@@ -37,28 +37,8 @@ _LISTENER_NOT_FOUND_SINCE: Final = 6
 """Older versions show a leader without the client's listener as not available."""
 
 
-FIRST_UPDATE_WAIT_S: Final = 2.0
-
-
 @handles(MetadataRequest)
 def metadata(
-    broker: Broker, request: MetadataRequest, context: RequestContext
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    if broker.metadata.controller_id == NO_CONTROLLER:
-        return _after_first_update(broker, request, context)
-    return _answer(broker, request, context)
-
-
-async def _after_first_update(broker: Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    """A broker that has just started knows neither topics nor other brokers. Its answer would make clients believe that
-    their topics are gone, so it waits a little for the controller."""
-    cache = broker.metadata
-    await cache.until(lambda: cache.controller_id != NO_CONTROLLER or None, FIRST_UPDATE_WAIT_S)
-    answer = _answer(broker, request, context)
-    return answer if isinstance(answer, MetadataResponse) else await answer
-
-
-def _answer(
     broker: Broker, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     cache = broker.metadata

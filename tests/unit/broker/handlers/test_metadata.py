@@ -11,7 +11,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.broker.handlers import metadata as module
 from ottla.broker.handlers.metadata import metadata
-from ottla.broker.metadata.metadata_cache import NO_CONTROLLER, BrokerEndpoint
+from ottla.broker.metadata.metadata_cache import BrokerEndpoint
 from ottla.broker.requests.api import RequestContext
 from ottla.wire.codec import encode
 from ottla.wire.messages.metadata import (
@@ -325,22 +325,19 @@ async def test_a_replica_whose_directory_failed(broker: LoneBroker) -> None:
 
 @on_tree
 async def test_a_broker_that_has_just_started_waits_for_the_controller(broker: LoneBroker) -> None:
-    broker.metadata.controller_id = NO_CONTROLLER
+    broker.metadata.is_told = False
     waiting = asyncio.ensure_future(ask(broker, "events"))
     await asyncio.sleep(0)
     assert not waiting.done()
     await broker.create("events")
-    broker.metadata.controller_id = BROKER_ID
+    broker.metadata.is_told = True
     broker.metadata.wake()
     assert errors(await waiting) == {"events": ErrorCode.NONE}
 
 
 @on_tree
 async def test_it_does_not_wait_for_ever(broker: LoneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_UPDATE_WAIT_S", 0.01)
-    broker.metadata.controller_id = NO_CONTROLLER
+    monkeypatch.setattr("ottla.broker.metadata.metadata_cache._FIRST_UPDATE_S", 0.01)
+    broker.metadata.is_told = False
     response = await ask(broker, "nothing", allow_auto_topic_creation=False)
-    assert (response.controller_id, errors(response)) == (
-        NO_CONTROLLER,
-        {"nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
-    )
+    assert errors(response) == {"nothing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
