@@ -4,6 +4,7 @@ controller; configs and log directories of all brokers."""
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -15,7 +16,9 @@ from ottla.base.ids import random_uuid
 from ottla.broker.links.broker_peer import BrokerPeer
 from ottla.client.administer.configs import ConfigResource
 from ottla.net.client_connection import Address, ConnectionOptions
+from ottla.testing.broker import Broker
 from ottla.testing.cluster import Cluster
+from ottla.testing.server_process import BrokerFailedError
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -186,3 +189,20 @@ def test_topic_configs_reach_all_brokers(cluster: Cluster, topic: str) -> None:
             cluster.brokers[follower].start()
     cluster.wait_for_isr(topic, 0, cluster.brokers)
     assert read(cluster, topic, 10) == numbered(0, 10)
+
+
+def test_a_second_broker_with_the_same_id(cluster: Cluster, tmp_path: Path) -> None:
+    settings = {"broker.id": 1, "zookeeper.connect": cluster.zookeeper_connect}
+    with pytest.raises(BrokerFailedError, match="another running broker is registered with the id 1"):
+        Broker(settings, directory=tmp_path / "twin").start()
+    assert cluster.view.brokers() == set(cluster.brokers)
+
+
+def test_a_directory_of_another_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    logs = tmp_path / "stranger" / "data" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=another-cluster-12345\n")
+    settings = {"broker.id": 7, "zookeeper.connect": cluster.zookeeper_connect}
+    with pytest.raises(BrokerFailedError, match="the directory belongs to cluster another-cluster-12345"):
+        Broker(settings, directory=tmp_path / "stranger").start()
+    assert cluster.view.brokers() == set(cluster.brokers)
