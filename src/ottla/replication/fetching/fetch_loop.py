@@ -45,6 +45,7 @@ class FetchLoop:
         self._on_round = on_round
         self._woken = asyncio.Event()
         self._is_lost = False
+        self._is_closed = False
         core.on_change = self.wake
         self.task = loop.create_task(self._run(), name=f"fetch from broker {core.leader_id}")
 
@@ -52,14 +53,16 @@ class FetchLoop:
         """There may be something to ask."""
         self._woken.set()
 
-    def close(self) -> None:
-        """Nothing will be appended any more. The connection is closed."""
+    def close(self) -> asyncio.Task[None]:
+        """Nothing will be appended any more. The connection is closed. Returns the task, which ends soon."""
+        self._is_closed = True
         self.task.cancel()
         self._peer.close()
+        return self.task
 
     async def _run(self) -> None:
         core, now = self.core, self._clock.monotonic_s
-        while True:
+        while not self._is_closed:  # a peer that is closed while it connects may answer a cancellation with PeerError
             self._woken.clear()
             now_s = now()
             if now_s < core.retry_at_s or not core.partitions:
@@ -79,7 +82,8 @@ class FetchLoop:
                     self._is_lost = False
                     _logger.info("fetching from leader %d again", core.leader_id)
             except (PeerError, TimeoutError) as error:
-                self._lost(error)
+                if not self._is_closed:
+                    self._lost(error)
             except Exception:
                 _logger.exception("fetching from leader %d failed; trying again", core.leader_id)
                 core.lost(now())

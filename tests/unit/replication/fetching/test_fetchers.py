@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from ottla.base.clock import SystemClock
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.config import LogConfig
@@ -282,5 +284,32 @@ def test_nothing_is_followed_after_close() -> None:
         write(leader)
         cluster.fetchers.follow([copy])
         assert (len(cluster.fetchers), cluster.open_peers) == (0, [])
+
+    run(work)
+
+
+def test_a_loop_ends_without_a_word_although_its_cancellation_becomes_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A link that is closed while it answers reports that it is closed; the cancellation is lost in it."""
+
+    async def work(cluster: Cluster) -> None:
+        class ClosingPeer(FakePeer):
+            async def send(self, *_: Any, **__: Any) -> Any:
+                is_asked.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    raise PeerError("the link is closed") from None
+
+        is_asked = asyncio.Event()
+        cluster.fetchers._open_peer = lambda leader_id: ClosingPeer(cluster, leader_id)
+        _, follower = cluster.host(0, leader_id=1)
+        cluster.fetchers.follow([follower])
+        await is_asked.wait()
+        before = asyncio.all_tasks()
+        await cluster.fetchers.close()
+        assert len(asyncio.all_tasks()) < len(before)
+        assert not caplog.records
 
     run(work)
