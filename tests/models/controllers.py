@@ -170,9 +170,10 @@ class ControllersModel(RuleBasedStateMachine):
         self._begin(member.controller.close())
 
     @precondition(lambda self: self.down)
-    @rule(data=st.data())
-    def start_again(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), has_crashed=st.booleans())
+    def start_again(self, data: st.DataObject, has_crashed: bool) -> None:
         broker_id = data.draw(st.sampled_from(sorted(self.down)))
+        self.members[broker_id].has_crashed = has_crashed
         self.down.discard(broker_id)
         self._begin(self.members[broker_id].start())
         self._turn(1)  # it is registered
@@ -342,6 +343,9 @@ class ControllersModel(RuleBasedStateMachine):
             member.links.loses_answer = lambda _: False
             member.session.lose = lambda _: None
             member.links.wake()
+        for _ in range(70):  # until brokers whose machines crashed may lead
+            self.loop.advance(0.5)
+            self._turn(20)
         quiet = 0
         for _ in range(3000):
             self.loop.advance(0.05)

@@ -118,13 +118,16 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A broker that is alive. `features` are the versions it can do, lowest and highest."""
+    """A broker that is alive. `features` are the versions it can do, lowest and highest. `may_have_lost_data`: its
+    machine went down without stopping it, so that records that were not flushed may be missing. Kafka does not know
+    that field, and ignores it."""
 
     endpoints: tuple[Endpoint, ...]
     timestamp_ms: int
     rack: str | None = None
     jmx_port: int = -1
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    may_have_lost_data: bool = False
 
     def encode(self) -> bytes:
         # For clients too old to know endpoints: the first that they could use.
@@ -143,6 +146,7 @@ class BrokerRegistration:
                 "host": None if plaintext is None else plaintext.host,
                 "version": 5,
                 "timestamp": str(self.timestamp_ms),
+                **({"may_have_lost_data": 1} if self.may_have_lost_data else {}),
             }
         )
 
@@ -164,6 +168,7 @@ class BrokerRegistration:
             fields.text("rack") if fields.has("rack") else None,
             fields.integer("jmx_port"),
             {name: _decode_version_range(features.object(name)) for name in features.names()},
+            fields.has("may_have_lost_data"),
         )
 
 

@@ -37,6 +37,8 @@ class Member:
         self.cluster = cluster
         self.broker_id = broker_id
         self.rack = rack
+        self.has_crashed = False
+        """Its machine went down: what was not flushed may be lost."""
         self.host = cluster.hosts.setdefault(broker_id, FencedBroker(broker_id))
         self.session: MemorySession
         self.coordination: RenewedSession
@@ -57,7 +59,12 @@ class Member:
         await self.controller.start()
 
     def register(self) -> None:
-        registration = BrokerRegistration((Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),), 0, self.rack)
+        registration = BrokerRegistration(
+            (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),),
+            ManualClock().now_ms(),
+            self.rack,
+            may_have_lost_data=self.has_crashed,
+        )
         path = paths.broker(self.broker_id)
         self.cluster.tree.apply([Create(path, registration.encode(), ephemeral=True)], self.session.session_id)
         self.host.epoch = self.cluster.tree.zxid

@@ -155,3 +155,81 @@ async def test_isr_changes_of_old_brokers_are_told_to_all(cluster: ControlCluste
     await cluster.settle()
     assert cluster.hosts[2].metadata[T0].isr == [1]
     assert cluster.tree.children(paths.ISR_CHANGES) == []
+
+
+# --- crashes of machines --------------------------------------------------------------------------------------------
+
+
+async def all_down(cluster: ControlCluster) -> None:
+    """Brokers 2 and 3 went down with the last controller, both in sync: nobody saw it."""
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 3))
+    for broker_id in (1, 2, 3):
+        member = cluster.members[broker_id]
+        member.host.is_running = False
+        member.controller._active = None
+        cluster.tree.expire(member.session)
+        await member.controller.close()
+
+
+@on_cluster
+async def test_a_replica_that_may_have_lost_records_does_not_lead_over_one_that_did_not(
+    cluster: ControlCluster,
+) -> None:
+    await all_down(cluster)
+    cluster.members[2].has_crashed = True
+    await cluster.restart(2)
+    assert cluster.state("t").leader == -1
+    assert cluster.state("t").isr == (2, 3)
+    await cluster.restart(3)
+    assert cluster.state("t").leader == 3
+    assert cluster.state("t").isr == (3,)
+    assert cluster.hosts[2].roles[T0].leader == 3
+
+
+@on_cluster
+async def test_it_leads_if_nobody_else_comes_back(cluster: ControlCluster) -> None:
+    await all_down(cluster)
+    cluster.members[2].has_crashed = True
+    await cluster.restart(2)
+    active = cluster.controller._active
+    assert active is not None
+    active._trust(active.context.brokers[2])
+    await cluster.settle()
+    assert cluster.state("t").leader == 2
+
+
+@on_cluster
+async def test_it_leads_at_once_if_all_have_crashed(cluster: ControlCluster) -> None:
+    await all_down(cluster)
+    cluster.members[2].has_crashed = cluster.members[3].has_crashed = True
+    await cluster.restart(2)
+    assert cluster.state("t").leader == -1
+    await cluster.restart(3)
+    assert cluster.state("t").leader == 2
+
+
+@on_cluster
+async def test_a_lone_replica_leads_whatever_happened(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    await cluster.create("t", (2,))
+    await cluster.kill(2)
+    cluster.members[2].has_crashed = True
+    await cluster.restart(2)
+    assert cluster.state("t").leader == 2
+
+
+@on_cluster
+async def test_a_new_controller_takes_a_crashed_broker_out_of_the_isr(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 3))
+    member = cluster.members[2]
+    cluster.members[1].session.watches.clear()  # the controller does not see that broker 2 comes back
+    cluster.tree.expire(member.session)
+    member.host.is_running = False
+    await member.controller.close()
+    member.has_crashed = True
+    await member.start()
+    await cluster.kill(1)
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (3, (3,))
+    assert cluster.hosts[2].roles[T0].leader == 3

@@ -37,6 +37,7 @@ from ottla.base.coordination import (
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.cluster_settings import ClusterSettings
 from ottla.broker.configs.listeners import Listener
+from ottla.broker.startup.boot_mark import BootMark
 from ottla.broker.startup.session_file import SessionFile
 from ottla.zookeeper import paths
 from ottla.zookeeper.client.connection import SessionToken
@@ -51,6 +52,7 @@ _PROBE_S: Final = 1.0
 _END_SESSION_S: Final = 5.0
 _AGAIN_S: Final = 0.05
 _LOOK_AGAIN_S: Final = 1.0
+_CONFIRM_S: Final = 60.0
 _EXPIRY_SLACK_S: Final = 5.0
 """Servers look for expired sessions once in a while, and each grants a new timeout when the leader changes."""
 
@@ -96,6 +98,7 @@ class Registrar:
         broker_id: int,
         *,
         session_file: SessionFile | None = None,
+        boot_mark: BootMark | None = None,
         expiry_s: float = 18.0,
         probe: Callable[[Sequence[Address]], Awaitable[Evidence]] = probe,
     ) -> None:
@@ -106,6 +109,8 @@ class Registrar:
         self._tree = tree
         self._path = paths.broker(broker_id)
         self._file = session_file
+        self._boot = boot_mark
+        self._confirmation: asyncio.TimerHandle | None = None
         self._wait_s = expiry_s + _EXPIRY_SLACK_S
         self._probe = probe
         self._evidence: dict[int, Evidence] = {}
@@ -117,9 +122,11 @@ class Registrar:
 
     @classmethod
     def of(cls, tree: Coordination, broker_id: int, config: BrokerConfig) -> Registrar:
-        file = SessionFile(config.log_dirs) if isinstance(tree, ZooKeeperTree) else None
+        file = mark = None
+        if isinstance(tree, ZooKeeperTree):
+            file, mark = SessionFile(config.log_dirs), BootMark(config.log_dirs)
         expiry_s = ClusterSettings.of(config).session_timeout_ms / 1000
-        return cls(tree, broker_id, session_file=file, expiry_s=expiry_s)
+        return cls(tree, broker_id, session_file=file, boot_mark=mark, expiry_s=expiry_s)
 
     async def look(self) -> None:
         """Refuses to start beside a running broker with the same id. To be called before the broker listens: it may
@@ -140,7 +147,19 @@ class Registrar:
             self.epoch,
             ", ".join(map(str, listeners)),
         )
+        self._confirm_boot()
         return self.epoch
+
+    def _confirm_boot(self) -> None:
+        """Where data may be lost, only after the controller has had time to prefer others: a restart before that must
+        say it again."""
+        if self._boot is None or self._confirmation is not None:
+            return
+        if self._boot.may_have_lost_data:
+            _logger.warning("the machine went down without stopping the broker: replicas elsewhere are preferred")
+            self._confirmation = asyncio.get_running_loop().call_later(_CONFIRM_S, self._boot.confirm)
+        else:
+            self._boot.confirm()
 
     async def reregister(self) -> int:
         """The same again, in a new session."""
@@ -148,6 +167,8 @@ class Registrar:
 
     def forget(self) -> None:
         """The session was closed: nothing is left for the next start to end."""
+        if self._confirmation is not None:
+            self._confirmation.cancel()
         if self._file is not None:
             self._file.remove()
 
@@ -175,6 +196,7 @@ class Registrar:
             endpoints=tuple(Endpoint(each.name, each.protocol, each.host, each.port) for each in self._listeners),
             rack=self._rack,
             timestamp_ms=time.time_ns() // 1_000_000,
+            may_have_lost_data=self._boot is not None and self._boot.may_have_lost_data,
         ).encode()
         try:
             await self._tree.transact([Create(self._path, ephemeral=True), SetData(self._path, data, 0)])

@@ -77,6 +77,9 @@ class ControllerContext:
         self.shutting_down: set[int] = set()
         self.suspected: set[int] = set()
         """Brokers whose process is evidently gone, although their session is not over."""
+        self.doubtful: set[int] = set()
+        """Brokers that came back from a crash of their machine, and may lack records that were committed. Others in the
+        ISR are preferred, and waited for a while."""
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         """By broker: replicas in failed log directories."""
         self.topics: dict[str, Topic] = {}
@@ -122,6 +125,7 @@ class ControllerContext:
         del self.brokers[broker_id]
         self.shutting_down.discard(broker_id)
         self.suspected.discard(broker_id)
+        self.doubtful.discard(broker_id)
         self.failed_replicas.pop(broker_id, None)
 
     # --- topics and their replicas ----------------------------------------------------------------------------------

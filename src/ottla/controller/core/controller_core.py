@@ -46,6 +46,7 @@ class ControllerCore:
         batch = RequestBatch(context)
         batch.tell_metadata([])
         yield from batch.send()
+        yield from self.replicas.leave_doubtful(context.replicas_on(context.doubtful))
         yield from self.replicas.start()
         yield from self.partitions.start()
         yield from self.replicas.start_offline()
@@ -55,9 +56,11 @@ class ControllerCore:
 
     # --- brokers ----------------------------------------------------------------------------------------------------
 
-    def brokers_started(self, brokers: Sequence[LiveBroker]) -> Step[None]:
+    def brokers_started(self, brokers: Sequence[LiveBroker], doubtful: Collection[int] = ()) -> Step[None]:
+        """`doubtful` are those that may lack committed records, see `ControllerContext.doubtful`."""
         context = self.context
         new_ids = {broker.broker_id for broker in brokers}
+        context.doubtful.update(doubtful)
         for broker in brokers:
             context.failed_replicas.pop(broker.broker_id, None)
             context.add_broker(broker)
@@ -71,10 +74,16 @@ class ControllerCore:
         yield from self.reassignments.resume(self.reassignments.of_brokers(new_ids))
         yield from self.deletion.resume({name.topic for name, _ in replicas})
 
+    def trust(self, broker_id: int) -> Step[None]:
+        """Nobody better came back in time: a doubtful broker may lead."""
+        self.context.doubtful.discard(broker_id)
+        yield from self.partitions.elect_missing()
+
     def _return_online(self, replicas: Iterable[Replica]) -> Step[None]:
         """Tells brokers that are there again all their roles, then elects leaders where there were none."""
         context = self.context
         kept = [replica for replica in replicas if not context.is_being_deleted(replica[0].topic)]
+        yield from self.replicas.leave_doubtful([replica for replica in kept if replica[1] in context.doubtful])
         for replica in kept:
             if context.replica_phase(replica) is ReplicaPhase.NON_EXISTENT:
                 context.set_replica_phase(replica, ReplicaPhase.OFFLINE)

@@ -8,6 +8,10 @@
 | REASSIGNED | target replicas, live and in the ISR | as before | target replicas |
 | SHUTDOWN | usable, in the ISR, not shutting down | members not shutting down | replicas with a running broker |
 
+A doubtful broker came back from a crash of its machine, and may lack committed records. It leads only if there is no
+other live member, and no absent member that may come back with everything; and where another leads, it is not in the
+ISR afterwards.
+
 The leader epoch rises by one each time. The last member of an ISR stays: where no candidate is left, nothing changes.
 """
 
@@ -72,10 +76,16 @@ def _offline(
     replicas = context.replicas(name)
     live = [replica for replica in replicas if context.is_online(replica, name)]
     told = (*live, *(replica for replica in replicas if replica in context.suspected))
-    leader = next((replica for replica in live if replica in leadership.isr), None)
-    if leader is not None:
-        isr = tuple(member for member in leadership.isr if context.is_online(member, name))
-        return Elected(leadership.led_by(leader, isr), told)
+    in_sync = [replica for replica in live if replica in leadership.isr]
+    trusted = [replica for replica in in_sync if replica not in context.doubtful]
+    if trusted:
+        isr = tuple(member for member in leadership.isr if member in trusted)
+        return Elected(leadership.led_by(trusted[0], isr), told)
+    if in_sync:
+        if len(in_sync) < len(leadership.isr) and not may_be_unclean:
+            return None  # until `doubtful` is given up
+        isr = tuple(member for member in leadership.isr if member in in_sync)
+        return Elected(leadership.led_by(in_sync[0], isr), told)
     if may_be_unclean and live:
         return Elected(leadership.led_by(live[0], (live[0],), is_unclean=True), told)
     return None

@@ -17,14 +17,14 @@ A replica that is suspected only (`suspect`) leaves the ISR but is not stopped: 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from ottla.base.ids import TopicPartition
-from ottla.controller.core.context import ControllerContext, Replica, ReplicaPhase
+from ottla.controller.core.context import ControllerContext, PartitionPhase, Replica, ReplicaPhase
 from ottla.controller.core.effects import Step, read_states, write_states
-from ottla.controller.core.leadership import Leadership
+from ottla.controller.core.leadership import NO_LEADER, Leadership
 from ottla.controller.core.request_batch import RequestBatch
 
 _logger = logging.getLogger(__name__)
@@ -123,6 +123,41 @@ class ReplicaMachine:
         yield from self._leave_isr(replicas, batch, also_tell_it=True)
         yield from batch.send()
 
+    def leave_doubtful(self, replicas: Sequence[Replica]) -> Step[None]:
+        """Replicas that may lack committed records leave ISRs in which others are alive, and leaderships if there are
+        others at all. They are told so, and catch up."""
+        context = self._context
+        batch = RequestBatch(context)
+        remaining = list(replicas)
+        while remaining:
+            wanted: dict[TopicPartition, Leadership] = {}
+            for name, broker_id in remaining:
+                leadership = context.leaderships.get(name)
+                if leadership is not None and not context.is_being_deleted(name.topic) and name not in wanted:
+                    changed = self._without_doubtful(name, leadership, broker_id)
+                    if changed is not None:
+                        wanted[name] = changed
+            written = yield from write_states(wanted)
+            for name, leadership in written.items():
+                context.set_leadership(name, leadership)
+                if leadership.leader == NO_LEADER and context.phase(name) is PartitionPhase.ONLINE:
+                    context.set_phase(name, PartitionPhase.OFFLINE)
+                batch.tell_role(context.replicas(name), name, is_new=False)
+            known = yield from read_states([name for name in wanted if name not in written])
+            for name, leadership in known.items():
+                context.set_leadership(name, leadership)
+            # Also partitions with a second doubtful replica, whose turn comes now.
+            remaining = [replica for replica in remaining if replica[0] in wanted]
+        yield from batch.send()
+
+    def _without_doubtful(self, name: TopicPartition, leadership: Leadership, broker_id: int) -> Leadership | None:
+        others = [member for member in leadership.isr if member not in self._context.doubtful]
+        if broker_id not in leadership.isr or not others or leadership.controller_epoch > self._context.epoch:
+            return None
+        if any(self._context.is_online(member, name) for member in others):
+            return leadership.without(broker_id)
+        return leadership.led_by(NO_LEADER) if leadership.leader == broker_id else None
+
     def to_deletion_started(self, replicas: Iterable[Replica]) -> Step[None]:
         batch = RequestBatch(self._context)
         for replica in self._valid(replicas, ReplicaPhase.DELETION_STARTED):
@@ -192,8 +227,10 @@ class ReplicaMachine:
                     leadership = context.leaderships[name]
                     if leadership.controller_epoch > context.epoch:
                         _logger.error("%s was written by the controller of epoch %d", name, leadership.controller_epoch)
-                    elif _must_leave(leadership, broker_id):
-                        wanted[name] = leadership.without(broker_id)
+                        continue
+                    changed = _left_by(leadership, broker_id, context.doubtful)
+                    if changed is not None:
+                        wanted[name] = changed
                 written = yield from write_states(wanted)
                 for name, leadership in written.items():
                     context.set_leadership(name, leadership)
@@ -208,11 +245,15 @@ class ReplicaMachine:
                     remaining = list(known)
 
 
-def _must_leave(leadership: Leadership, broker_id: int) -> bool:
-    """Whether there is something to write: the last member of an ISR stays, without being the leader."""
+def _left_by(leadership: Leadership, broker_id: int, doubtful: Collection[int]) -> Leadership | None:
+    """The leadership after a replica has left; None if nothing changes. The last member of an ISR stays, and so does
+    the last that certainly has everything, unless another leads already."""
     if broker_id not in leadership.isr:
-        return False
-    return len(leadership.isr) > 1 or leadership.leader == broker_id
+        return None
+    others = [member for member in leadership.isr if member != broker_id]
+    if leadership.leader in others or not all(member in doubtful for member in others):
+        return leadership.without(broker_id)
+    return leadership.led_by(NO_LEADER) if leadership.leader == broker_id else None
 
 
 def _without(replicas: tuple[int, ...], broker_id: int) -> tuple[int, ...]:

@@ -53,6 +53,8 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 _FIRST_BALANCE_S: Final = 5.0
+_DOUBT_S: Final = 30.0
+"""How long a partition stays without a leader because the only live member of its ISR may have lost records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class ActiveController:
             tree, reign.epoch, reign.epoch_version, self._channels.send, lambda: self.is_over, self._on_admin_node
         )
         self._balance: asyncio.TimerHandle | None = None
+        self._timers: list[asyncio.TimerHandle] = []
 
     def is_unclean(self, topic_configs: Mapping[str, str]) -> bool:
         configs = {**topic_defaults(self.settings.broker_settings), **topic_configs}
@@ -115,6 +118,7 @@ class ActiveController:
             context.add_broker(broker)
             if gone.get(broker.broker_id) == broker.epoch:
                 context.suspected.add(broker.broker_id)
+        context.doubtful.update(self._doubtful(list(brokers.values())))
         topics = await self._with_ids(await read_topics(tree, names, self._on_topic_node))
         for topic_name, assignment in topics.items():
             context.add_topic(topic_name, assignment.topic_id)
@@ -148,6 +152,8 @@ class ActiveController:
         self._channels.close()
         if self._balance is not None:
             self._balance.cancel()
+        for timer in self._timers:
+            timer.cancel()
 
     async def _set_up_features(self) -> None:
         """As Kafka's controller does: brokers read which features are on."""
@@ -250,12 +256,29 @@ class ActiveController:
         for broker_id in dead:
             self._channels.remove(broker_id)
         if new:
-            await self.run(self.core.brokers_started(new))
+            await self.run(self.core.brokers_started(new, self._doubtful(new)))
         if bounced:
             await self.run(self.core.brokers_failed([broker.broker_id for broker in bounced]))
-            await self.run(self.core.brokers_started(bounced))
+            await self.run(self.core.brokers_started(bounced, self._doubtful(bounced)))
         if dead:
             await self.run(self.core.brokers_failed(dead))
+
+    def _doubtful(self, brokers: Sequence[LiveBroker]) -> list[int]:
+        """Brokers that may lack committed records, since a short while ago. Others are waited for that long."""
+        found = []
+        for broker in brokers:
+            age_s = (self._clock.now_ms() - broker.registration.timestamp_ms) / 1000
+            if broker.registration.may_have_lost_data and age_s < _DOUBT_S:
+                _logger.warning("broker %d may have lost records with its machine: others lead", broker.broker_id)
+                found.append(broker.broker_id)
+                loop = asyncio.get_running_loop()
+                self._timers.append(loop.call_later(_DOUBT_S - max(age_s, 0), self._trust, broker))
+        return found
+
+    def _trust(self, broker: LiveBroker) -> None:
+        self._for_registration(
+            f"end of doubts about broker {broker.broker_id}", broker, lambda: self.core.trust(broker.broker_id)
+        )
 
     async def _broker_changed(self, broker_id: int) -> None:
         found = await read_some_brokers(self.tree, [broker_id], self._on_broker_node)
