@@ -344,7 +344,7 @@ class Partition:
         if replica_id not in self.isr and self._environment.is_alive(replica_id):
             proposal = leadership.try_expand(follower, log.high_watermark)
             if proposal is not None:
-                _logger.info("%s: replica %d has caught up; proposing ISR %s", self.name, replica_id, proposal.isr)
+                _logger.debug("%s: replica %d has caught up; proposing ISR %s", self.name, replica_id, proposal.isr)
                 self._environment.propose(self, proposal)
         if follower.log_start != old_start:
             self._environment.deletes.changed(self)
