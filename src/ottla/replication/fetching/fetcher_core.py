@@ -127,6 +127,8 @@ class FetcherCore:
         """The leader is not asked before that."""
         self._failures = 0
         """Of whole requests, in a row."""
+        self._refusals: dict[ErrorCode, list[TopicPartition]] = {}
+        """To be logged."""
 
     # --- partitions come and go -------------------------------------------------------------------------------------
 
@@ -384,6 +386,7 @@ class FetcherCore:
                     with _Guard(self, followed, now_s):
                         self._take(followed, answer, now_s)
                     yield
+        self._log_refusals()
 
     def _session_failed(self, error: ErrorCode, now_s: float) -> None:
         is_first = self._failures == 0
@@ -453,14 +456,8 @@ class FetcherCore:
             reason = f"leader {self.leader_id} has a newer epoch than {followed.leader_epoch}"
             self._fail(followed, f"{reason}; waiting for the controller", logging.INFO)  # usual after an election
             return
-        is_told = followed.failures == (_QUIET_FAILURES if error in _QUIET else 0)  # once
-        _logger.log(
-            logging.WARNING if is_told else logging.DEBUG,
-            "%s: leader %d refused: %s; trying again",
-            followed.name,
-            self.leader_id,
-            error.name,
-        )
+        if followed.failures == (_QUIET_FAILURES if error in _QUIET else 0):  # once
+            self._refusals.setdefault(error, []).append(followed.name)
         self._leave(followed)
         if followed.state in (State.FINDING_END, State.FINDING_START):
             followed.state = _FETCHING
@@ -468,6 +465,14 @@ class FetcherCore:
             self._delay(followed, self._settings.backoff_ms / 1000, now_s)  # does not end within moments
         else:
             self._retry_later(followed, now_s)
+
+    def _log_refusals(self) -> None:
+        """In one line, however many partitions it is about."""
+        for error, names in self._refusals.items():
+            some = ", ".join(str(name) for name in names[:3]) + (", …" if len(names) > 3 else "")
+            what = f"{len(names)} partition{'s' if len(names) > 1 else ''} ({some})"
+            _logger.warning("leader %d refuses %s: %s; trying again", self.leader_id, what, error.name)
+        self._refusals.clear()
 
     def _told(self, answers: Iterable[queries.Answer], now_s: float) -> Iterator[None]:
         """Answers to other requests than Fetch."""
@@ -485,6 +490,7 @@ class FetcherCore:
             with _Guard(self, followed, now_s):
                 self._told_one(followed, answer, now_s)
             yield
+        self._log_refusals()
 
     def _told_one(self, followed: Followed, answer: queries.Answer, now_s: float) -> None:
         if answer.error:

@@ -62,6 +62,7 @@ class Fetchers:
         self._fetchers_per_broker = max(settings.fetchers_per_broker, 1)
         self._followed: dict[TopicPartition, Followed] = {}
         self._lanes: dict[LaneKey, _Lane] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     # --- what is followed -------------------------------------------------------------------------------------------
@@ -111,12 +112,18 @@ class Fetchers:
     def _lane(self, key: LaneKey) -> _Lane:
         lane = self._lanes.get(key)
         if lane is None:
-            lane = self._lanes[key] = _Lane(lambda on_round: self._new_loop(key[0], on_round))
+            lane = self._lanes[key] = _Lane(lambda on_round: self._new_loop(key[0], on_round), self._end)
         return lane
 
     def _new_loop(self, leader_id: int, on_round: Callable[[], None]) -> FetchLoop:
         core = FetcherCore(leader_id, self._broker_id, self._broker_epoch, self._settings, self._quota, self.stats)
         return FetchLoop(core, self._open_peer(leader_id), self._settings, self._clock, self._loop, on_round)
+
+    def _end(self, loop: FetchLoop) -> None:
+        """Keeps its task until it is over: the event loop does not."""
+        task = loop.close()
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def _end_idle(self, keys: Iterable[LaneKey]) -> None:
         for key in keys:
@@ -137,14 +144,15 @@ class Fetchers:
     async def close(self) -> None:
         """Ends all loops and their connections."""
         self._is_closed = True
-        tasks = [task for lane in self._lanes.values() for task in lane.close()]
+        for lane in self._lanes.values():
+            lane.close()
         self._lanes.clear()
         for followed in self._followed.values():
             if followed.core is not None:
                 followed.core.remove(followed.name)
         self._followed.clear()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._ending:
+            await asyncio.wait(list(self._ending))
 
     # --- for metrics ------------------------------------------------------------------------------------------------
 
@@ -178,8 +186,11 @@ class Fetchers:
 class _Lane:
     """The loop of one leader and fetcher number, and extra ones for a moment."""
 
-    def __init__(self, new_loop: Callable[[Callable[[], None]], FetchLoop]) -> None:
+    def __init__(
+        self, new_loop: Callable[[Callable[[], None]], FetchLoop], end_loop: Callable[[FetchLoop], None]
+    ) -> None:
         self._new_loop = new_loop
+        self._end_loop = end_loop
         self._main = new_loop(self._absorb)
         self._extras: list[FetchLoop] = []
 
@@ -207,10 +218,8 @@ class _Lane:
         extras, self._extras = self._extras, []
         for extra in extras:
             extra.core.hand_over(self._main.core)
-            extra.close()
+            self._end_loop(extra)
 
-    def close(self) -> list[asyncio.Task[None]]:
-        loops = [self._main, *self._extras]
-        for each in loops:
-            each.close()
-        return [each.task for each in loops]
+    def close(self) -> None:
+        for each in (self._main, *self._extras):
+            self._end_loop(each)

@@ -83,13 +83,14 @@ class Cluster:
         self.news = asyncio.Event()
         self.gone: set[int] = set()
         self.peers: list[FakePeer] = []
+        self.new_peer = FakePeer
         self.replicas = {broker: SimulatedReplica(broker, loop, clock) for broker in (1, 2, 3)}
         self.sides = {broker: LeaderSide(self.replicas[broker].partitions) for broker in (1, 3)}
         settings = FetchSettings(backoff_ms=100)
         self.fetchers = Fetchers(self._open, 2, lambda: 5, settings, SystemClock(), loop)
 
     def _open(self, leader_id: int) -> FakePeer:
-        peer = FakePeer(self, leader_id)
+        peer = self.new_peer(self, leader_id)
         self.peers.append(peer)
         return peer
 
@@ -272,6 +273,26 @@ def test_more_fetchers_share_the_partitions() -> None:
             write(leader)
         await until(lambda: all(end_of(follower) == 1 for _, follower in pairs))
         assert cluster.fetchers.lane_count == 3
+
+    run(work)
+
+
+def test_a_loop_ends_even_if_its_peer_takes_the_cancellation_for_a_failure() -> None:
+    class Connecting(FakePeer):
+        async def version_of(self, _: type[Request]) -> int:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                raise PeerError("the link is closed") from None
+            return 17
+
+    async def work(cluster: Cluster) -> None:
+        cluster.new_peer = Connecting
+        _, copy = cluster.host(0, 1)
+        cluster.fetchers.follow([copy])
+        await until(lambda: len(cluster.peers) == 1)
+        await asyncio.sleep(0)
+        await asyncio.wait_for(cluster.fetchers.close(), 10)
 
     run(work)
 
