@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
@@ -32,7 +32,8 @@ _READY_LINES: Final = ("Ottla is ready at ", "ZooKeeper is ready at ")
 class TreeSight(NamedTuple):
     """What ZooKeeper says of the cluster."""
 
-    registered: Collection[int]
+    registered: Mapping[int, int]
+    """The epochs of brokers by id."""
     controller: int | None
 
 
@@ -183,7 +184,7 @@ class Launcher:
         """Brokers first: they hand over their leaders and close their sessions with ZooKeeper."""
         self._display.step("Stopping …")
         for broker in self._state.brokers:
-            if broker.phase is Phase.ENDED and broker.is_registered:
+            if broker.is_by_hand:
                 self._display.tell(f"{broker.plan.name} was started by hand: stop it yourself; its ZooKeeper stops now")
         await self._stop_all(self._brokers, _STOP_BROKERS_S)
         await self._tree.close()

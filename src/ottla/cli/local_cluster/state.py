@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -42,13 +42,16 @@ class MemberState:
     """Its exit code; negative for a signal."""
     is_registered: bool | None = None
     """In ZooKeeper; None if that is not known."""
+    own_epoch: int | None = None
+    """The broker epoch of the process: a registration with another one is that of a process started by hand."""
+    is_by_hand: bool = False
     is_controller: bool = False
 
     @property
     def shown(self) -> str:
         """The phase, in words."""
         if self.phase is Phase.ENDED:
-            if self.is_registered:
+            if self.is_by_hand:
                 return "started by hand"
             return ending(self.code)
         if self.phase is Phase.RUNNING and self.is_registered is False:
@@ -84,12 +87,18 @@ class ClusterState:
         phases = {broker.phase for broker in self.brokers}
         return Phase.RUNNING in phases and not phases & {Phase.WAITING, Phase.STARTING} and self.controller is not None
 
-    def see(self, registered: Collection[int] | None, controller: int | None) -> str | None:
-        """What ZooKeeper says now; `registered` is None if it does not answer. Returns what to tell."""
+    def see(self, registered: Mapping[int, int] | None, controller: int | None) -> str | None:
+        """What ZooKeeper says now: broker epochs by id, and the controller. `registered` is None if it does not answer.
+        Returns what to tell."""
         for broker in self.brokers:
-            number = broker.plan.broker_id
-            broker.is_registered = None if registered is None else number in registered
+            number = -1 if broker.plan.broker_id is None else broker.plan.broker_id
+            epoch = None if registered is None else registered.get(number)
+            broker.is_registered = None if registered is None else epoch is not None
             broker.is_controller = number == controller
+            if epoch is not None and broker.phase in ALIVE:
+                broker.own_epoch = epoch
+            # The registration of a process that was killed stays until its session expires.
+            broker.is_by_hand = broker.phase is Phase.ENDED and epoch not in (None, broker.own_epoch)
         before, self.controller = self.controller, controller
         if controller is None or controller == before:
             return None

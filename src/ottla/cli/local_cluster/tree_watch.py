@@ -52,11 +52,20 @@ class TreeWatch:
     async def _look_on(self, tree: ZooKeeperTree) -> None:
         while True:
             async with asyncio.timeout(_ANSWER_S):
-                names = await tree.children(paths.BROKER_IDS) if await tree.get(paths.BROKER_IDS) is not None else []
+                epochs = await _epochs(tree)
                 node = await tree.get(paths.CONTROLLER)
             controller = None
             if node is not None:
                 with suppress(ZnodeError):
                     controller = ControllerRegistration.decode(paths.CONTROLLER, node.data).broker_id
-            self.sight = TreeSight({int(name) for name in names}, controller)
+            self.sight = TreeSight(epochs, controller)
             await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def _epochs(tree: ZooKeeperTree) -> dict[int, int]:
+    """Of registered brokers, by id."""
+    if await tree.get(paths.BROKER_IDS) is None:
+        return {}
+    numbers = [int(name) for name in await tree.children(paths.BROKER_IDS)]
+    nodes = await asyncio.gather(*(tree.get(paths.broker(number)) for number in numbers))
+    return {number: node.created_zxid for number, node in zip(numbers, nodes, strict=True) if node is not None}

@@ -94,7 +94,7 @@ class Stage:
         self.journal.append("tree closed")
 
     def elect(self, controller: int) -> None:
-        self.sight = TreeSight({1, 2, 3}, controller)
+        self.sight = TreeSight({1: 11, 2: 12, 3: 13}, controller)
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -139,6 +139,8 @@ def test_a_broker_that_ends_is_told_and_the_others_go_on(tmp_path: Path) -> None
         stage = Stage(tmp_path)
         running = asyncio.create_task(stage.launcher.run())
         await stage.until(lambda: set(stage.phases()) == {Phase.RUNNING})
+        stage.elect(1)
+        await stage.until(lambda: stage.state.brokers[1].is_registered)
         stage.processes["broker 2"].end(-9)
         await stage.until(lambda: stage.state.brokers[1].phase is Phase.ENDED)
         (told,) = (text for text in stage.display.told if text.startswith("broker 2 ended by SIGKILL."))
@@ -146,7 +148,8 @@ def test_a_broker_that_ends_is_told_and_the_others_go_on(tmp_path: Path) -> None
         assert "ottla start" in told
         assert "broker-2.properties" in told
         assert not running.done()
-        stage.sight = TreeSight({1, 2, 3}, 1)
+        assert stage.state.brokers[1].shown == "ended by SIGKILL"  # although its session has not expired yet
+        stage.sight = TreeSight({1: 11, 2: 22, 3: 13}, 1)
         await stage.until(lambda: stage.state.brokers[1].shown == "started by hand")
         stage.launcher.interrupt()
         assert await running == 0

@@ -35,7 +35,7 @@ def row(text: str, name: str) -> str:
 def test_every_process_is_shown_with_its_address_and_state(tmp_path: Path) -> None:
     state = state_of(tmp_path, Phase.RUNNING, Phase.STARTING, Phase.ENDED)
     state.brokers[2].code = 1
-    state.see({1}, 1)
+    state.see({1: 11}, 1)
     text = shown(state)
     assert row(text, "ZooKeeper").split()[:3] == ["ZooKeeper", "127.0.0.1:2181", "running"]
     assert "127.0.0.1:9092" in row(text, "broker 1")
@@ -49,13 +49,13 @@ def test_every_process_is_shown_with_its_address_and_state(tmp_path: Path) -> No
 
 def test_commands_are_suggested_once_the_cluster_runs(tmp_path: Path) -> None:
     state = state_of(tmp_path, Phase.RUNNING, Phase.RUNNING)
-    state.see({1, 2}, 2)
+    state.see({1: 11, 2: 12}, 2)
     assert "  ottla cluster" in shown(state)
 
 
 def test_a_broker_that_lost_its_registration_is_shown(tmp_path: Path) -> None:
     state = state_of(tmp_path, Phase.RUNNING, Phase.RUNNING)
-    state.see({1}, 1)
+    state.see({1: 11}, 1)
     assert "not registered in ZooKeeper" in row(shown(state), "broker 2")
     state.see(None, None)  # ZooKeeper does not answer, so nothing is known
     assert "not registered" not in shown(state)
