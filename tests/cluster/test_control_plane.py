@@ -16,7 +16,7 @@ from ottla.base.ids import random_uuid
 from ottla.broker.links.broker_peer import BrokerPeer
 from ottla.client.administer.configs import ConfigResource
 from ottla.net.client_connection import Address, ConnectionOptions
-from ottla.testing.broker import Broker
+from ottla.testing.broker import Broker, Setting
 from ottla.testing.cluster import Cluster
 from ottla.testing.server_process import BrokerFailedError
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -192,7 +192,7 @@ def test_topic_configs_reach_all_brokers(cluster: Cluster, topic: str) -> None:
 
 
 def test_a_second_broker_with_the_same_id(cluster: Cluster, tmp_path: Path) -> None:
-    settings = {"broker.id": 1, "zookeeper.connect": cluster.zookeeper_connect}
+    settings: dict[str, Setting] = {"broker.id": 1, "zookeeper.connect": cluster.zookeeper_connect}
     with pytest.raises(BrokerFailedError, match="another running broker is registered with the id 1"):
         Broker(settings, directory=tmp_path / "twin").start()
     assert cluster.view.brokers() == set(cluster.brokers)
@@ -202,7 +202,7 @@ def test_a_directory_of_another_cluster(cluster: Cluster, tmp_path: Path) -> Non
     logs = tmp_path / "stranger" / "data" / "logs"
     logs.mkdir(parents=True)
     (logs / "meta.properties").write_text("version=0\nbroker.id=7\ncluster.id=another-cluster-12345\n")
-    settings = {"broker.id": 7, "zookeeper.connect": cluster.zookeeper_connect}
+    settings: dict[str, Setting] = {"broker.id": 7, "zookeeper.connect": cluster.zookeeper_connect}
     with pytest.raises(BrokerFailedError, match="the directory belongs to cluster another-cluster-12345"):
         Broker(settings, directory=tmp_path / "stranger").start()
     assert cluster.view.brokers() == set(cluster.brokers)

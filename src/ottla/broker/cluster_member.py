@@ -396,10 +396,14 @@ class ClusterMember:
             self._roles.is_stopping = True
         if not self._settings.controlled_shutdown:
             return
-        if set(broker.metadata.brokers) <= {broker.broker_id}:
-            _logger.info("stopping without a controlled shutdown: no other broker is there")
-            return
-        await shut_down(self._to_controller, lambda: self.controller_id, broker.broker_id, self._epoch, self._settings)
+        await shut_down(
+            self._to_controller,
+            lambda: self.controller_id,
+            broker.broker_id,
+            self._epoch,
+            lambda: set(broker.metadata.brokers) <= {broker.broker_id},
+            self._settings,
+        )
 
     async def stop(self) -> None:
         if self._is_stopped:

@@ -33,15 +33,19 @@ async def shut_down(
     controller_id: Callable[[], int],
     broker_id: int,
     broker_epoch: Callable[[], int],
+    is_alone: Callable[[], bool],
     settings: ClusterSettings,
 ) -> bool:
-    """Whether other brokers have taken over everything. `controller` sends to the broker with `controller_id`, which is
-    -1 while there is none. A new controller is asked at once, because all brokers may be stopping, one after the
-    other."""
+    """Whether other brokers have taken over everything; `is_alone` says that there are none. `controller` sends to the
+    broker with `controller_id`, which is -1 while there is none. A new controller is asked at once, because all brokers
+    may be stopping, one after the other."""
     timeout_s = settings.controller_socket_timeout_ms / 1000
     time_s = asyncio.get_running_loop().time
     give_up_at_s = time_s() + timeout_s
     for left in reversed(range(settings.shutdown_retries)):
+        if is_alone():
+            _logger.info("stopping without a controlled shutdown: no other broker is there")
+            return False
         if not await _until(lambda: controller_id() != _NOBODY, _ELECTION_S):
             _logger.warning("stopping without a controlled shutdown: the cluster has no controller now")
             return False
@@ -53,16 +57,16 @@ async def shut_down(
             return True
         if left and time_s() < give_up_at_s:
             _logger.warning("controlled shutdown: %s; retrying within %d ms", fault, settings.shutdown_backoff_ms)
-            is_other = partial(_is_other, controller_id, asked)
-            await _until(is_other, settings.shutdown_backoff_ms / 1000)
+            is_news = partial(_is_news, controller_id, asked, is_alone)
+            await _until(is_news, settings.shutdown_backoff_ms / 1000)
         else:
             _logger.warning("stopping, although controlled shutdown did not succeed: %s", fault)
             break
     return False
 
 
-def _is_other(controller_id: Callable[[], int], asked: int) -> bool:
-    return controller_id() not in (asked, _NOBODY)
+def _is_news(controller_id: Callable[[], int], asked: int, is_alone: Callable[[], bool]) -> bool:
+    return is_alone() or controller_id() not in (asked, _NOBODY)
 
 
 async def _until(is_so: Callable[[], bool], timeout_s: float) -> bool:

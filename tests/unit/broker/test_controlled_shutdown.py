@@ -65,11 +65,21 @@ class Controllers:
         pass
 
 
-def stop(controllers: Controllers, *, backoff_ms: int = 1, timeout_ms: int = 30_000) -> bool:
+def stop(controllers: Controllers, *, backoff_ms: int = 1, timeout_ms: int = 30_000, alone_after: int = 99) -> bool:
+    """No other broker is there after that many questions."""
     config = BrokerConfig({"zookeeper.connect": "127.0.0.1:1", "log.dirs": str(Path("logs").absolute())})
     settings = replace(ClusterSettings.of(config), shutdown_backoff_ms=backoff_ms)
     settings = replace(settings, controller_socket_timeout_ms=timeout_ms)
-    return asyncio.run(shut_down(controllers, lambda: controllers.controller_id, 1, lambda: 7, settings))
+    return asyncio.run(
+        shut_down(
+            controllers,
+            lambda: controllers.controller_id,
+            1,
+            lambda: 7,
+            lambda: len(controllers.asked) >= alone_after,
+            settings,
+        )
+    )
 
 
 def test_success_at_once() -> None:
@@ -113,3 +123,12 @@ def test_nobody_is_asked_without_a_controller(
     controllers = Controllers([], controller_id=-1)
     assert not stop(controllers)
     assert "the cluster has no controller now" in caplog.text
+
+
+@pytest.mark.parametrize("alone_after", [0, 1])
+def test_the_last_broker_does_not_wait(caplog: pytest.LogCaptureFixture, alone_after: int) -> None:
+    caplog.set_level("INFO")
+    controllers = Controllers([STILL_LEADS])
+    assert not stop(controllers, backoff_ms=3_600_000, alone_after=alone_after)
+    assert len(controllers.asked) == alone_after
+    assert "no other broker is there" in caplog.text

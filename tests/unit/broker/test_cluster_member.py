@@ -1,0 +1,185 @@
+"""Two brokers in one loop, with a ZooKeeper beside them: how they join, take over from each other, and leave."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.base.error_codes import ErrorCode
+from ottla.base.ids import TopicPartition
+from ottla.broker.broker import Broker
+from ottla.broker.cluster_member import ClusterMember
+from ottla.controller.errors import ControllerError
+from ottla.controller.wanted_topics import WantedTopic
+from ottla.replication.partition import Partition
+from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataTopic
+from ottla.wire.messages.produce import (
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from ottla.zookeeper import paths
+from ottla.zookeeper.client.tree import ZooKeeperTree
+from support.brokers import Client, batch_of, broker_in_loop
+from support.trees.servers import embedded_server, expire_session
+from support.waiting import until
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def with_pair(place: Path, work: Callable[[Broker, Broker], Coroutine[Any, Any, None]], *, disks: int = 1) -> None:
+    """The first is the controller. Each broker has that many log directories."""
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            server = await stack.enter_async_context(embedded_server(place / "zookeeper"))
+            pair = []
+            for number in (1, 2):
+                log_dirs = ",".join(str(place / f"disk-{number}-{disk}") for disk in range(disks))
+                settings = {
+                    "broker_id": str(number),
+                    "zookeeper_connect": server.address,
+                    "log_dirs": log_dirs,
+                    "controlled_shutdown_retry_backoff_ms": "10",
+                }
+                pair.append(await stack.enter_async_context(broker_in_loop(place / f"broker-{number}", **settings)))
+            first, second = pair
+            await until(lambda: set(first.metadata.brokers) == set(second.metadata.brokers) == {1, 2})
+            await asyncio.wait_for(work(first, second), 60)
+
+    asyncio.run(run())
+
+
+def member(broker: Broker) -> ClusterMember:
+    assert broker.cluster is not None
+    return broker.cluster
+
+
+async def create(broker: Broker, leader: int, *others: int, name: str = "orders", **configs: str) -> None:
+    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    wanted = WantedTopic(name, assignments=[(0, (leader, *others))], configs=settings)
+    (outcome,) = await broker.controller.create_topics([wanted])
+    assert not isinstance(outcome, ControllerError), outcome
+
+
+async def orders(broker: Broker, *, leads: bool) -> Partition:
+    """The broker's replica, as soon as it has the role."""
+    partitions = broker.replicas.partitions
+    await until(lambda: ORDERS in partitions and partitions[ORDERS].is_leader == leads)
+    return partitions[ORDERS]
+
+
+async def produce(broker: Broker, topic: str = "orders", acks: int = -1) -> ErrorCode:
+    data = [ProducePartition(index=0, records=batch_of(b"a record"))]
+    request = ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=[ProduceTopic(name=topic, partition_data=data)])
+    response = await Client(broker).ask(request, ProduceResponse, 9)
+    return ErrorCode.of(response.responses[0].partition_responses[0].error_code)
+
+
+def test_one_is_the_controller_and_both_know_it(tmp_path: Path) -> None:
+    async def work(first: Broker, second: Broker) -> None:
+        assert member(first).controller.is_active
+        assert not member(second).controller.is_active
+        assert member(second).controller_id == second.metadata.controller_id == 1
+        with pytest.raises(ControllerError) as refused:
+            await second.controller.create_topics([WantedTopic("orders", 1, 1)])
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+    with_pair(tmp_path, work)
+
+
+def test_records_are_committed_when_both_have_them(tmp_path: Path) -> None:
+    async def work(first: Broker, second: Broker) -> None:
+        await create(first, 2, 1, min_insync_replicas="2", retention_ms="12345")
+        leader, follower = await orders(second, leads=True), await orders(first, leads=False)
+        assert await produce(second) is ErrorCode.NONE
+        assert await produce(first) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert leader.high_watermark == 1
+        assert follower.log is not None
+        assert follower.log.next_offset == 1
+        assert follower.log.config.retention_ms == 12345
+        await until(lambda: follower.high_watermark == 1)
+
+    with_pair(tmp_path, work)
+
+
+def test_a_topic_is_created_through_any_broker(tmp_path: Path) -> None:
+    async def work(_: Broker, second: Broker) -> None:
+        request = MetadataRequest(topics=[MetadataTopic(name="orders")], allow_auto_topic_creation=True)
+        response = await Client(second).ask(request, MetadataResponse, 12)
+        (topic,) = response.topics
+        assert topic.error_code == ErrorCode.NONE
+        assert [each.leader_id in (1, 2) for each in topic.partitions] == [True]
+
+    with_pair(tmp_path, work)
+
+
+def test_a_broker_that_stops_hands_over_first(tmp_path: Path) -> None:
+    async def work(first: Broker, second: Broker) -> None:
+        await create(first, 1, 2)
+        await orders(first, leads=True)
+        await until(lambda: len(first.replicas.partitions[ORDERS].isr) == 2)
+        assert await produce(first) is ErrorCode.NONE
+        await member(first).leave()
+        partition = await orders(second, leads=True)
+        assert partition.leader_epoch == 1
+        await until(lambda: partition.isr == (2,))
+        assert await produce(second) is ErrorCode.NONE
+        assert len(member(first).fetchers) == 0  # it stops
+
+    with_pair(tmp_path, work)
+
+
+def test_an_expired_session_is_followed_by_a_new_registration(tmp_path: Path) -> None:
+    async def work(first: Broker, second: Broker) -> None:
+        await create(first, 1, 2)
+        await orders(first, leads=True)
+        before = first.registrar.epoch
+        assert isinstance(first.coordination, ZooKeeperTree)
+        await expire_session(first.coordination)
+        await until(lambda: first.registrar.epoch > before)
+        await until(lambda: member(second).controller.is_active)
+        await until(lambda: member(first).controller_id == 2)
+        assert member(first).session_expiry_count == 1
+        await until(lambda: set(first.metadata.brokers) == set(second.metadata.brokers) == {1, 2})
+        leader = await orders(second, leads=True)
+        await orders(first, leads=False)
+        await until(lambda: set(leader.isr) == {1, 2})
+        assert await produce(second) is ErrorCode.NONE
+
+    with_pair(tmp_path, work)
+
+
+def test_a_failed_log_directory_is_told(tmp_path: Path) -> None:
+    async def work(first: Broker, second: Broker) -> None:
+        await create(first, 1, 2)
+        leader = await orders(first, leads=True)
+        assert leader.log is not None
+        await until(lambda: len(leader.isr) == 2)
+        directory = first.directories.directory_of(ORDERS)
+        assert directory is not None
+        first.directories.take_offline(directory, "a test")
+        partition = await orders(second, leads=True)
+        await until(lambda: partition.isr == (2,))
+        assert not first.has_failed.is_set()  # another directory is left
+
+    with_pair(tmp_path, work, disks=2)
+
+
+def test_forged_controller_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.cluster_member._TREE_LAG_S", 0.2)
+
+    async def work(first: Broker, _: Broker) -> None:
+        node = await first.coordination.get(paths.CONTROLLER_EPOCH)
+        assert node is not None
+        epoch = int(node.data)
+        assert await member(first)._is_elected(epoch)
+        assert not await member(first)._is_elected(epoch + 1)
+
+    with_pair(tmp_path, work)
