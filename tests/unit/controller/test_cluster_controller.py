@@ -344,6 +344,22 @@ async def test_a_failed_log_directory_takes_its_replicas_offline(cluster: Contro
     assert cluster.hosts[1].metadata[T0].offline_replicas == [2]
 
 
+@on_cluster
+async def test_a_log_directory_that_can_be_used_again_brings_its_replicas_back(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 3))
+    cluster.hosts[2].failed.add(T0)
+    notification = Create(paths.LOG_DIR_EVENT_PREFIX, b'{"version":1,"broker":2,"event":1}', sequential=True)
+    cluster.tree.apply([notification], 0)
+    await cluster.settle()
+    assert cluster.state("t") == PartitionLeader(3, 1, (3,), 1)
+    cluster.hosts[2].failed.clear()
+    cluster.tree.apply([notification], 0)
+    await cluster.settle()
+    assert cluster.hosts[1].metadata[T0].offline_replicas == []
+    assert cluster.hosts[2].roles[T0].leader == 3
+
+
 # --- ISRs -----------------------------------------------------------------------------------------------------------
 
 

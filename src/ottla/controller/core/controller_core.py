@@ -207,9 +207,19 @@ class ControllerCore:
             context.failed_replicas[broker_id] = now
         else:
             context.failed_replicas.pop(broker_id, None)
+        if back := sorted(before - now):
+            yield from self._replicas_returned(back)
         if new := sorted(now - before):
             _logger.warning("%d replicas on broker %d are in failed log directories", len(new), broker_id)
             yield from self.replicas_offline([(name, broker_id) for name in new])
+
+    def _replicas_returned(self, names: Sequence[TopicPartition]) -> Step[None]:
+        """Replicas are usable again whose log directory had failed, or was full."""
+        batch = RequestBatch(self.context)
+        batch.tell_metadata(names)
+        yield from batch.send()
+        if not self.context.without_leader.isdisjoint(names):
+            yield from self.partitions.elect_missing()
 
     def stop_replica_answered(
         self, broker_id: int, request: StopReplicaRequest, response: StopReplicaResponse
