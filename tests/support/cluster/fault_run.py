@@ -218,10 +218,6 @@ class FaultRun:
             if left:
                 self.wrong.append(f"{load.name}: {left} records had no outcome {_RECOVER_S:.0f} s after the last fault")
         self._is_finished = True
-        if any("full disk" in step.kinds for step in self.steps):
-            # A replica whose log could not be created is offline until its broker is restarted.
-            self.cluster.brokers[self.cluster.small_disk_broker].restart()
-            self.nemesis.wait_until_in_sync(_RECOVER_S)
         if self._churn is not None:
             self.wrong += self._churn.finish(self.cluster, _RECOVER_S)
         stored = self._read_everything()
@@ -310,7 +306,8 @@ class FaultRun:
                 lines.append(f"topics created and deleted: {self._churn.created}")
             lines.append(f"stored: {sum(len(run.marks) for run in stored.values())} in {len(stored)} partitions")
             if self._doubled:
-                lines.append(f"sent twice by librdkafka in a new producer epoch: {self._doubled}")
+                causes = Counter(cause for load in self._loads for cause in load.renumberings)
+                lines.append(f"sent twice by librdkafka in a new producer epoch: {self._doubled}, after {dict(causes)}")
             if not self.cluster.zookeeper.is_running:
                 lines.append(f"leader changes: {tree_audit.leader_changes(self.cluster.journal())}")
         times = Counter(kind for step in self.steps for kind in step.kinds)

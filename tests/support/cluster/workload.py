@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import struct
 import threading
 import time
@@ -34,6 +35,9 @@ _PADDINGS: Final = (0, 0, 0, 50, 200, 1500)
 _KEYS: Final = 64
 _NEVER_APPENDED: Final = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
+_CAUSE: Final = re.compile(
+    r"ERRSEQ.*caused by previous failed request \((\w+)|DRAIN.*epoch bump for .* requests: (?!skipped)(.*)"
 )
 _OURS: Final[Mapping[str, Any]] = {
     "retry.backoff.ms": 20,
@@ -97,6 +101,8 @@ class Load(Threaded, ABC):
         super().__init__(f"producer {number} ({kind})")
         self.sent = Sent(number)
         self.errors: list[str] = []
+        self.renumberings: list[str] = []
+        """Why it began a new producer epoch, and with it the numbering of records."""
         self._topics = topics
         self._rate = rate
         self._chance = chance
@@ -210,16 +216,18 @@ class OttlaLoad(Load):
 
 
 class _EosLog(logging.Logger):
-    """Takes librdkafka's lines about idempotence, and keeps those of a new epoch."""
+    """Takes librdkafka's lines about idempotence, and keeps why it takes a new epoch: its words, or the error of the
+    request before the one that came out of order."""
 
-    def __init__(self, kept: list[str]) -> None:
+    def __init__(self, causes: list[str]) -> None:
         super().__init__("librdkafka")
-        self._kept = kept
+        self._causes = causes
 
     def log(self, level: int, msg: object, *args: object, **_: object) -> None:  # noqa: ARG002
         line = str(msg) % args if args else str(msg)
-        if any(word in line for word in ("ERRSEQ", "UNKPID", "DRAIN", "ERRPID", "GETPID")):
-            self._kept.append(f"{time.strftime('%H:%M:%S')} {line[:600]}")
+        found = _CAUSE.search(line)
+        if found is not None:
+            self._causes.append(found[1] or found[2])
 
 
 class RdkafkaLoad(Load):
@@ -247,9 +255,8 @@ class RdkafkaLoad(Load):
             "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
             "request.timeout.ms": 5_000,
         }
-        self.drains: list[str] = []
-        """Why it began a new producer epoch, and with it the numbering of records."""
-        own |= {**RDKAFKA, "debug": "eos", "log_level": 7, "logger": _EosLog(self.drains), **(settings or {})}
+        log = _EosLog(self.renumberings)
+        own |= {**RDKAFKA, "debug": "eos", "log_level": 7, "logger": log, **(settings or {})}
         self._producer = confluent_kafka.Producer(own)
 
     def _send(self, number: int, topic: str, key: bytes, value: bytes) -> None:

@@ -7,7 +7,7 @@ A node of another session may be left by this broker itself, which was killed:
 | one answers | | refused: another broker runs with this id |
 | all refuse connections | in the session file | ended at once, then registered |
 | all refuse connections | not known | waits until it expires |
-| cannot be reached | | waits until it expires: a timeout does not show that a process is gone |
+| anything else | | waits until it expires: a timeout, or a proxy that accepts, does not show that a process is gone |
 
 Kafka 3.9 refuses in all four cases. Belongs to one loop.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -49,6 +50,8 @@ from ottla.zookeeper.znodes import BrokerRegistration, Endpoint
 _logger = logging.getLogger(__name__)
 
 _PROBE_S: Final = 1.0
+_API_VERSIONS: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+"""A request that every listener answers: ApiVersions v0 without a client id."""
 _END_SESSION_S: Final = 5.0
 _AGAIN_S: Final = 0.05
 _LOOK_AGAIN_S: Final = 1.0
@@ -69,7 +72,7 @@ Address = tuple[str, int]
 
 
 async def probe(addresses: Sequence[Address]) -> Evidence:
-    """Connects to each of them."""
+    """Asks each of them for the versions it serves."""
     found = await asyncio.gather(*map(_probe, addresses))
     if Evidence.ALIVE in found:
         return Evidence.ALIVE
@@ -77,15 +80,21 @@ async def probe(addresses: Sequence[Address]) -> Evidence:
 
 
 async def _probe(address: Address) -> Evidence:
+    """Only an answer shows a broker: proxies and load balancers accept connections for one that is gone, and so does
+    the system for one that hangs."""
+    writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout(_PROBE_S):
-            _, writer = await asyncio.open_connection(*address)
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(_API_VERSIONS)
+            return Evidence.ALIVE if await reader.read(1) else Evidence.UNKNOWN
     except ConnectionRefusedError:
         return Evidence.GONE
     except (OSError, TimeoutError):
         return Evidence.UNKNOWN
-    writer.close()
-    return Evidence.ALIVE
+    finally:
+        if writer is not None:
+            writer.close()
 
 
 class Registrar:

@@ -188,11 +188,21 @@ def test_a_node_of_an_own_expired_session_is_replaced(tmp_path: Path) -> None:
 
 
 def test_probes_tell_silence_from_answers() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readexactly(14) == b"\0\0\0\n\0\x12\0\0\0\0\0\0\xff\xff"
+        writer.write(b"\0\0\0\n")
+        writer.close()
+
     async def run() -> None:
-        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-        there, gone = ("127.0.0.1", server.sockets[0].getsockname()[1]), ("127.0.0.1", closed_port())
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        proxy = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        there, shut = (("127.0.0.1", each.sockets[0].getsockname()[1]) for each in (server, proxy))
+        gone = ("127.0.0.1", closed_port())
         assert await probe([there]) is Evidence.ALIVE
         assert await probe([gone, there]) is Evidence.ALIVE
+        assert await probe([gone, shut]) is Evidence.UNKNOWN
+        proxy.close()
+        await proxy.wait_closed()
         assert await probe([gone]) is Evidence.GONE
         assert await probe([gone, ("no.such.host.invalid", 1)]) is Evidence.UNKNOWN
         assert await probe([]) is Evidence.UNKNOWN
