@@ -247,14 +247,22 @@ class ControllerCore:
         if deleted:
             yield from self.deletion.replicas_deleted(deleted)
 
-    def log_dirs_failed(self, broker_ids: Iterable[int]) -> Step[None]:
-        """Brokers have lost log directories: asks them about all replicas, see `leader_and_isr_answered`."""
-        replicas = [
-            replica
-            for replica in self.context.replicas_on(broker_ids)
-            if not self.context.is_being_deleted(replica[0].topic)
-        ]
-        yield from self.replicas.to_online(replicas)
+    def log_dirs_failed(self, broker_ids: Collection[int]) -> Step[None]:
+        """Brokers have lost log directories, or can use one again: asks them about all replicas, see
+        `leader_and_isr_answered`. Deletions that wait for failed replicas there are tried again: the answer says
+        whether they are still lost."""
+        context = self.context
+        replicas = list(context.replicas_on(broker_ids))
+        yield from self.replicas.to_online(
+            [replica for replica in replicas if not context.is_being_deleted(replica[0].topic)]
+        )
+        waiting = set()
+        for broker_id in broker_ids:
+            failed = context.failed_replicas.get(broker_id, set())
+            found = {name for name in failed if context.is_being_deleted(name.topic)}
+            failed -= found
+            waiting |= {name.topic for name in found}
+        yield from self.deletion.resume(waiting)
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
