@@ -360,6 +360,24 @@ async def test_a_log_directory_that_can_be_used_again_brings_its_replicas_back(c
     assert cluster.hosts[2].roles[T0].leader == 3
 
 
+@on_cluster
+async def test_a_deletion_goes_on_when_a_log_directory_can_be_used_again(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 3))
+    cluster.hosts[2].failed.add(T0)
+    notification = Create(paths.LOG_DIR_EVENT_PREFIX, b'{"version":1,"broker":2,"event":1}', sequential=True)
+    cluster.tree.apply([notification], 0)
+    await cluster.settle()
+    await cluster.active.controller.delete_topics(["t"])
+    await cluster.settle()
+    assert cluster.tree.children(paths.DELETE_TOPICS) == ["t"]
+    cluster.hosts[2].failed.clear()
+    cluster.tree.apply([notification], 0)
+    await cluster.settle()
+    assert cluster.tree.children(paths.DELETE_TOPICS) == []
+    assert cluster.tree.children(paths.TOPICS) == []
+
+
 # --- ISRs -----------------------------------------------------------------------------------------------------------
 
 
