@@ -17,11 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.coordination import CoordinationError, SessionState
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.broker.configs.cluster_settings import ClusterSettings, ReplicaFetchSettings
+from ottla.broker.configs.cluster_settings import ClusterSettings, fetch_settings
 from ottla.broker.configs.listeners import Listener
 from ottla.broker.control.control_requests import ControlRequests
 from ottla.broker.control.full_directories import FullDirectories
@@ -36,7 +37,6 @@ from ottla.controller.settings import ControllerSettings
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.replication.fetching.fetchers import Fetchers
 from ottla.replication.fetching.replication_quota import ReplicationQuotas
-from ottla.replication.fetching.settings import FetchSettings
 from ottla.replication.isr_changes import IsrChanges
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -73,7 +73,7 @@ class ClusterMember:
         self._broker = broker
         self._tree = broker.coordination
         self._settings = ClusterSettings.of(config)
-        fetching = ReplicaFetchSettings.of(config)
+        fetching = fetch_settings(config)
         self.controller_id = _NOBODY
         self.session_expiry_count = 0
         self.links = BrokerLinks(
@@ -100,16 +100,7 @@ class ClusterMember:
             self.links.fetch_peer,
             broker.broker_id,
             self._epoch,
-            FetchSettings(
-                max_bytes=fetching.max_bytes,
-                response_max_bytes=fetching.response_max_bytes,
-                min_bytes=fetching.min_bytes,
-                wait_max_ms=fetching.wait_max_ms,
-                backoff_ms=fetching.backoff_ms,
-                socket_timeout_ms=fetching.socket_timeout_ms,
-                socket_receive_buffer_bytes=fetching.socket_receive_buffer_bytes,
-                fetchers_per_broker=broker.configs.current("num.replica.fetchers"),
-            ),
+            replace(fetching, fetchers_per_broker=broker.configs.current("num.replica.fetchers")),
             broker.clock,
             loop,
             quota=self.quotas.follower,

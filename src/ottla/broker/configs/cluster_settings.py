@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.replication.fetching.settings import FetchSettings
 
 _MAX_REPLICAS: Final = 3
 
@@ -27,31 +28,18 @@ def replica_defaults(brokers: int) -> dict[str, int]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaFetchSettings:
-    """How a follower fetches from a leader."""
-
-    max_bytes: int
-    response_max_bytes: int
-    min_bytes: int
-    wait_max_ms: int
-    backoff_ms: int
-    socket_timeout_ms: int
-    socket_receive_buffer_bytes: int
-    fetchers_per_broker: int
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> Self:
-        return cls(
-            max_bytes=config["replica.fetch.max.bytes"],
-            response_max_bytes=config["replica.fetch.response.max.bytes"],
-            min_bytes=config["replica.fetch.min.bytes"],
-            wait_max_ms=config["replica.fetch.wait.max.ms"],
-            backoff_ms=config["replica.fetch.backoff.ms"],
-            socket_timeout_ms=config["replica.socket.timeout.ms"],
-            socket_receive_buffer_bytes=config["replica.socket.receive.buffer.bytes"],
-            fetchers_per_broker=config["num.replica.fetchers"],
-        )
+def fetch_settings(config: BrokerConfig) -> FetchSettings:
+    """How this broker fetches from leaders."""
+    return FetchSettings(
+        max_bytes=config["replica.fetch.max.bytes"],
+        response_max_bytes=config["replica.fetch.response.max.bytes"],
+        min_bytes=config["replica.fetch.min.bytes"],
+        wait_max_ms=config["replica.fetch.wait.max.ms"],
+        backoff_ms=config["replica.fetch.backoff.ms"],
+        socket_timeout_ms=config["replica.socket.timeout.ms"],
+        socket_receive_buffer_bytes=config["replica.socket.receive.buffer.bytes"],
+        fetchers_per_broker=config["num.replica.fetchers"],
+    )
 
 
 @dataclass(frozen=True, slots=True)
