@@ -10,9 +10,9 @@ the driver ends the step (`ControllerMovedError`). Requests are sent after the w
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ottla.base.coordination import Operation
 from ottla.base.ids import TopicPartition
@@ -134,6 +134,15 @@ Effect = (
 )
 
 Step = Generator[Effect, Any, T]
+
+
+AT_ONCE: Final = 1000
+"""Partitions or replicas of one batch of requests. Brokers can begin with the first batch while the next is made, and
+the loop that the controller shares with its broker does other things in between."""
+
+
+def in_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
 
 
 def read_states(names: Sequence[TopicPartition]) -> Step[dict[TopicPartition, Leadership]]:

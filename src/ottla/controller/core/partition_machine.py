@@ -21,7 +21,14 @@ from typing import Final
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.controller.core.context import ControllerContext, PartitionPhase
-from ottla.controller.core.effects import ReadTopicConfigs, Step, create_states, read_states, write_states
+from ottla.controller.core.effects import (
+    ReadTopicConfigs,
+    Step,
+    create_states,
+    in_batches,
+    read_states,
+    write_states,
+)
 from ottla.controller.core.elections import Elected, Election, elect, has_live_in_sync
 from ottla.controller.core.leadership import Leadership
 from ottla.controller.core.request_batch import RequestBatch
@@ -101,10 +108,12 @@ class PartitionMachine:
 
     def to_online(self, names: Sequence[TopicPartition], election: Election) -> Step[Outcomes]:
         """Elects leaders, and tells the brokers. Returns the outcome of each partition, None for success."""
-        valid = self._valid(names, PartitionPhase.ONLINE)
-        if not valid:
-            return {}
         outcomes: Outcomes = {}
+        for part in in_batches(self._valid(names, PartitionPhase.ONLINE)):
+            yield from self._part_to_online(part, election, outcomes)
+        return outcomes
+
+    def _part_to_online(self, valid: Sequence[TopicPartition], election: Election, outcomes: Outcomes) -> Step[None]:
         batch = RequestBatch(self._context)
         new = [name for name in valid if self._context.phase(name) is PartitionPhase.NEW]
         led = [name for name in valid if self._context.phase(name) is not PartitionPhase.NEW]
@@ -114,7 +123,6 @@ class PartitionMachine:
         if led:
             yield from self._elect(led, election, batch, outcomes)
         yield from batch.send()
-        return outcomes
 
     def _initialize(
         self, names: Sequence[TopicPartition], batch: RequestBatch, outcomes: Outcomes

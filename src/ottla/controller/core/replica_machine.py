@@ -23,7 +23,7 @@ from typing import Final
 
 from ottla.base.ids import TopicPartition
 from ottla.controller.core.context import ControllerContext, PartitionPhase, Replica, ReplicaPhase
-from ottla.controller.core.effects import Step, read_states, write_states
+from ottla.controller.core.effects import Step, in_batches, read_states, write_states
 from ottla.controller.core.leadership import NO_LEADER, Leadership
 from ottla.controller.core.request_batch import RequestBatch
 
@@ -99,29 +99,31 @@ class ReplicaMachine:
 
     def to_online(self, replicas: Iterable[Replica]) -> Step[None]:
         context = self._context
-        batch = RequestBatch(context)
-        for replica in self._valid(replicas, ReplicaPhase.ONLINE):
-            name, broker_id = replica
-            if context.replica_phase(replica) is not ReplicaPhase.NEW and name in context.leaderships:
-                batch.tell_role([broker_id], name, is_new=False)
-            context.set_replica_phase(replica, ReplicaPhase.ONLINE)
-        yield from batch.send()
+        for part in in_batches(self._valid(replicas, ReplicaPhase.ONLINE)):
+            batch = RequestBatch(context)
+            for replica in part:
+                name, broker_id = replica
+                if context.replica_phase(replica) is not ReplicaPhase.NEW and name in context.leaderships:
+                    batch.tell_role([broker_id], name, is_new=False)
+                context.set_replica_phase(replica, ReplicaPhase.ONLINE)
+            yield from batch.send()
 
     def to_offline(self, replicas: Iterable[Replica]) -> Step[None]:
-        batch = RequestBatch(self._context)
-        valid = self._valid(replicas, ReplicaPhase.OFFLINE)
-        for name, broker_id in valid:
-            batch.tell_stop(broker_id, name, delete=False)
-        yield from self._leave_isr(valid, batch)
-        for replica in valid:
-            self._context.set_replica_phase(replica, ReplicaPhase.OFFLINE)
-        yield from batch.send()
+        for part in in_batches(self._valid(replicas, ReplicaPhase.OFFLINE)):
+            batch = RequestBatch(self._context)
+            for name, broker_id in part:
+                batch.tell_stop(broker_id, name, delete=False)
+            yield from self._leave_isr(part, batch)
+            for replica in part:
+                self._context.set_replica_phase(replica, ReplicaPhase.OFFLINE)
+            yield from batch.send()
 
     def suspect(self, replicas: Sequence[Replica]) -> Step[None]:
         """The replicas leave the ISR; their phases stay."""
-        batch = RequestBatch(self._context)
-        yield from self._leave_isr(replicas, batch, also_tell_it=True)
-        yield from batch.send()
+        for part in in_batches(replicas):
+            batch = RequestBatch(self._context)
+            yield from self._leave_isr(part, batch, also_tell_it=True)
+            yield from batch.send()
 
     def leave_doubtful(self, replicas: Sequence[Replica]) -> Step[None]:
         """Replicas that may lack committed records leave ISRs in which others are alive, and leaderships if there are

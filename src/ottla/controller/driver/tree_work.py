@@ -111,6 +111,7 @@ class TreeWork:
             case Send():
                 for request in effect.requests:
                     self._send(request)
+                await asyncio.sleep(0)  # the broker does something else before the next batch
             case ReadStates():
                 return await self.read_states(effect.names)
             case WriteStates():
