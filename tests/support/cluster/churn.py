@@ -10,6 +10,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from ottla.log.names import PARTITION_METADATA
 from ottla.testing.cluster import Cluster
 from ottla.zookeeper import paths
 from support.cluster.workload import RDKAFKA, Threaded
@@ -71,7 +72,17 @@ def is_churn(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
+def _was_made(log: Path) -> bool:
+    metadata = log / PARTITION_METADATA
+    return metadata.exists() and metadata.stat().st_size > 0
+
+
 def left_on_disk(broker: int, logs: Path) -> list[str]:
-    """Logs of deleted topics that are not even marked as deleted."""
-    found = [each.name for each in logs.iterdir() if is_churn(each.name) and not each.name.endswith("-delete")]
+    """Logs of deleted topics that are not even marked as deleted. Folders of logs that could not be made on a full disk
+    do not count: they have no `partition.metadata`, or an empty one."""
+    found = [
+        each.name
+        for each in logs.iterdir()
+        if is_churn(each.name) and not each.name.endswith("-delete") and _was_made(each)
+    ]
     return [f"broker {broker} still has {sorted(found)}"] if found else []
