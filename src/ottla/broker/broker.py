@@ -22,7 +22,6 @@ from ottla.base.clock import Clock
 from ottla.base.coordination import Coordination
 from ottla.base.disk import Disk
 from ottla.base.ids import Uuid
-from ottla.broker.cluster_member import ClusterMember
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.change_listener import ConfigChangeListener
 from ottla.broker.configs.listeners import Listener
@@ -47,7 +46,6 @@ from ottla.broker.startup.identity import broker_id_of, cluster_id_of
 from ottla.broker.startup.registration import Registrar
 from ottla.broker.upkeep.replica_moves import ReplicaMoves
 from ottla.broker.upkeep.upkeep import Upkeep
-from ottla.controller.cluster_controller import ClusterController
 from ottla.controller.controller import Controller
 from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.coordinator.groups.service import GroupCoordinatorService
@@ -60,7 +58,9 @@ from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.server.listener import TreeListener
 
 if TYPE_CHECKING:
+    from ottla.broker.cluster_member import ClusterMember
     from ottla.broker.observability.metrics import MetricsServer
+    from ottla.controller.cluster_controller import ClusterController
 
 _logger = logging.getLogger(__name__)
 
@@ -234,6 +234,8 @@ class Broker:
             lone = LoneMember(self)
             self.member, self.controller = lone, lone.controller
         else:
+            from ottla.broker.cluster_member import ClusterMember  # a lone broker starts faster without
+
             self.cluster = ClusterMember(self)
             self.member, self.controller = self.cluster, self.cluster.controller
 
