@@ -16,6 +16,8 @@ from ottla.testing.broker import Broker, BrokerFailedError
 from ottla.testing.cluster import Cluster
 from support.clients.command_line import caller
 
+pytestmark = pytest.mark.xdist_group("cluster")
+
 
 @pytest.fixture
 def admin(ottla_cluster: Cluster) -> Iterator[Admin]:

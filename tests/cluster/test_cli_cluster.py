@@ -13,6 +13,8 @@ from ottla.testing.cluster import Cluster
 from support.clients.command_line import Ottla, caller
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.xdist_group("cluster")
+
 IDS = (1, 2, 3)
 
 

@@ -21,6 +21,8 @@ from ottla.testing.server_process import unused_port
 from support.clients.command_line import caller
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.xdist_group("cluster")
+
 WAIT_S: Final = 60.0
 
 

@@ -24,7 +24,7 @@ from ottla.cli.session import CommandError
 _LOOK_EVERY_S: Final = 0.1
 _STOP_BROKERS_S: Final = 60.0
 _STOP_ZOOKEEPER_S: Final = 15.0
-_ORPHAN_GRACE_S: Final = 10.0
+_ORPHAN_GRACE_S: Final = 5.0
 """How long ZooKeeper outlives a launcher that was killed, so that the brokers can stop cleanly."""
 _READY_LINES: Final = ("Ottla is ready at ", "ZooKeeper is ready at ")
 
