@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 
-@handles(ControlledShutdownRequest)
+@handles(ControlledShutdownRequest, versions="1-3")  # the header of v0 has no client id; no broker sends it any more
 async def controlled_shutdown(
     broker: Broker, request: ControlledShutdownRequest, context: RequestContext
 ) -> ControlledShutdownResponse:
