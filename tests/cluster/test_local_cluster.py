@@ -132,7 +132,7 @@ def test_a_port_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with launched(tmp_path, "--port", str(port - 1)) as cluster:
-            cluster.wait_for(f"Broker 2 cannot start: 127.0.0.1:{port} is in use. Choose another first port")
+        with launched(tmp_path, "--port", str(port)) as cluster:
+            cluster.wait_for(f"Broker 1 cannot start: 127.0.0.1:{port} is in use. Choose another first port")
             assert cluster.process.wait(WAIT_S) == 1
     assert not (tmp_path / "zookeeper").exists()
