@@ -39,6 +39,7 @@ class Nemesis:
         self._places = places
         self._chance = chance
         self._undo: list[_Undo] = []
+        self._healing: list[_Undo] = []
         self.kinds: dict[str, Callable[[], str]] = {
             "kill leader": lambda: self._kill([self._leader()]),
             "kill follower": lambda: self._kill([self._follower()]),
@@ -66,10 +67,12 @@ class Nemesis:
         return self.kinds[kind]()
 
     def end(self) -> None:
-        """In any order: a network may heal before or after a broker comes back."""
-        self._chance.shuffle(self._undo)
-        while self._undo:
-            self._undo.pop()()
+        """ZooKeeper and the network first, because a broker does not start without ZooKeeper."""
+        healing, self._healing = self._healing, []
+        undo, self._undo = self._undo, []
+        self._chance.shuffle(undo)
+        for each in (*healing, *undo):
+            each()
         for broker, member in self._cluster.brokers.items():
             member.resume()
             self._start(broker)
@@ -109,7 +112,9 @@ class Nemesis:
         return f"kill -9 of {brokers}"
 
     def _start(self, broker: int) -> None:
-        self._cluster._start_if_down(broker)
+        """Without ZooKeeper it would not start; `end` starts it then."""
+        if not self._healing:
+            self._cluster._start_if_down(broker)
 
     def _bounce(self) -> str:
         broker = self._leader()
@@ -128,7 +133,7 @@ class Nemesis:
     def _kill_zookeeper(self) -> str:
         server = self._cluster.zookeeper
         server.kill()
-        self._undo.append(lambda: None if server.is_running else server.start())
+        self._healing.append(lambda: None if server.is_running else server.start())
         return "kill -9 of ZooKeeper"
 
     def _pause_zookeeper(self) -> str:
@@ -136,7 +141,7 @@ class Nemesis:
         if not server.is_running:
             return "ZooKeeper is down already"
         server.pause()
-        self._undo.append(server.resume)
+        self._healing.append(server.resume)
         return "SIGSTOP of ZooKeeper"
 
     def _rolling_restart(self) -> str:
@@ -147,7 +152,7 @@ class Nemesis:
             if member.is_running and not member.is_paused:
                 member.stop()
             self._start(broker)
-            if not self._undo:  # else another fault keeps it from that
+            if not self._undo and not self._healing:  # else another fault keeps it from that
                 self.wait_until_in_sync()
         return f"clean restart of {order}"
 
@@ -160,38 +165,38 @@ class Nemesis:
     def _way(self) -> dict[str, bool]:
         return self._chance.choice([{}, {}, {"one_way": True}, {"one_way": True}, {"reset": True}])
 
-    def _healing(self) -> None:
-        self._undo.append(self._cluster.heal)
+    def _heal_later(self) -> None:
+        self._healing.append(self._cluster.heal)
 
     def _cut_pair(self) -> str:
         one, other = self._chance.sample(sorted(self._cluster.brokers), 2)
         way = self._way()
-        self._healing()
+        self._heal_later()
         self._cluster.cut(one, other, **way)
         return f"cut {one} from {other} {_words(way)}"
 
     def _isolate(self) -> str:
         broker, way = self._leader(), self._way()
-        self._healing()
+        self._heal_later()
         self._cluster.isolate(broker, **way)
         return f"isolate {broker} from brokers {_words(way)}"
 
     def _cut_from_zookeeper(self) -> str:
         broker, way = self._chance.choice([self._leader, self._controller])(), self._way()
-        self._healing()
+        self._heal_later()
         self._cluster.cut_zookeeper(broker, **way)
         return f"cut {broker} from ZooKeeper {_words(way)}"
 
     def _cut_off(self) -> str:
         broker, way = self._chance.choice([self._leader, self._controller])(), self._way()
-        self._healing()
+        self._heal_later()
         self._cluster.isolate(broker, **way)
         self._cluster.cut_zookeeper(broker, **way)
         return f"cut {broker} off from all {_words(way)}"
 
     def _slow(self) -> str:
         delay_s = self._chance.choice([0.02, 0.1, 0.4])
-        self._healing()
+        self._heal_later()
         brokers = sorted(self._cluster.brokers)
         for one in brokers:
             for other in brokers:
