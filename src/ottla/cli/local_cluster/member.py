@@ -1,38 +1,15 @@
-"""The process of one member of a local cluster: runs `ottla` with the arguments that it is given, and stops when the
-process that started it is gone, even if that was killed.
-
-It notices that by the end of its standard input. ZooKeeper waits a while first, so that the brokers can still say
-goodbye to it.
-"""
+"""The command of one member of a local cluster."""
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
-import threading
-import time
 from collections.abc import Sequence
+from typing import Final
+
+_PROCESS: Final = "ottla.cli.member_process"
+"""By its name, because it imports the whole command line, and so this package."""
 
 
 def command(arguments: Sequence[str], grace_s: float = 0.0) -> list[str]:
     """What to execute. The process gets SIGTERM `grace_s` after its standard input has ended."""
-    return [sys.executable, "-m", __name__, str(grace_s), *arguments]
-
-
-def main(grace_s: float, arguments: Sequence[str]) -> int:
-    from ottla.cli.main import run
-
-    threading.Thread(target=_stop_with_parent, args=(grace_s,), name="watch-parent", daemon=True).start()
-    return run(arguments)
-
-
-def _stop_with_parent(grace_s: float) -> None:
-    while os.read(0, 4096):
-        pass
-    time.sleep(grace_s)
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1]), sys.argv[2:]))
+    return [sys.executable, "-m", _PROCESS, str(grace_s), *arguments]
