@@ -76,6 +76,7 @@ class ClusterMember:
         fetching = fetch_settings(config)
         self.controller_id = _NOBODY
         self.session_expiry_count = 0
+        self._live_brokers: set[int] = set()
         self.links = BrokerLinks(
             broker.broker_id,
             config.inter_broker_listener,
@@ -208,6 +209,11 @@ class ClusterMember:
 
     def _metadata_changed(self, names: Sequence[str], gone: Sequence[str]) -> None:
         broker = self._broker
+        left, self._live_brokers = self._live_brokers - broker.metadata.brokers.keys(), set(broker.metadata.brokers)
+        if left:
+            for partition in list(broker.replicas.partitions.values()):
+                if not left.isdisjoint(partition.replicas):
+                    partition.broker_left()
         for name in gone:
             broker.configs.forget_topic(name)
             self._throttle(name)

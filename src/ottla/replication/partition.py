@@ -424,6 +424,14 @@ class Partition:
         self._wake()
         return False
 
+    def broker_left(self) -> None:
+        """A broker with a replica has left the cluster. It may have been all that the high watermark, or a deletion of
+        records, was waiting for: a replica that is caught up counts although it is not in the ISR yet."""
+        if self._leadership is not None and self.is_leader:
+            if self.advance_high_watermark():
+                self._wake_readers()
+            self._environment.deletes.changed(self)
+
     def low_watermark(self) -> int:
         """The lowest log start of all live replicas; -1 while the log is offline."""
         log, leadership = self.log, self._leadership

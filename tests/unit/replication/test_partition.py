@@ -84,6 +84,35 @@ def test_a_follower_in_sync_holds_the_high_watermark_back(tmp_path: Path) -> Non
     with_replicas(tmp_path, work)
 
 
+def test_a_broker_that_leaves_no_longer_holds_the_high_watermark_back(tmp_path: Path) -> None:
+    async def work(replicas: Replicas) -> None:
+        environment, gone = replicas.environment, {3}
+        environment.is_alive = lambda broker: broker not in gone
+        partition = replicas.host(NAME, random_uuid(), LogConfig(), is_new=True)
+        lead(partition, leader_epoch=0, isr=(BROKER, 2), replicas=(BROKER, 2, 3), now_s=environment.clock_s())
+
+        def fetched(replica: int, offset: int, leader_end: int) -> None:
+            partition.follower_fetched(
+                replica,
+                fetch_offset=offset,
+                log_start_offset=0,
+                leader_end_offset_at_read=leader_end,
+                broker_epoch=1,
+                now_s=environment.clock_s(),
+            )
+
+        fetched(3, 0, 0)  # caught up, and about to join
+        gone.clear()
+        partition.append(batch(), all_replicas=True)
+        fetched(2, 1, 1)
+        assert partition.high_watermark == 0
+        gone.add(3)
+        partition.broker_left()
+        assert partition.high_watermark == 1
+
+    with_replicas(tmp_path, work)
+
+
 def test_too_few_in_sync_replicas_refuse_acks_of_all_only(tmp_path: Path) -> None:
     async def work(replicas: Replicas) -> None:
         partition = leader(replicas, LogConfig(min_insync_replicas=2), isr=(BROKER, 2))
