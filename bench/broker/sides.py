@@ -15,9 +15,9 @@ from kafka_artifacts import classpath
 KAFKA_VERSION: Final = "4.3.1"
 _CLUSTER_ID: Final = "b3R0bGEtYmVuY2gtYmVuYw"
 _STOP_TIMEOUT_S: Final = 60.0
-_HEAP: Final = ("-Xmx1G", "-Xms1G")
+BROKER_HEAP: Final = ("-Xmx1G", "-Xms1G")
 """What Kafka's start script gives a broker; the rest is what it gives every JVM."""
-_PERFORMANCE: Final = (
+JVM_OPTIONS: Final = (
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -122,7 +122,7 @@ class Kafka:
         subprocess.run([*format_command, "-t", _CLUSTER_ID, "-c", str(config)], check=True, capture_output=True)
 
     def start(self, place: Path) -> Running:
-        command = ["java", *_HEAP, *_PERFORMANCE, "-cp", classpath(KAFKA_VERSION), "kafka.Kafka"]
+        command = ["java", *BROKER_HEAP, *JVM_OPTIONS, "-cp", classpath(KAFKA_VERSION), "kafka.Kafka"]
         output = place / "output.log"
         process = start_process([*command, str(place / "server.properties")], output)
         return Running(self.name, f"127.0.0.1:{(place / 'port').read_text()}", process, output)

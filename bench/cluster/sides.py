@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from bench.broker.sides import DELETED_SOON, free_port, start_process
+from bench.broker.sides import BROKER_HEAP, DELETED_SOON, JVM_OPTIONS, free_port, start_process
 
 from kafka_artifacts import classpath
 
@@ -22,18 +22,8 @@ BROKERS: Final = (1, 2, 3)
 _START_S: Final = 120.0
 _STOP_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.02
-_HEAP: Final = ("-Xmx1G", "-Xms1G")
 _ZOOKEEPER_HEAP: Final = ("-Xmx512M", "-Xms512M")
-"""As Kafka's start scripts set them; the rest is what they give every JVM."""
-_PERFORMANCE: Final = (
-    "-server",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-    "-XX:MaxInlineLevel=15",
-    "-Djava.awt.headless=true",
-)
+"""As Kafka's start script sets it."""
 _SETTINGS: Final = {**DELETED_SOON, "auto.create.topics.enable": "false"}
 """Everything else has its default, on both sides."""
 
@@ -80,11 +70,11 @@ class KafkaSide:
 
     def broker_command(self, place: Path, settings: Mapping[str, str]) -> list[str]:
         own = {"log.dirs": str(place / "data"), **settings}
-        return [*_java(*_HEAP), "kafka.Kafka", _properties(place / "server.properties", own)]
+        return [*_java(*BROKER_HEAP), "kafka.Kafka", _properties(place / "server.properties", own)]
 
 
 def _java(*heap: str) -> list[str]:
-    return ["java", *heap, *_PERFORMANCE, "-cp", classpath(KAFKA_VERSION)]
+    return ["java", *heap, *JVM_OPTIONS, "-cp", classpath(KAFKA_VERSION)]
 
 
 def _properties(file: Path, settings: Mapping[str, str]) -> str:
