@@ -7,11 +7,12 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ottla.base.clock import SystemClock
 from ottla.broker.broker import Broker, ReadyInfo
 from ottla.broker.configs.broker_config import BrokerConfig
+from ottla.broker.configs.config_warnings import warnings_of
 from ottla.broker.observability.logging_setup import configure
 from ottla.log.local_disk import LocalDisk
 
@@ -26,19 +27,6 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> i
     _allow_many_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(config, on_ready))
-
-
-def warnings_of(config: BrokerConfig) -> Iterator[str]:
-    """Warnings about valid but questionable configs."""
-    if config.without_effect:
-        yield f"these configs are set and have no effect yet: {', '.join(config.without_effect)}"
-    for listener in config.listeners:
-        if listener.is_exposed:
-            yield (
-                f"listener {listener} accepts connections from other machines without authentication or encryption: "
-                "everyone who can reach it can read and change all data. Listen on 127.0.0.1 (--host 127.0.0.1), or "
-                "let a firewall decide who can connect."
-            )
 
 
 async def _serve(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:

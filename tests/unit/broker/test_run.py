@@ -51,21 +51,3 @@ def test_a_broker_without_a_log_directory_ends_with_an_error(tmp_path: Path, mon
             broker.directories.take_offline(directory, "it failed")
 
     assert exit_code(tmp_path, monkeypatch, fail) == 1
-
-
-@pytest.mark.parametrize(
-    ("listeners", "exposed"),
-    [
-        ("PLAINTEXT://127.0.0.1:9092", []),
-        ("PLAINTEXT://localhost:9092", []),
-        ("PLAINTEXT://[::1]:9092", []),
-        ("PLAINTEXT://:9092", ["PLAINTEXT://:9092"]),
-        ("PLAINTEXT://0.0.0.0:9092", ["PLAINTEXT://0.0.0.0:9092"]),
-        ("PLAINTEXT://10.1.2.3:9092", ["PLAINTEXT://10.1.2.3:9092"]),
-        ("PLAINTEXT://kafka.example:9092", ["PLAINTEXT://kafka.example:9092"]),
-    ],
-)
-def test_a_listener_that_other_machines_reach_without_security_is_warned_of(listeners: str, exposed: list[str]) -> None:
-    warnings = list(run.warnings_of(BrokerConfig({"listeners": listeners})))
-    assert [warning.split()[1] for warning in warnings] == exposed
-    assert all("without authentication or encryption" in warning for warning in warnings)

@@ -67,6 +67,8 @@ async def _run(plan: ClusterPlan) -> int:
     watch.start()
     try:
         with display:
+            for warning in plan.warnings:
+                display.warn("config", warning, is_error=False)
             if left_out := plan.left_out():
                 named = ", ".join(map(str, left_out))
                 display.tell(f"{shown_path(plan.directory)} also has data of brokers that are not started: {named}")

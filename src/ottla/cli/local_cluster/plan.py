@@ -19,6 +19,7 @@ from typing import Final
 from ottla.base.config import ConfigError
 from ottla.broker.configs.broker_config import BrokerConfig, config_of
 from ottla.broker.configs.cluster_settings import replica_defaults
+from ottla.broker.configs.config_warnings import warnings_of
 from ottla.broker.configs.listeners import Listener
 from ottla.broker.configs.properties import properties_text
 from ottla.broker.configs.sources import Setting
@@ -85,6 +86,8 @@ class ClusterPlan:
     zookeeper: ProcessPlan
     brokers: tuple[ProcessPlan, ...]
     files: Mapping[Path, str]
+    warnings: tuple[str, ...]
+    """About configs of all brokers."""
 
     @property
     def bootstrap(self) -> str:
@@ -120,6 +123,7 @@ def plan_cluster(
         raise CommandError(f"{size} brokers from port {first_port} on need ports above 65535; choose a lower --port")
     brokers = []
     files = {}
+    warnings: tuple[str, ...] = ()
     for broker_id in range(1, size + 1):
         listener = Listener("PLAINTEXT", "PLAINTEXT", (host or "127.0.0.1").strip("[]"), 0)
         if first_port:
@@ -127,6 +131,7 @@ def plan_cluster(
         settings = _settings(size, broker_id, listener, directory / f"broker-{broker_id}", zookeeper_port, given)
         config = _checked(settings, given)
         file = directory / f"broker-{broker_id}.properties"
+        warnings = warnings or tuple(warnings_of(config))  # those of the others differ by the port only
         files[file] = _HEADER + properties_text(settings)
         brokers.append(
             ProcessPlan(
@@ -138,7 +143,8 @@ def plan_cluster(
                 log_file=directory / f"broker-{broker_id}.log",
             )
         )
-    return ClusterPlan(directory, plan_zookeeper(directory, zookeeper_port), tuple(brokers), files)
+    zookeeper = plan_zookeeper(directory, zookeeper_port)
+    return ClusterPlan(directory, zookeeper, tuple(brokers), files, warnings)
 
 
 def plan_zookeeper(directory: Path, port: int) -> ProcessPlan:

@@ -62,6 +62,14 @@ def test_host_and_port_move_all_listeners(tmp_path: Path) -> None:
     assert [broker.bind for broker in plan.brokers] == [("127.0.0.1", 0)] * 2
 
 
+def test_warnings_about_configs_are_told_once(tmp_path: Path) -> None:
+    assert plan_cluster(3, tmp_path, {}).warnings == ()
+    (warning,) = plan_cluster(3, tmp_path, given("num.io.threads=4")).warnings
+    assert "num.io.threads" in warning
+    (exposed,) = plan_cluster(3, tmp_path, {}, host="0.0.0.0").warnings
+    assert "accepts connections from other machines" in exposed
+
+
 def test_ports_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     plan_cluster(3, tmp_path, {}, port=65533)
     with pytest.raises(CommandError, match="choose a lower --port"):
