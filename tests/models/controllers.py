@@ -12,7 +12,7 @@ Promises, checked at every write to the tree:
 At rest, when everything that can answer does:
 
 - one controller; brokers know the leaders, ISRs and roles that are in the tree; no replica that has a role is stopped;
-- a partition with a live replica in its ISR has a live leader; dead replicas are in no ISR, unless as the last;
+- a partition with a live replica in its ISR has a live leader, and no dead replicas in its ISR;
 - a topic that is marked for deletion is gone if all its brokers are there.
 """
 
@@ -393,8 +393,9 @@ class ControllersModel(RuleBasedStateMachine):
         state = PartitionLeader.decode(str(name), data)
         if usable.intersection(state.isr):
             assert state.leader in running, f"{name}: leader {state.leader}, ISR {state.isr}, running {running}"
-        if len(state.isr) > 1:
+        if len(state.isr) > 1 and state.leader != -1:
             assert set(state.isr) <= running, f"{name}: ISR {state.isr}, running {running}"
+        assert set(state.isr) <= set(replicas), f"{name}: ISR {state.isr}, replicas {replicas}"
         for broker_id in running:
             host = self.cluster.hosts[broker_id]
             known = host.metadata.get(name)

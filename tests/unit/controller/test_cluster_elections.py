@@ -233,3 +233,60 @@ async def test_a_new_controller_takes_a_crashed_broker_out_of_the_isr(cluster: C
     await cluster.kill(1)
     assert (cluster.state("t").leader, cluster.state("t").isr) == (3, (3,))
     assert cluster.hosts[2].roles[T0].leader == 3
+
+
+@on_cluster
+async def test_registrations_that_outlast_their_processes_do_not_count(cluster: ControlCluster) -> None:
+    """All machines went down; one is back, and the sessions of the others have not expired yet."""
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (1, 2, 3))
+    for broker_id in (2, 3):
+        cluster.members[broker_id].host.is_running = False
+    member = cluster.members[1]
+    member.host.is_running = False
+    for broker_id in (2, 3):  # they do not take over
+        cluster.members[broker_id].session.watches.clear()
+    cluster.tree.expire(member.session)
+    await member.controller.close()
+    member.has_crashed = True
+    await cluster.restart(1)
+    assert cluster.active.broker_id == 1
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (-1, (1, 2, 3))
+    refused = (await cluster.controller.elect_leaders([T0], unclean=False))[T0]
+    assert isinstance(refused, ControllerError)  # it is preferred, but in doubt
+    for broker_id in (2, 3):
+        member.links.silent[broker_id]()
+        await cluster.settle()
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (-1, (1, 2, 3))
+    cluster.tree.expire(cluster.members[2].session)
+    cluster.members[2].host.restart()
+    await cluster.members[2].controller.close()
+    await cluster.restart(2)
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
+    assert cluster.hosts[1].roles[T0].leader == 2
+    await cluster.alter_isr("t", (2, 1))  # it has caught up, and is as good as any
+    assert await cluster.controller.elect_leaders([T0], unclean=False) == {T0: None}
+    cluster.tree.expire(cluster.members[3].session)
+    await cluster.members[3].controller.close()
+    await cluster.restart(3)
+    assert cluster.state("t").leader == 1
+
+
+@on_cluster
+async def test_whoever_of_the_isr_comes_back_first_may_lead(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (2, 3))
+    active = cluster.active
+    for broker_id in (2, 3):  # both are gone before the controller looks
+        cluster.members[broker_id].host.is_running = False
+        await cluster.members[broker_id].controller.close()
+    for broker_id in (2, 3):
+        cluster.tree.expire(cluster.members[broker_id].session)
+    await cluster.settle()
+    assert cluster.active is active
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (-1, (2, 3))
+    await cluster.restart(2)
+    assert (cluster.state("t").leader, cluster.state("t").isr) == (2, (2,))
+    await cluster.kill(2)
+    await cluster.restart(3)
+    assert cluster.state("t").leader == -1  # broker 2 may have committed something alone

@@ -77,9 +77,11 @@ class ControllerContext:
         self.shutting_down: set[int] = set()
         self.suspected: set[int] = set()
         """Brokers whose process is evidently gone, although their session is not over."""
-        self.doubtful: set[int] = set()
-        """Brokers that came back from a crash of their machine, and may lack records that were committed. Others in the
-        ISR are preferred, and waited for a while."""
+        self.doubtful: set[Replica] = set()
+        """Replicas that are in an ISR, but may lack records that were committed, because their machine crashed. Others
+        in the ISR are preferred, and waited for a while. Once they have left the ISR, they come back with all."""
+        self.reached: set[int] = {controller_id}
+        """Brokers that have answered this controller: a registration may outlast its process."""
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         """By broker: replicas in failed log directories."""
         self.topics: dict[str, Topic] = {}
@@ -125,8 +127,20 @@ class ControllerContext:
         del self.brokers[broker_id]
         self.shutting_down.discard(broker_id)
         self.suspected.discard(broker_id)
-        self.doubtful.discard(broker_id)
+        self.trust(broker_id)
+        if broker_id != self.controller_id:
+            self.reached.discard(broker_id)
         self.failed_replicas.pop(broker_id, None)
+
+    def doubt(self, broker_ids: Iterable[int]) -> None:
+        """The machines of these brokers crashed: see `doubtful`."""
+        for name, broker_id in self.replicas_on(broker_ids):
+            leadership = self.leaderships.get(name)
+            if leadership is not None and broker_id in leadership.isr:
+                self.doubtful.add((name, broker_id))
+
+    def trust(self, broker_id: int) -> None:
+        self.doubtful = {replica for replica in self.doubtful if replica[1] != broker_id}
 
     # --- topics and their replicas ----------------------------------------------------------------------------------
 
@@ -152,6 +166,7 @@ class ControllerContext:
             self.being_reassigned.pop(partition, None)
             for broker_id in assignment.replicas:
                 self._on_broker[broker_id].pop(partition, None)
+                self.doubtful.discard((partition, broker_id))
                 self.replica_phases.pop((partition, broker_id), None)
             for failed in self.failed_replicas.values():
                 failed.discard(partition)
@@ -213,6 +228,9 @@ class ControllerContext:
 
     def set_leadership(self, name: TopicPartition, leadership: Leadership) -> None:
         before = self.leaderships.get(name)
+        for member in before.isr if self.doubtful and before is not None else ():
+            if member not in leadership.isr or member == leadership.leader:
+                self.doubtful.discard((name, member))
         if before is None or before.leader != leadership.leader:
             if before is not None:
                 self._led_by[before.leader].pop(name, None)

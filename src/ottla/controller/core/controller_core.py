@@ -46,7 +46,7 @@ class ControllerCore:
         batch = RequestBatch(context)
         batch.tell_metadata([])
         yield from batch.send()
-        yield from self.replicas.leave_doubtful(context.replicas_on(context.doubtful))
+        yield from self.replicas.leave_doubtful()
         yield from self.replicas.start()
         yield from self.partitions.start()
         yield from self.replicas.start_offline()
@@ -60,7 +60,7 @@ class ControllerCore:
         """`doubtful` are those that may lack committed records, see `ControllerContext.doubtful`."""
         context = self.context
         new_ids = {broker.broker_id for broker in brokers}
-        context.doubtful.update(doubtful)
+        context.doubt(doubtful)
         for broker in brokers:
             context.failed_replicas.pop(broker.broker_id, None)
             context.add_broker(broker)
@@ -74,16 +74,24 @@ class ControllerCore:
         yield from self.reassignments.resume(self.reassignments.of_brokers(new_ids))
         yield from self.deletion.resume({name.topic for name, _ in replicas})
 
+    def broker_reached(self, broker_id: int) -> Step[None]:
+        """A broker has answered for the first time: it may take over from doubtful ones."""
+        context = self.context
+        context.reached.add(broker_id)
+        if context.doubtful:
+            yield from self.replicas.leave_doubtful()
+            yield from self.partitions.elect_missing()
+
     def trust(self, broker_id: int) -> Step[None]:
         """Nobody better came back in time: a doubtful broker may lead."""
-        self.context.doubtful.discard(broker_id)
+        self.context.trust(broker_id)
         yield from self.partitions.elect_missing()
 
     def _return_online(self, replicas: Iterable[Replica]) -> Step[None]:
         """Tells brokers that are there again all their roles, then elects leaders where there were none."""
         context = self.context
         kept = [replica for replica in replicas if not context.is_being_deleted(replica[0].topic)]
-        yield from self.replicas.leave_doubtful([replica for replica in kept if replica[1] in context.doubtful])
+        yield from self.replicas.leave_doubtful()
         for replica in kept:
             if context.replica_phase(replica) is ReplicaPhase.NON_EXISTENT:
                 context.set_replica_phase(replica, ReplicaPhase.OFFLINE)
@@ -136,6 +144,7 @@ class ControllerCore:
             return
         _logger.warning("broker %d is gone: its connections end and are refused; its partitions move", broker_id)
         context.suspected.add(broker_id)
+        context.reached.discard(broker_id)
         replicas = [
             replica for replica in context.replicas_on([broker_id]) if not context.is_being_deleted(replica[0].topic)
         ]

@@ -8,9 +8,9 @@
 | REASSIGNED | target replicas, live and in the ISR | as before | target replicas |
 | SHUTDOWN | usable, in the ISR, not shutting down | members not shutting down | replicas with a running broker |
 
-A doubtful broker came back from a crash of its machine, and may lack committed records. It leads only if there is no
-other live member, and no absent member that may come back with everything; and where another leads, it is not in the
-ISR afterwards.
+A doubtful broker came back from a crash of its machine, and may lack committed records. Where another member of the
+ISR is there and answers, that one leads, and the doubtful one is not in the ISR afterwards. Otherwise there is no
+leader until another comes, or until the doubts are given up.
 
 The leader epoch rises by one each time. The last member of an ISR stays: where no candidate is left, nothing changes.
 """
@@ -77,13 +77,15 @@ def _offline(
     live = [replica for replica in replicas if context.is_online(replica, name)]
     told = (*live, *(replica for replica in replicas if replica in context.suspected))
     in_sync = [replica for replica in live if replica in leadership.isr]
-    trusted = [replica for replica in in_sync if replica not in context.doubtful]
-    if trusted:
-        isr = tuple(member for member in leadership.isr if member in trusted)
-        return Elected(leadership.led_by(trusted[0], isr), told)
+    if any((name, replica) in context.doubtful for replica in in_sync):
+        trusted = [replica for replica in in_sync if (name, replica) not in context.doubtful]
+        reached = [replica for replica in trusted if replica in context.reached]
+        if reached:
+            isr = tuple(member for member in leadership.isr if member in trusted)
+            return Elected(leadership.led_by(reached[0], isr), told)
+        if any((name, member) not in context.doubtful for member in leadership.isr) and not may_be_unclean:
+            return None  # until one of them is there, or the doubts are given up
     if in_sync:
-        if len(in_sync) < len(leadership.isr) and not may_be_unclean:
-            return None  # until `doubtful` is given up
         isr = tuple(member for member in leadership.isr if member in in_sync)
         return Elected(leadership.led_by(in_sync[0], isr), told)
     if may_be_unclean and live:
@@ -99,7 +101,7 @@ def _keeping_isr(
     told: tuple[int, ...],
 ) -> Elected | None:
     for replica in candidates:
-        if context.is_online(replica, name) and replica in leadership.isr:
+        if context.is_online(replica, name) and replica in leadership.isr and (name, replica) not in context.doubtful:
             return Elected(leadership.led_by(replica), told)
     return None
 
@@ -109,7 +111,9 @@ def _shutdown(context: ControllerContext, name: TopicPartition, leadership: Lead
         replica for replica in context.replicas(name) if context.is_online(replica, name, with_shutting_down=True)
     )
     for replica in usable:
-        if replica in leadership.isr and replica not in context.shutting_down:
+        if replica not in leadership.isr or (name, replica) in context.doubtful:
+            continue
+        if replica not in context.shutting_down:
             isr = tuple(member for member in leadership.isr if member not in context.shutting_down)
             return Elected(leadership.led_by(replica, isr), usable)
     return None

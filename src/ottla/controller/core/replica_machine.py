@@ -17,7 +17,7 @@ A replica that is suspected only (`suspect`) leaves the ISR but is not stopped: 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -125,12 +125,12 @@ class ReplicaMachine:
             yield from self._leave_isr(part, batch, also_tell_it=True)
             yield from batch.send()
 
-    def leave_doubtful(self, replicas: Sequence[Replica]) -> Step[None]:
+    def leave_doubtful(self) -> Step[None]:
         """Replicas that may lack committed records leave ISRs in which others are alive, and leaderships if there are
         others at all. They are told so, and catch up."""
         context = self._context
         batch = RequestBatch(context)
-        remaining = list(replicas)
+        remaining = sorted(context.doubtful)
         while remaining:
             wanted: dict[TopicPartition, Leadership] = {}
             for name, broker_id in remaining:
@@ -153,10 +153,10 @@ class ReplicaMachine:
         yield from batch.send()
 
     def _without_doubtful(self, name: TopicPartition, leadership: Leadership, broker_id: int) -> Leadership | None:
-        others = [member for member in leadership.isr if member not in self._context.doubtful]
+        others = [member for member in leadership.isr if (name, member) not in self._context.doubtful]
         if broker_id not in leadership.isr or not others or leadership.controller_epoch > self._context.epoch:
             return None
-        if any(self._context.is_online(member, name) for member in others):
+        if any(self._context.is_online(member, name) and member in self._context.reached for member in others):
             return leadership.without(broker_id)
         return leadership.led_by(NO_LEADER) if leadership.leader == broker_id else None
 
@@ -230,7 +230,7 @@ class ReplicaMachine:
                     if leadership.controller_epoch > context.epoch:
                         _logger.error("%s was written by the controller of epoch %d", name, leadership.controller_epoch)
                         continue
-                    changed = _left_by(leadership, broker_id, context.doubtful)
+                    changed = self._left_by(name, leadership, broker_id)
                     if changed is not None:
                         wanted[name] = changed
                 written = yield from write_states(wanted)
@@ -246,16 +246,17 @@ class ReplicaMachine:
                         context.set_leadership(name, leadership)
                     remaining = list(known)
 
-
-def _left_by(leadership: Leadership, broker_id: int, doubtful: Collection[int]) -> Leadership | None:
-    """The leadership after a replica has left; None if nothing changes. The last member of an ISR stays, and so does
-    the last that certainly has everything, unless another leads already."""
-    if broker_id not in leadership.isr:
-        return None
-    others = [member for member in leadership.isr if member != broker_id]
-    if leadership.leader in others or not all(member in doubtful for member in others):
-        return leadership.without(broker_id)
-    return leadership.led_by(NO_LEADER) if leadership.leader == broker_id else None
+    def _left_by(self, name: TopicPartition, leadership: Leadership, broker_id: int) -> Leadership | None:
+        """The leadership after a replica has left; None if nothing changes. As long as nobody leads, nothing is
+        committed, so that every member of the ISR keeps all that was: whoever comes back first may then lead. (Kafka
+        keeps only one of them.) A replica that is not assigned any more leaves in any case."""
+        if broker_id not in leadership.isr:
+            return None
+        leader = leadership.leader
+        is_led = leader != broker_id and self._context.is_online(leader, name, with_shutting_down=True)
+        if is_led or (broker_id not in self._context.replicas(name) and len(leadership.isr) > 1):
+            return leadership.without(broker_id)
+        return leadership.led_by(NO_LEADER) if leader == broker_id else None
 
 
 def _without(replicas: tuple[int, ...], broker_id: int) -> tuple[int, ...]:

@@ -118,7 +118,6 @@ class ActiveController:
             context.add_broker(broker)
             if gone.get(broker.broker_id) == broker.epoch:
                 context.suspected.add(broker.broker_id)
-        context.doubtful.update(self._doubtful(list(brokers.values())))
         topics = await self._with_ids(await read_topics(tree, names, self._on_topic_node))
         for topic_name, assignment in topics.items():
             context.add_topic(topic_name, assignment.topic_id)
@@ -130,6 +129,7 @@ class ActiveController:
         states = await self.work.read_states(list(context.all_partitions()))
         for partition, leadership in states.items():
             context.set_leadership(partition, leadership)
+        context.doubt(self._doubtful(list(brokers.values())))
         for broker in brokers.values():
             self._channels.add(broker)
         await self.work.run(self.core.start(await self._deletable(marked)))
@@ -299,6 +299,12 @@ class ActiveController:
         if not self.is_over and broker.broker_id != self.context.controller_id:
             self._for_registration(f"silence of broker {broker.broker_id}", broker, step)
 
+    def _reached(self, broker: LiveBroker) -> None:
+        """The broker has answered for the first time, or again."""
+        self._heard(broker)
+        name = f"first answer of broker {broker.broker_id}"
+        self._for_registration(name, broker, lambda: self.core.broker_reached(broker.broker_id))
+
     def _heard(self, broker: LiveBroker) -> None:
         if not self.is_over and broker.broker_id in self.context.suspected:
             self._for_registration(
@@ -316,8 +322,8 @@ class ActiveController:
     def _answered(self, broker_id: int, request: AnyControlRequest, response: AnyControlResponse) -> None:
         if self.is_over:
             return
-        if broker_id in self.context.suspected:
-            self._heard(self.context.brokers[broker_id])
+        if broker_id not in self.context.reached and broker_id in self.context.brokers:
+            self._reached(self.context.brokers[broker_id])
         if isinstance(response, LeaderAndIsrResponse):
             self.run_later("LeaderAndIsr response", lambda: self.core.leader_and_isr_answered(broker_id, response))
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
