@@ -8,6 +8,7 @@ write may have been done or not.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -48,10 +49,13 @@ from ottla.controller.core.effects import (
 )
 from ottla.controller.core.leadership import Leadership
 from ottla.zookeeper import paths
+from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.paths import ConfigKind
 from ottla.zookeeper.znodes import decode_config
 
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 _PARTITIONS_AT_ONCE: Final = 100
 _OPERATIONS_AT_ONCE: Final = 300
@@ -138,7 +142,8 @@ class TreeWork:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def read_states(self, names: Sequence[TopicPartition]) -> dict[TopicPartition, Leadership]:
-        """Most states of a cluster are equal, so equal ones are decoded once."""
+        """Nodes that are gone or cannot be understood are left out: one of them must not stop the others from getting
+        leaders. Most states of a cluster are equal, so equal ones are decoded once."""
         state_paths = [paths.partition_state(*name) for name in names]
         found: dict[TopicPartition, Leadership] = {}
         decoded = self._decoded
@@ -148,7 +153,11 @@ class TreeWork:
             key = node.data, node.version
             leadership = decoded.get(key)
             if leadership is None:
-                leadership = decoded[key] = Leadership.decode(path, node)
+                try:
+                    leadership = decoded[key] = Leadership.decode(path, node)
+                except ZnodeError as error:
+                    _logger.error("ignoring the state of %s: %s", name, error)
+                    continue
             found[name] = leadership
         decoded.clear()
         return found
@@ -156,10 +165,14 @@ class TreeWork:
     async def _read_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         config_paths = [paths.config(ConfigKind.TOPICS, topic) for topic in topics]
         nodes = await self._tree.get_many(config_paths)
-        return {
-            topic: {} if node is None else decode_config(path, node.data)
-            for topic, path, node in zip(topics, config_paths, nodes, strict=True)
-        }
+        configs: dict[str, dict[str, str]] = {}
+        for topic, path, node in zip(topics, config_paths, nodes, strict=True):
+            configs[topic] = {}
+            try:
+                configs[topic] = {} if node is None else decode_config(path, node.data)
+            except ZnodeError as error:
+                _logger.error("ignoring the configs of topic %s: %s", topic, error)
+        return configs
 
     # --- writing ----------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from ottla.controller.core.effects import (
     ControlRequest,
     CreateStates,
     Effect,
+    ReadStates,
+    ReadTopicConfigs,
     RemoveTopicNodes,
     Step,
     Write,
@@ -23,6 +25,7 @@ from ottla.controller.core.leadership import Leadership
 from ottla.controller.driver.tree_work import TreeWork
 from ottla.zookeeper import paths
 from ottla.zookeeper.paths import ConfigKind
+from ottla.zookeeper.znodes import encode_config
 from support.trees.memory_tree import MemorySession, MemoryTree
 
 EPOCH = 5
@@ -169,3 +172,19 @@ async def test_large_writes_are_split(desk: Desk) -> None:
     sizes = [sum(len(getattr(each, "data", b"") or b"") for each in part) for part in desk.tree.transactions]
     assert max(sizes) <= 512 * 1024
     assert desk.tree.data("/n11") is not None
+
+
+@on_desk
+async def test_states_that_cannot_be_understood_are_left_out(desk: Desk) -> None:
+    await desk.do(CreateStates(dict.fromkeys(NAMES[:3], LED)))
+    desk.tree.apply([SetData(paths.partition_state(*NAMES[1]), b"garbage")], 0)
+    assert list(await desk.do(ReadStates(NAMES[:3]))) == [NAMES[0], NAMES[2]]
+
+
+@on_desk
+async def test_configs_that_cannot_be_understood_are_empty(desk: Desk) -> None:
+    for path in ("/config", "/config/topics"):
+        desk.tree.apply([Create(path)], 0)
+    desk.tree.apply([Create(paths.config(ConfigKind.TOPICS, "bad"), b"garbage")], 0)
+    desk.tree.apply([Create(paths.config(ConfigKind.TOPICS, "good"), encode_config({"a": "1"}))], 0)
+    assert await desk.do(ReadTopicConfigs(["bad", "good", "none"])) == {"bad": {}, "good": {"a": "1"}, "none": {}}
