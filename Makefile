@@ -132,6 +132,7 @@ golden: bytecode  ## capture the golden bytes from real clients and brokers agai
 	$(BIN)/python tests/golden/capture.py
 	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.tools.record
 	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.groups.record
+	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m compat.cluster.record
 
 clean:  ## delete everything that was built
 	rm -rf $(VENV) .build

@@ -32,10 +32,12 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A running broker with two log directories, named as DIRECTORIES says."""
+    """A running broker with two log directories, named as DIRECTORIES says, or a cluster."""
 
     bootstrap: str
     place: Path
+    zookeeper: str = ""
+    """Where it is, if it is not the broker's own."""
 
 
 def is_kafka() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ _MAINS = {
 _MAINS_39 = _MAINS | {
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
+    "kafka-replica-verification": f"{_TOOLS}.ReplicaVerificationTool",
+    "zookeeper-shell": "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka",
 }
 # What is said in other words to the older tools.
 _OPTIONS_39 = {
@@ -55,25 +58,75 @@ _OPTIONS_39 = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A tool, called as in a shell, without the option that names the broker. PLACE is the peer's."""
+    """A tool, called as in a shell, without the option that names the broker. PLACE and ZOOKEEPER are the peer's."""
 
     name: str
     command: str
     given: str = ""
     """Standard input."""
+    seconds: int = STEP_TIMEOUT_S
+    """A tool that runs longer is left alone, and has the exit code -1."""
+
+
+class ToolSession:
+    """One JVM that runs tools one after the other until it is closed. One thread at a time may use it."""
+
+    def __init__(self, version: str, peer: Peer) -> None:
+        self._version = version
+        self._peer = peer
+        self._errors = (peer.place / "java.err").open("w+")
+        self._process = subprocess.Popen(
+            java_command(version, str(RUNNER), logging=_silence(peer.place)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            bufsize=1,
+        )
+
+    def __enter__(self) -> ToolSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._errors.close()
+
+    def run(self, step: Step) -> Said:
+        main, arguments = _call(self._version, step, self._peer)
+        call = {
+            "main": main,
+            "arguments": arguments,
+            "stdin": step.given,
+            "seconds": step.seconds,
+            "stays": main == _MAINS_39["kafka-replica-verification"],
+        }
+        answer = json.loads(self._answer(json.dumps(call)))
+        return Said(step.command, normalised(answer["text"], self._peer), answer["exit"])
+
+    def _answer(self, call: str) -> str:
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("the process of the tools was started without pipes")
+        watchdog = threading.Timer(RUN_TIMEOUT_S, self._process.kill)
+        watchdog.start()
+        try:
+            self._process.stdin.write(f"{call}\n")
+            answer = self._process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if not answer:
+            self._errors.seek(0)
+            raise RuntimeError(f"the JVM of the tools of Kafka {self._version} ended in {call}:\n{self._errors.read()}")
+        return answer
 
 
 def run_tools(version: str, steps: Sequence[Step], peer: Peer) -> dict[str, Said]:
     """All in one JVM."""
-    asked = []
-    for step in steps:
-        main, arguments = _call(version, step, peer)
-        asked.append({"main": main, "arguments": arguments, "stdin": step.given, "seconds": STEP_TIMEOUT_S})
-    answers = json.loads(run_java(version, [str(RUNNER)], json.dumps(asked), peer.place))
-    return {
-        step.name: Said(step.command, normalised(answer["text"], peer), answer["exit"])
-        for step, answer in zip(steps, answers, strict=True)
-    }
+    with ToolSession(version, peer) as tools:
+        return {step.name: tools.run(step) for step in steps}
 
 
 def run_tool_alone(version: str, step: Step, peer: Peer) -> Said:
@@ -85,7 +138,8 @@ def run_tool_alone(version: str, step: Step, peer: Peer) -> Said:
 
 def _call(version: str, step: Step, peer: Peer) -> tuple[str, list[str]]:
     """The class that is the tool, and its arguments."""
-    tool, *arguments = shlex.split(step.command.replace("PLACE", str(peer.place)))
+    command = step.command.replace("PLACE", str(peer.place)).replace("ZOOKEEPER", peer.zookeeper)
+    tool, *arguments = shlex.split(command)
     if version == "3.9.1":
         options = _OPTIONS_39.get(tool, {})
         return _MAINS_39[tool], _with_broker(tool, [options.get(word, word) for word in arguments], peer.bootstrap)
@@ -94,9 +148,7 @@ def _call(version: str, step: Step, peer: Peer) -> tuple[str, list[str]]:
 
 def run_java(version: str, arguments: Sequence[str], given: str, place: Path, classes: Path | None = None) -> str:
     """Runs a class of Kafka's jars or of `classes`, or a program of a single file; text in, text out."""
-    silence = place / "log4j.properties"
-    silence.write_text("log4j.rootLogger=OFF\n", encoding="utf-8")
-    command = java_command(version, *arguments, logging=silence, classes=classes)
+    command = java_command(version, *arguments, logging=_silence(place), classes=classes)
     with (place / "java.out").open("w+") as out, (place / "java.err").open("w+") as err:
         try:
             code = subprocess.run(
@@ -113,8 +165,19 @@ def run_java(version: str, arguments: Sequence[str], given: str, place: Path, cl
     return text
 
 
+def _silence(place: Path) -> Path:
+    """A configuration of log4j."""
+    file = place / "log4j.properties"
+    file.write_text("log4j.rootLogger=OFF\n", encoding="utf-8")
+    return file
+
+
 def _with_broker(tool: str, arguments: list[str], bootstrap: str) -> list[str]:
     if tool == "kafka-producer-perf-test":
         return [*arguments, f"bootstrap.servers={bootstrap}"]
+    if tool == "zookeeper-shell" or "--zookeeper" in arguments:
+        return arguments
+    if tool == "kafka-replica-verification":
+        return ["--broker-list", bootstrap, *arguments]
     option = ["--bootstrap-server", bootstrap]
     return [*arguments, *option] if tool == "kafka-cluster" else [*option, *arguments]

@@ -99,11 +99,16 @@ class ApacheZooKeeper(ZooKeeperServer):
                 "maxClientCnxns": "0",
                 "tickTime": str(self._tick_ms),
                 "4lw.commands.whitelist": "srvr",
+                **self._more(),
             },
         )
         return java_command(
             _VERSION, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config), heap_mb=_HEAP_MB
         )
+
+    def _more(self) -> dict[str, str]:
+        """Settings beside those of a server that is alone."""
+        return {}
 
     def _is_clean(self, code: int) -> bool:
         return code in (0, _STOPPED_BY_SIGTERM)
