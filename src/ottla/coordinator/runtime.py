@@ -321,9 +321,11 @@ class CoordinatorRuntime(Generic[S]):
 
     def lead(self, index: int, leader_epoch: int) -> None:
         """Called when this broker becomes the leader of the partition: loads its shard from the log. Until then,
-        requests are refused with a retriable error. Does nothing if the leader epoch is known."""
+        requests are refused with a retriable error. A leader that only gets a new epoch, because an in-sync replica
+        died, keeps its shard: nobody else wrote to its log. `unload` must come between two leaderships."""
         known = self._shards.get(index)
-        if known is not None and known.leader_epoch == leader_epoch and known.state is not _State.FAILED:
+        if known is not None and known.state is not _State.FAILED:
+            known.leader_epoch = leader_epoch
             return
         self.unload(index)
         context = ShardContext(index, self._clock, lambda operation: self._write_own(index, operation), self._timers)

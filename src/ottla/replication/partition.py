@@ -43,8 +43,9 @@ _NO_ROLE: Final = PartitionRole(leader=NO_LEADER, leader_epoch=-1, isr=(), repli
 
 
 class AwaitedAppend(NamedTuple):
-    """Records whose producer waits. They count only in the leader epoch that appended them: if leadership is lost in
-    between, even for a moment, other records may have their offsets."""
+    """Records whose producer waits. They count only while the leadership lasts in which they were appended: if it is
+    lost in between, even for a moment, other records may have their offsets. A new epoch of the same leader does not
+    touch its log."""
 
     end: int
     leader_epoch: int
@@ -66,6 +67,7 @@ class Partition:
         "isr",
         "leader_epoch",
         "leader_id",
+        "leads_since",
         "log",
         "name",
         "replicas",
@@ -94,6 +96,8 @@ class Partition:
         """The fetch sessions of followers, by replica."""
         self.epoch_start = _NO_EPOCH_START
         """A leader's log end when its epoch began; -1 for followers."""
+        self.leads_since = NO_LEADER_EPOCH
+        """The epoch in which this broker began to lead; it may have got further ones since. -1 before the first."""
         self._take_role(_NO_ROLE)
 
     def __repr__(self) -> str:
@@ -126,6 +130,8 @@ class Partition:
             return False
         role = replace(role, leader=self.broker_id, is_recovering=False)
         is_new_epoch = role.leader_epoch > self.leader_epoch or not self.is_leader
+        if not self.is_leader:
+            self.leads_since = role.leader_epoch
         log = self.log
         if log is not None and (is_new_epoch or self.epoch_start == _NO_EPOCH_START):
             # In memory only: ten thousand partitions may start at once, and the file follows with the first records.
@@ -593,7 +599,7 @@ class Partition:
 
     def outcome(self, append: AwaitedAppend) -> ErrorCode | None:
         """What to tell a producer that waits; None if it must go on waiting."""
-        if self.leader_id != self.broker_id or self.leader_epoch != append.leader_epoch:
+        if self.leader_id != self.broker_id or append.leader_epoch < self.leads_since:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         log = self.log
         if log is None:

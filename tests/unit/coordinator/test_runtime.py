@@ -566,13 +566,20 @@ async def test_there_is_no_coordinator_without_its_topic() -> None:
 
 
 @in_loop
-async def test_leading_again_in_the_same_epoch_keeps_the_shard_and_in_another_loads_it() -> None:
+async def test_a_new_epoch_of_the_same_leader_keeps_the_shard_and_a_new_leadership_loads_it() -> None:
     setting = led()
     setting.write(b"a")
     shard = setting.shard
+    response: PendingAnswer[str] = PendingAnswer()
+    answer = asyncio.ensure_future(setting.runtime.write("k", lambda _: WriteOutcome[str](response)))
+    await turns()
     setting.runtime.lead(0, 0)
+    setting.runtime.lead(0, 1)  # an in-sync replica died, for instance
     assert setting.shard is shard
-    setting.runtime.lead(0, 1)
+    response.answer("joined")
+    assert await answer == "joined"
+    setting.runtime.unload(0)
+    setting.runtime.lead(0, 2)
     await turns()
     assert setting.shard is not shard
     assert setting.shard.keys() == [b"a"]
@@ -584,6 +591,7 @@ async def test_a_log_that_cannot_be_read_leaves_the_shard_unserved_until_it_is_l
     setting.write(b"a")
     sound = setting.log.batches[0][0]
     setting.log.batches[0] = [sound[:-1] + b"?"]
+    setting.runtime.unload(0)
     setting.runtime.lead(0, 1)
     assert refusal(setting) is ErrorCode.NOT_COORDINATOR
     setting.log.batches[0] = [sound[:-1]]  # cut off, and nothing follows
@@ -614,6 +622,7 @@ async def test_unloading_answers_those_who_wait_and_ends_timers() -> None:
 async def test_a_shard_that_is_unloaded_while_it_loads_never_serves() -> None:
     setting = led()
     setting.write(b"a")
+    setting.runtime.unload(0)
     setting.runtime.lead(0, 1)
     assert setting.runtime.is_loading
     setting.runtime.unload(0)

@@ -20,9 +20,9 @@ from ottla.log.errors import LogOffsetOutOfRangeError
 from ottla.log.local_disk import LocalDisk
 from ottla.records import Record, encode_batch
 from ottla.replication.errors import ReplicationError
-from ottla.replication.partition import Partition
+from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.replication.replicas import Replicas
-from support.replication.roles import lead
+from support.replication.roles import follow, lead
 from support.waiting import until
 
 NAME = TopicPartition("orders", 0)
@@ -109,6 +109,24 @@ def test_a_broker_that_leaves_no_longer_holds_the_high_watermark_back(tmp_path: 
         gone.add(3)
         partition.broker_left()
         assert partition.high_watermark == 1
+
+    with_replicas(tmp_path, work)
+
+
+def test_an_append_waits_on_through_new_epochs_of_the_same_leader_only(tmp_path: Path) -> None:
+    async def work(replicas: Replicas) -> None:
+        partition = leader(replicas, isr=(BROKER, 2, 3), epoch=5)
+        partition.append(batch(), all_replicas=True)
+        waiting = AwaitedAppend(1, 5, all_replicas=True)
+        # Broker 3 died: its place in the ISR is gone, and the controller has raised the epoch.
+        lead(partition, leader_epoch=6, isr=(BROKER, 2), replicas=(BROKER, 2, 3))
+        assert partition.outcome(waiting) is None
+        lead(partition, leader_epoch=7, isr=(BROKER,), replicas=(BROKER, 2, 3))
+        assert partition.outcome(waiting) is ErrorCode.NONE
+        follow(partition, 2, leader_epoch=8)
+        assert partition.outcome(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        lead(partition, leader_epoch=9, isr=(BROKER,), replicas=(BROKER, 2, 3))
+        assert partition.outcome(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     with_replicas(tmp_path, work)
 
