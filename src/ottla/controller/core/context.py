@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from ottla.base.ids import TopicPartition, Uuid
-from ottla.controller.core.leadership import EPOCH_DURING_DELETION, NO_LEADER, Leadership
+from ottla.controller.core.leadership import EPOCH_DURING_DELETION, Leadership
 from ottla.controller.seams import LiveBroker
 from ottla.zookeeper.znodes import ReplicaAssignment
 
@@ -44,7 +44,7 @@ class ReplicaPhase(Enum):
 
 @dataclass(slots=True)
 class Topic:
-    """`topic_id` is None only until the controller has given one to a topic created by an old tool."""
+    """`topic_id` is None only if the controller could not give one to a topic created by an old tool."""
 
     name: str
     topic_id: Uuid | None
@@ -149,10 +149,6 @@ class ControllerContext:
         if topic_id is not None:
             self.topic_names[topic_id] = name
         return topic
-
-    def set_topic_id(self, name: str, topic_id: Uuid) -> None:
-        self.topics[name].topic_id = topic_id
-        self.topic_names[topic_id] = name
 
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name)
@@ -298,7 +294,3 @@ class ControllerContext:
     def racks(self) -> Mapping[int, str | None]:
         """The racks of the brokers that may get new replicas."""
         return {broker_id: self.brokers[broker_id].registration.rack for broker_id in self.live_ids}
-
-    def has_leader(self, name: TopicPartition) -> bool:
-        leadership = self.leaderships.get(name)
-        return leadership is not None and leadership.leader != NO_LEADER

@@ -76,13 +76,6 @@ class ReadTopicConfigs:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPartitionNames:
-    """The numbers of the partitions that have a node below the topic's."""
-
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
 class WriteAssignment:
     """Writes a topic's node."""
 
@@ -125,7 +118,6 @@ Effect = (
     | CreateStates
     | Write
     | ReadTopicConfigs
-    | ReadPartitionNames
     | WriteAssignment
     | RemoveTopicNodes
     | ReadAdminNode

@@ -36,7 +36,6 @@ from ottla.controller.core.effects import (
     CreateStates,
     Effect,
     ReadAdminNode,
-    ReadPartitionNames,
     ReadStates,
     ReadTopicConfigs,
     RemoveTopicNodes,
@@ -126,8 +125,6 @@ class TreeWork:
                 return await self.write(effect.operations)
             case ReadTopicConfigs():
                 return await self._read_configs(effect.topics)
-            case ReadPartitionNames():
-                return await self._tree.children(paths.partitions(effect.topic))
             case WriteAssignment():
                 await self.transact([SetData(paths.topic(effect.topic), effect.assignment.encode())])
             case RemoveTopicNodes():
