@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -50,9 +51,9 @@ class Desk:
     def _watch(self, event: WatchEvent) -> None:
         raise AssertionError(event)
 
-    async def do(self, effect: Effect) -> dict[TopicPartition, Leadership]:
-        def step() -> Step[dict[TopicPartition, Leadership]]:
-            result: dict[TopicPartition, Leadership] = yield effect
+    async def do(self, effect: Effect) -> Any:
+        def step() -> Step[Any]:
+            result = yield effect
             return result
 
         return await self.work.run(step())
