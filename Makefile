@@ -71,6 +71,7 @@ compat: bytecode  ## run the tests that need Apache Kafka, Spark's Kafka connect
 	$(BIN)/python tools/spark_artifacts.py
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
+	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m support.class_archive
 	$(PYTEST) -n $(CORES) --dist loadgroup $(SLOWEST) -m "compat and not soak"
 
 # Processes that tests start are measured too. Kills lose what the killed process ran.

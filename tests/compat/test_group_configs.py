@@ -16,7 +16,7 @@ from compat.tools.peers import is_kafka
 from compat.tools.transcripts import Said, load
 from ottla.broker.configs.group_configs import GROUP_CONFIG
 
-pytestmark = pytest.mark.compat
+pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("group configs")]
 
 
 @pytest.fixture

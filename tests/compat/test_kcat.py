@@ -11,7 +11,7 @@ from compat.once import Once
 from compat.tools.kcat import STEPS, run_kcat
 from compat.tools.transcripts import Said, load
 
-pytestmark = pytest.mark.compat
+pytestmark = [pytest.mark.compat, pytest.mark.xdist_group("kcat")]
 
 
 @pytest.fixture

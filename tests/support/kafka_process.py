@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafka_artifacts import classpath
+from kafka_artifacts import HOME, classpath
 
 JAVA_SOURCES = Path(__file__).resolve().parents[1] / "golden" / "java"
 KRAFT_CLUSTER_ID = "b3R0bGEtZ29sZGVuLWJ5dA"
@@ -85,6 +85,11 @@ def free_port() -> int:
         return port
 
 
+def class_archive(version: str) -> Path:
+    """Where the classes of a broker are archived, if they are: see `support.class_archive`."""
+    return HOME / version / "broker.jsa"
+
+
 def java_command(
     version: str, *arguments: str, heap_mb: int = 512, logging: Path | None = None, classes: Path | None = None
 ) -> list[str]:
@@ -92,6 +97,8 @@ def java_command(
     options = [f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1"]
     if logging is not None:
         options.append(f"-Dlog4j.configuration=file:{logging}")
+    if "kafka.Kafka" in arguments and class_archive(version).exists():
+        options += [f"-XX:SharedArchiveFile={class_archive(version)}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     own = [] if classes is None else [str(classes)]
     return ["java", *options, "-cp", os.pathsep.join([*own, classpath(version)]), *arguments]
 
@@ -137,8 +144,10 @@ def zookeeper_mode_broker(
     ports: Ports | None = None,
     *,
     heap_mb: int = 512,
+    archive_into: Path | None = None,
 ) -> Broker:
-    """Starts a 3.9.1 broker that keeps its metadata in ZooKeeper; again, if the place is that of a stopped one."""
+    """Starts a 3.9.1 broker that keeps its metadata in ZooKeeper; again, if the place is that of a stopped one. With
+    `archive_into`, it archives the classes that it has loaded when it ends."""
     place.mkdir(parents=True, exist_ok=True)
     ports = ports or Ports.without_proxy()
     config = _properties(
@@ -154,7 +163,10 @@ def zookeeper_mode_broker(
         },
     )
     logging = _properties(place / "log4j.properties", _LOGGING)
-    process = _start(java_command("3.9.1", "kafka.Kafka", str(config), logging=logging, heap_mb=heap_mb), place)
+    command = java_command("3.9.1", "kafka.Kafka", str(config), logging=logging, heap_mb=heap_mb)
+    if archive_into is not None:
+        command.insert(1, f"-XX:ArchiveClassesAtExit={archive_into}")
+    process = _start(command, place)
     _wait_for_port(ports.listening, process, place)
     return Broker("3.9.1", ports.advertised, place / "data", process)
 

@@ -18,7 +18,15 @@ SEEN = {name: load(name) for name in RUNS}
 pytestmark = pytest.mark.compat
 
 
-@pytest.mark.parametrize(("name", "step"), [(name, step) for name, seen in SEEN.items() for step in seen])
+# One worker for each run: another would only wait for it.
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        pytest.param(name, step, marks=pytest.mark.xdist_group(f"java groups {name}"))
+        for name, seen in SEEN.items()
+        for step in seen
+    ],
+)
 def test_they_print_what_they_print_beside_kafka(once: Once, name: str, step: str) -> None:
     said: dict[str, Said] = once(name, lambda place: run(name, place / "run"))
     assert str(said[step]) == str(expected(name, step))

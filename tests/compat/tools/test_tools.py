@@ -39,7 +39,8 @@ OTHER_CONFIGS = {"advertised.listeners", "log.dir", "zookeeper.connect"}
 pytestmark = pytest.mark.compat
 
 
-@pytest.fixture(params=VERSIONS)
+# One worker for each version: another would only wait for its run.
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.xdist_group(f"tools {each}")) for each in VERSIONS])
 def version(request: pytest.FixtureRequest) -> str:
     chosen: str = request.param
     return chosen
