@@ -73,6 +73,7 @@ _logger = logging.getLogger(__name__)
 
 _NOBODY: Final = -1
 _RETRY_S: Final = 0.05
+_RETRY_AFTER_FAILURE_S: Final = 1.0
 _CLOSE_S: Final = 5.0
 _PRODUCER_IDS: Final = 1000
 """The size of a block, as in Kafka."""
@@ -152,6 +153,9 @@ class ClusterController:
             await asyncio.wait_for(self._queue.close(), _CLOSE_S)
         except TimeoutError:
             _logger.warning("the controller did not finish its events")
+        if self._active is not None:  # elected meanwhile
+            active = self._active
+            self._resign()
         if active is not None:
             try:
                 await asyncio.wait_for(self._give_up(active.reign), _CLOSE_S)
@@ -215,6 +219,10 @@ class ClusterController:
                 return  # `rejoin` follows
             except ConnectionLossError:
                 await asyncio.sleep(_RETRY_S)
+            except (CoordinationError, ZnodeError):
+                # Nothing else would make this broker look again, and it may be the only one.
+                _logger.exception("broker %d could not run for election, and will try again", self._broker_id)
+                await asyncio.sleep(_RETRY_AFTER_FAILURE_S)
 
     async def _is_decided(self) -> bool:
         node = await self._tree.get(paths.CONTROLLER, self._on_controller_node)

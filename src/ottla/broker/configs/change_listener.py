@@ -118,7 +118,11 @@ class ConfigChangeListener:
             if (match := _NAME.fullmatch(name))
         }
         self._created_ms = {name: at_ms for name, at_ms in self._created_ms.items() if name in names}
-        unseen = sorted(names.keys() - self._created_ms.keys(), key=names.__getitem__)
+        # Also those that were read, but not handled because of an error.
+        unseen = sorted(
+            (name for name, number in names.items() if number > self._last or name not in self._created_ms),
+            key=names.__getitem__,
+        )
         nodes = await self._tree.get_many([f"{CONFIG_CHANGES}/{name}" for name in unseen])
         entities: dict[str, None] = {}
         for name, node in zip(unseen, nodes, strict=True):

@@ -306,7 +306,8 @@ class ActiveController:
         self._for_registration(name, broker, lambda: self.core.broker_reached(broker.broker_id))
 
     def _heard(self, broker: LiveBroker) -> None:
-        if not self.is_over and broker.broker_id in self.context.suspected:
+        """Also if it is not suspected yet: the event that says so may still wait."""
+        if not self.is_over:
             self._for_registration(
                 f"answer of broker {broker.broker_id}", broker, lambda: self.core.broker_answered(broker.broker_id)
             )

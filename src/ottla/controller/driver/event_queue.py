@@ -72,11 +72,13 @@ class EventQueue:
         return self._is_idle.is_set()
 
     async def close(self) -> None:
-        """Processes what was put before, and nothing afterwards."""
+        """Processes what was put before, and nothing afterwards. If this is cancelled, so is what is left."""
         self._is_closed = True
         if self._task is not None:
-            await self._is_idle.wait()
-            self._task.cancel()
+            try:
+                await self._is_idle.wait()
+            finally:
+                self._task.cancel()
 
     async def _run(self) -> None:
         while True:

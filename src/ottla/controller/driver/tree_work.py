@@ -220,6 +220,7 @@ class TreeWork:
         written: dict[TopicPartition, Leadership] = {}
         by_path = {paths.partition_state(*name): name for name in waiting}
         data = {name: state.encode(self._epoch) for name, state in waiting.items()}
+        is_unsure = False
         while waiting:
             self._check_reign()
             operations: list[Operation] = [Check(paths.CONTROLLER_EPOCH, self._epoch_version)]
@@ -229,12 +230,16 @@ class TreeWork:
             try:
                 await self._tree.transact(operations)
             except ConnectionLossError:
+                is_unsure = True
                 await asyncio.sleep(_RETRY_S)
                 await self._settle(waiting, data, written, 1)
             except (BadVersionError, NoNodeError) as error:
                 if error.path == paths.CONTROLLER_EPOCH:
                     raise ControllerMovedError("another broker is the controller") from error
-                waiting.pop(by_path[error.path])
+                if is_unsure and isinstance(error, BadVersionError):
+                    # The lost transaction may have been done only after the nodes were read.
+                    await self._settle(waiting, data, written, 1)
+                waiting.pop(by_path[error.path], None)
             else:
                 written.update((name, state.written(self._epoch, state.version + 1)) for name, state in waiting.items())
                 break
@@ -279,6 +284,7 @@ class TreeWork:
         data = {name: state.encode(self._epoch) for name, state in waiting.items()}
         by_path = {paths.partition_state(*name): name for name in waiting}
         by_parent = {paths.partition(*name): name for name in waiting}
+        is_unsure = False
         while waiting:
             self._check_reign()
             operations: list[Operation] = [Check(paths.CONTROLLER_EPOCH, self._epoch_version)]
@@ -289,6 +295,7 @@ class TreeWork:
             try:
                 await self._tree.transact(operations)
             except ConnectionLossError:
+                is_unsure = True
                 await asyncio.sleep(_RETRY_S)
                 await self._settle(waiting, data, written, 0)
             except (NodeExistsError, NoNodeError, BadVersionError) as error:
@@ -297,7 +304,9 @@ class TreeWork:
                 if isinstance(error, NodeExistsError) and error.path in by_parent:
                     with_node.add(by_parent[error.path])
                 else:
-                    waiting.pop(by_path.get(error.path) or by_parent[error.path])
+                    if is_unsure and isinstance(error, NodeExistsError):
+                        await self._settle(waiting, data, written, 0)
+                    waiting.pop(by_path.get(error.path) or by_parent[error.path], None)
             else:
                 written.update((name, state.written(self._epoch, 0)) for name, state in waiting.items())
                 break
@@ -324,8 +333,18 @@ class TreeWork:
         except (NotEmptyError, NoNodeError):
             # Nodes that Kafka does not know, or a transaction that was done although its answer was lost.
             await self.transact([])
-            await self._tree.delete_trees([paths.topic(topic), paths.config(ConfigKind.TOPICS, topic)])
-            await self._tree.delete_trees([paths.deleted_topic(topic)])
+            await self._remove_trees([paths.topic(topic), paths.config(ConfigKind.TOPICS, topic)])
+            await self._remove_trees([paths.deleted_topic(topic)])
+
+    async def _remove_trees(self, roots: Sequence[str]) -> None:
+        while True:
+            self._check_reign()
+            try:
+                await self._tree.delete_trees(roots)
+            except ConnectionLossError:
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
 
     async def _write_admin_node(self, path: str, data: bytes | None) -> None:
         node = await self._tree.get(path)

@@ -248,7 +248,7 @@ def _answering(answer: asyncio.Future[T], read: Callable[[ReplyHeader, JuteReade
     def answered(header: ReplyHeader, reader: JuteReader) -> None:
         try:
             value = read(header, reader)
-        except (CoordinationError, JuteError) as error:
+        except Exception as error:  # whatever it is, whoever waits must learn that no answer will come
             if not answer.done():
                 answer.set_exception(error)
         else:

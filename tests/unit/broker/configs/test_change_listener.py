@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.configs import change_listener
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.change_listener import EXPIRY_MS, ConfigChangeListener
 from ottla.broker.configs.nodes import Settings
@@ -285,5 +286,24 @@ def test_a_lost_connection_loses_no_change(tmp_path: Path) -> None:
             await first.alter_topic("orders", lambda _, new=expected: new)  # type: ignore[misc]
             await until(lambda new=expected: second.configs.topic_config("orders") == new)  # type: ignore[misc]
             await second.tree.get("/")
+
+    with_two(tmp_path, use)
+
+
+def test_a_change_that_could_not_be_handled_is_handled_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_listener, "_RETRY_S", 0.0)
+
+    async def use(first: Follower, second: Follower) -> None:
+        await first.topic("orders")
+        reread, failures = second.configs.reread, iter([RuntimeError("failed by the test")])
+
+        async def fails_once(entity: str) -> None:
+            for failure in failures:
+                raise failure
+            await reread(entity)
+
+        monkeypatch.setattr(second.configs, "reread", fails_once)
+        await first.alter_topic("orders", adding(retention_ms="1"))
+        await until(lambda: second.configs.topic_config("orders") == {"retention.ms": "1"})
 
     with_two(tmp_path, use)

@@ -1,0 +1,105 @@
+"""The controller of a cluster when things happen in an unlucky order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.base.coordination import CoordinationError, Operation
+from ottla.controller import cluster_controller
+from ottla.controller.wanted_topics import WantedTopic
+from ottla.wire.messages.alter_partition import AlterPartitionPartitionResponse
+from ottla.zookeeper import paths
+from ottla.zookeeper.znodes import PartitionLeader
+from support.control.cluster import ControlCluster, Member, on_cluster
+
+
+def delay_write(cluster: ControlCluster, member: Member, path: str) -> None:
+    """The next write to the node loses its connection, and is done only after the node was read, just before the second
+    try: a server may still have had it in its queue."""
+    late: list[Sequence[Operation]] = []
+
+    def lose(operations: Sequence[Operation]) -> str | None:
+        if all(each.path != path for each in operations):
+            return None
+        if not late:
+            late.append(operations)
+            return "before"
+        member.session.lose = lambda _: None
+        cluster.tree.apply(late[0], member.session.session_id)
+        return None
+
+    member.session.lose = lose
+
+
+@on_cluster
+async def test_an_own_write_that_is_done_late_is_not_taken_for_that_of_another(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (1, 2, 3))
+    delay_write(cluster, cluster.active, paths.partition_state("t", 0))
+    answer = await cluster.alter_isr("t", (1, 2))
+    assert isinstance(answer, AlterPartitionPartitionResponse)
+    assert (answer.error_code, answer.isr, answer.partition_epoch) == (0, [1, 2], 1)
+    again = await cluster.alter_isr("t", (1, 2, 3))
+    assert isinstance(again, AlterPartitionPartitionResponse)
+    assert (again.error_code, again.isr, again.partition_epoch) == (0, [1, 2, 3], 2)
+
+
+@on_cluster
+async def test_so_is_a_new_partition(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    delay_write(cluster, cluster.active, paths.partition_state("t", 0))
+    await cluster.create("t", (1, 2))
+    assert cluster.state("t") == PartitionLeader(1, 0, (1, 2), 1)
+    # As new: a broker with a failed log directory would create no other.
+    assert [role.is_new for role in cluster.hosts[2].roles.values()] == [True]
+
+
+@on_cluster
+async def test_a_broker_that_answers_before_the_suspicion_is_handled_is_not_suspected(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    cluster.active.links.silent[2]()
+    cluster.active.links.heard[2]()
+    await cluster.settle()
+    # A suspected broker gets no replicas while there are others.
+    created = await cluster.controller.create_topic(WantedTopic("t", partition_count=2, replication_factor=1))
+    assert {each.replicas for each in created.partitions} == {(1,), (2,)}
+
+
+@on_cluster
+async def test_a_controller_that_is_elected_while_it_closes_resigns(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    member = cluster.members[2]
+    transact = member.session.transact
+    closing: list[asyncio.Task[None]] = []
+
+    async def close_first(operations: Sequence[Operation]) -> None:
+        if operations[0].path == paths.CONTROLLER:
+            closing.append(asyncio.ensure_future(member.controller.close()))
+            await asyncio.sleep(0)
+        await transact(operations)
+
+    member.session.transact = close_first  # type: ignore[method-assign]
+    await cluster.kill(1)
+    await asyncio.gather(*closing)
+    assert closing
+    assert not member.controller.is_active
+    assert cluster.tree.data(paths.CONTROLLER) is None
+
+
+@on_cluster
+async def test_an_election_that_fails_is_tried_again(cluster: ControlCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_controller, "_RETRY_AFTER_FAILURE_S", 0.0)
+    await cluster.start(1, 2)
+    failures = iter([CoordinationError(paths.CONTROLLER, "the server has too much to do")])
+
+    def lose(operations: Sequence[Operation]) -> None:
+        if operations[0].path == paths.CONTROLLER:
+            for failure in failures:
+                raise failure
+
+    cluster.members[2].session.lose = lose
+    await cluster.kill(1)
+    assert cluster.active.broker_id == 2
