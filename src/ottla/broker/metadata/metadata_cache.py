@@ -53,7 +53,7 @@ class MetadataCache:
         self._by_listener: dict[str, dict[int, BrokerEndpoint]] = {}
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}
 
     # --- brokers ------------------------------------------------------------------------------------------------------
 
@@ -142,6 +142,9 @@ class MetadataCache:
     def _change_topic(self, change: TopicChange) -> bool:
         """Whether the topic is still there."""
         known = self._topics.get(change.name)
+        if known is not None and ZERO_UUID != known.topic_id != change.topic_id != ZERO_UUID:
+            self.remove_topic(known)  # deleted while this broker was cut off, and created again
+            known = None
         partitions = [] if known is None else list(known.partitions)
         for index, partition in change.partitions.items():
             if index >= len(partitions):
@@ -168,8 +171,11 @@ class MetadataCache:
         deadline_s = loop.time() + timeout_s
         while value is None and (left_s := deadline_s - loop.time()) > 0:
             changed: asyncio.Future[None] = loop.create_future()
-            self._waiting.append(changed)
-            await asyncio.wait([changed], timeout=left_s)
+            self._waiting[changed] = None
+            try:
+                await asyncio.wait([changed], timeout=left_s)
+            finally:
+                self._waiting.pop(changed, None)
             value = found()
         return value
 
@@ -183,7 +189,7 @@ class MetadataCache:
         self._changed()
 
     def _changed(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, {}
         for each in waiting:
             if not each.done():
                 each.set_result(None)
