@@ -28,12 +28,16 @@ def test_a_topic_that_was_created_again_has_nothing_of_the_one_before() -> None:
     assert cache.name_of(second) == "orders"
 
 
+def nothing() -> bool | None:
+    return None
+
+
 def test_who_no_longer_waits_is_forgotten() -> None:
     async def run() -> None:
         cache = MetadataCache("cluster", 1)
         for _ in range(3):
-            assert await cache.until(lambda: None, 0.001) is None
-        gone = asyncio.ensure_future(cache.until(lambda: None, 60))
+            assert await cache.until(nothing, 0.001) is None
+        gone = asyncio.ensure_future(cache.until(nothing, 60))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.wait([gone])
