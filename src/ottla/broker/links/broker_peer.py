@@ -22,6 +22,8 @@ from ottla.wire.peer import AnyResponse, PeerError
 from ottla.wire.schema import Request
 
 _CLOSED: Final = "the link is closed"
+_OPEN_SLACK_S: Final = 1.0
+"""For closing a connection that failed, beyond the time for connecting."""
 
 
 class BrokerPeer:
@@ -106,7 +108,11 @@ class BrokerPeer:
             if address is None:
                 raise PeerError(f"{self.name}: its address is not known")
             try:
-                connection = await ClientConnection.open(address, self._options)
+                # All requests share the attempt: whatever it waits for, it must end.
+                async with asyncio.timeout(self._options.connect_timeout_s + _OPEN_SLACK_S):
+                    connection = await ClientConnection.open(address, self._options)
+            except TimeoutError:
+                raise PeerError(f"{self.name}: {address}: connecting did not end in time") from None
             except BrokerConnectionError as error:
                 is_refused = isinstance(error, BrokerUnreachableError) and error.is_refused
                 raise PeerError(f"{self.name}: {error}", is_refused=is_refused) from error
