@@ -25,6 +25,8 @@ app = Commands(
 BROKER_COLUMNS: Final = ("broker", "address", "rack", "status", "leaders", "replicas", "out_of_sync")
 PROBLEM_COLUMNS: Final = ("topic", "partition", "problem", "leader", "replicas", "in_sync", "min_in_sync")
 LOG_DIR_COLUMNS: Final = ("broker", "log_dir", "status", "replicas", "moving_here", "bytes", "usable", "total")
+_URGENCY: Final = ("offline", "under min ISR", "at min ISR", "under-replicated")
+_MOST_SHOWN: Final = 10
 _SIZES: Final = frozenset({"bytes", "usable", "total"})
 
 
@@ -45,9 +47,11 @@ def cluster(context: typer.Context, as_json: Json = False) -> None:
     title = f"Cluster {found['cluster_id']}" if found["cluster_id"] else None
     rows = [tuple(broker[column] for column in BROKER_COLUMNS) for broker in found["brokers"]]
     show_rows(_headings(BROKER_COLUMNS), rows, title=title)
-    if is_terminal() and found["problems"]:
-        show_rows(_headings(PROBLEM_COLUMNS), _problem_rows(found["problems"]), title="Partitions that need attention")
-    _sum_up(found, hint="" if is_terminal() else " List them with `ottla cluster problems`.")
+    shown = _worst(found["problems"]) if is_terminal() else []
+    if shown:
+        show_rows(_headings(PROBLEM_COLUMNS), _problem_rows(shown), title="Partitions that need attention")
+    is_all = len(shown) == len(found["problems"])
+    _sum_up(found, hint="" if is_all else " List them with `ottla cluster problems`.")
 
 
 @app.command(epilog="Example: until ottla cluster problems --check; do sleep 5; done")
@@ -178,6 +182,11 @@ def _problems(topics: Iterable[TopicDescription], minimums: dict[str, int]) -> I
                 "in_sync": list(one.in_sync),
                 "min_in_sync": minimum,
             }
+
+
+def _worst(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """As many as leave the brokers on the screen, the most urgent first."""
+    return sorted(found, key=lambda problem: _URGENCY.index(problem["problem"]))[:_MOST_SHOWN]
 
 
 def _problem_rows(found: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:

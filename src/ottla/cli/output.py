@@ -29,13 +29,20 @@ def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: s
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    console = Console()
     numeric = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
-    for name, is_numeric in zip(columns, numeric, strict=True):
+    halved = ["\n".join(name.rsplit(" ", 1)) for name in columns]
+    broken = [name.replace(" ", "\n") for name in columns]
+    # If space is short, headings are broken between words first, then columns stand closer, and last cells are broken.
+    layouts = ((columns, False), (halved, False), (halved, True), (broken, True))
+    headings, is_compact = next((one for one in layouts if _width(cells, *one) <= console.width), layouts[-1])
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.collapse_padding = is_compact
+    for name, is_numeric in zip(headings, numeric, strict=True):
         table.add_column(name, justify="right" if is_numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
-    Console().print(table)
+    console.print(table)
 
 
 def show_json(value: Any) -> None:
@@ -86,6 +93,16 @@ def size_text(size_in_bytes: int) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
         amount /= 1024
     raise AssertionError("unreachable: the last unit has no upper limit")
+
+
+def _width(cells: Iterable[Sequence[str]], headings: Sequence[str], is_compact: bool) -> int:
+    """Of the table, if nothing has to be broken."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, heading.split("\n"))) for heading in headings]
+    for row in cells:
+        widths = [max(width, cell_len(cell)) for width, cell in zip(widths, row, strict=True)]
+    return sum(widths) + (2 if is_compact else 3) * (len(widths) - 1) + 2  # one on each side
 
 
 def _is_number(text: str) -> bool:

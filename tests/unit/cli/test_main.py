@@ -204,6 +204,19 @@ def test_at_a_terminal_rows_are_a_table(monkeypatch: pytest.MonkeyPatch, capsys:
     assert len(first) == len(second)
 
 
+@pytest.mark.parametrize("width", [80, 60, 56, 50, 46])
+def test_a_narrow_terminal_breaks_headings_between_words_before_cells(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr("ottla.cli.output.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    show_rows(("broker", "address", "status", "out of sync"), [(1, "127.0.0.1:29092", "controller", 0)])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert [line.split() for line in lines if "127" in line] == [["1", "127.0.0.1:29092", "controller", "0"]]
+    assert {"broker", "address", "status", "out", "of", "sync"} <= set(" ".join(lines).split())
+
+
 def test_sizes() -> None:
     assert [size_text(size) for size in (0, 1023, 1024, 1536, 200 * 1024, 5 * 1024**3, 2**70)] == [
         "0 B",

@@ -175,9 +175,10 @@ class Launcher:
                 self._display.warn(state.plan.name, complaint.text, is_error=complaint.is_error)
         if has_ended and state.phase in ALIVE:
             state.code = member.process.returncode
-            is_wanted = state.phase is Phase.STOPPING
+            phase = state.phase
+            is_wanted = phase is Phase.STOPPING
             state.phase = Phase.STOPPED if is_wanted else Phase.ENDED
-            if not is_wanted:
+            if not is_wanted and not (state is self._state.zookeeper and phase is Phase.STARTING):  # `run` raises then
                 self._display.tell(explain_end(state))
 
     async def _stop(self) -> None:

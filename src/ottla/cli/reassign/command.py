@@ -126,7 +126,8 @@ def plan(
     copied = sum(len(row[4]) * (row[6] or 0) for row in rows)
     moved = moved_replicas(current, planned)
     data = f", about {size_text(copied)} of data" if copied else ""
-    note(f"{counted(len(rows), 'partition')} change: {counted(moved, 'replica')} to copy{data}.")
+    verb = "changes" if len(rows) == 1 else "change"
+    note(f"{counted(len(rows), 'partition')} {verb}: {counted(moved, 'replica')} to copy{data}.")
     note(f"Saved the plan in {out}, and the current assignment in {rollback}.")
     note(f"Run it with `ottla reassign run {out}`.")
 

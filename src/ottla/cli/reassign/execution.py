@@ -185,7 +185,8 @@ class Execution:
             other = [name for name, replicas in self._wanted.items() if current.get(name) != replicas]
             if not other:
                 if self.to_start or self._moves:
-                    note(f"Completed: {counted(len(self._wanted), 'partition')} of the plan are in place.")
+                    verb = "is" if len(self._wanted) == 1 else "are"
+                    note(f"Completed: {counted(len(self._wanted), 'partition')} of the plan {verb} in place.")
                 return
             if asyncio.get_running_loop().time() > deadline:
                 break

@@ -199,6 +199,7 @@ def test_a_zookeeper_that_does_not_start_ends_the_command_with_its_reason(tmp_pa
         with pytest.raises(CommandError, match=r"ZooKeeper did not start: The disk is full\. Its log is"):
             await stage.launcher.run()
         assert stage.journal == ["ZooKeeper started", "tree closed"]
+        assert not [text for text in stage.display.told if "keep serving" in text]  # no broker was started
 
     asyncio.run(work())
 
