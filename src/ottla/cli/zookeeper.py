@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ottla.cli.session import CommandError
+
+_BIND_FAILURES: Final = {
+    errno.EADDRINUSE: "another process uses the port. Choose another one with --listen, or stop that process.",
+    errno.EADDRNOTAVAIL: "this machine does not have the address. Choose another one with --listen.",
+}
 
 
 def zookeeper(
@@ -47,7 +53,13 @@ def zookeeper(
         typer.echo("  one server only: run an ensemble of Apache ZooKeeper in production")
         sys.stdout.flush()
 
-    asyncio.run(serve(data, host.strip("[]"), port, ServerSettings(2 * tick_ms, 20 * tick_ms), tell))
+    try:
+        asyncio.run(serve(data, host.strip("[]"), port, ServerSettings(2 * tick_ms, 20 * tick_ms), tell))
+    except OSError as error:
+        reason = _BIND_FAILURES.get(error.errno or 0)
+        if reason is None:
+            raise
+        raise CommandError(f"Cannot listen on {listen}: {reason}") from error
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -679,7 +679,7 @@ class Partition:
         return self.low_watermark()
 
     def _too_few_in_sync(self) -> ReplicationError:
-        reason = f"{self.name}: {len(self.isr)} in-sync replicas, fewer than min.insync.replicas"
+        reason = f"{len(self.isr)} of {len(self.replicas)} replicas in sync, fewer than min.insync.replicas"
         return ReplicationError(ErrorCode.NOT_ENOUGH_REPLICAS, reason)
 
     def _offline(self) -> ReplicationError:

@@ -128,7 +128,7 @@ def render(state: ClusterState, directory: str) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)  # fits into 80 columns
     for heading in ("process", "address", "state", "log"):
         table.add_column(heading, overflow="fold")
     for member in state.members:
