@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ottla.base.coordination import Coordination, Watch
 from ottla.controller.seams import LiveBroker
+from ottla.controller.topic_names import fault_of_name
 from ottla.zookeeper import paths
 from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.znodes import BrokerRegistration, TopicAssignment
@@ -42,11 +43,16 @@ async def read_some_brokers(
 async def read_topics(
     tree: Coordination, names: Sequence[str], on_node: Watch | None = None
 ) -> dict[str, TopicAssignment]:
-    """The assignments of topics. Nodes that are gone or cannot be understood are left out."""
+    """The assignments of topics. Nodes that are gone or cannot be understood are left out, and so are names that
+    another program should not have written: one that is no file name would look like a failed disk on every broker."""
     found = {}
     nodes = await tree.get_many([paths.topic(name) for name in names], on_node)
     for name, node in zip(names, nodes, strict=True):
         if node is None:
+            continue
+        fault = fault_of_name(name)
+        if fault is not None:
+            _logger.error("ignoring a topic: %s", fault)
             continue
         try:
             found[name] = TopicAssignment.decode(paths.topic(name), node.data)
