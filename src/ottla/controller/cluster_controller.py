@@ -239,7 +239,7 @@ class ClusterController:
                 await self._remove_own(node.version)
                 return False
             self._tell(controller_id)
-            await self._watch.follow(controller_id)
+            await self._watch.follow(controller_id, node.created_zxid)
             return True
         self._resign()
         self._tell(_NOBODY)

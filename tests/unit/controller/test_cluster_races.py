@@ -103,3 +103,23 @@ async def test_an_election_that_fails_is_tried_again(cluster: ControlCluster, mo
     cluster.members[2].session.lose = lose
     await cluster.kill(1)
     assert cluster.active.broker_id == 2
+
+
+@on_cluster
+async def test_a_controller_that_was_elected_again_is_not_taken_for_gone(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2)
+    await cluster.create("t", (1, 2))
+    other = cluster.members[2]
+    # It deposes the controller, and then is too late for the election.
+    other.session.lose = lambda operations: (
+        "before"
+        if operations[0].path == paths.CONTROLLER and cluster.tree.data(paths.CONTROLLER_EPOCH) == b"1"
+        else None
+    )
+    other.links.controller_gone()
+    await cluster.settle()
+    assert (cluster.active.broker_id, cluster.controller.epoch) == (1, 2)
+    await cluster.active.controller.close()
+    await cluster.settle()
+    assert (cluster.active.broker_id, cluster.controller.epoch) == (2, 3)
+    assert cluster.state("t") == PartitionLeader(1, 0, (1, 2), 1)

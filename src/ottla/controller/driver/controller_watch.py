@@ -33,19 +33,24 @@ class ControllerWatch:
         self._broker_id = broker_id
         self._on_gone = on_gone
         self._watched: tuple[LiveBroker, Peer] | None = None
+        self._elected_zxid = -1
         self.gone: dict[int, int] = {}
         """The last controller, if its process is gone, with the epoch of its registration: what the next one must
         know."""
 
-    async def follow(self, controller_id: int) -> None:
-        """Another broker is the controller: watches it from now on."""
+    async def follow(self, controller_id: int, elected_zxid: int) -> None:
+        """Another broker is the controller, elected in that transaction: watches it from now on."""
         if controller_id == self._broker_id:
             return
         broker = (await read_some_brokers(self._tree, [controller_id])).get(controller_id)
-        if broker is None or (self._watched is not None and self._watched[0] == broker):
+        if broker is None:
+            return
+        if elected_zxid != self._elected_zxid:
+            self._elected_zxid = elected_zxid
+            self.gone = {}  # even if it is the one before: it is there after all
+        if self._watched is not None and self._watched[0] == broker:
             return
         self.close()
-        self.gone = {}
         peer = self._links.watch_controller(broker, lambda: self._silent(broker))
         self._watched = broker, peer
 
