@@ -17,7 +17,7 @@ from support.cluster.checker import Place, Replica
 from support.cluster.kafka_members import OTTLA, MixedCluster
 from support.cluster.replica_files import read_replica
 
-SESSION_S: Final = 3.0
+SESSION_S: Final = 5.0
 OFFSETS_PARTITIONS: Final = 4
 _SETTINGS: Final[Mapping[str, Setting]] = {
     "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
