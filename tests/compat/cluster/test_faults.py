@@ -37,6 +37,7 @@ def test_kafka_passes(tmp_path: Path) -> None:
         cluster.close(stop=False)
 
 
+@pytest.mark.soak  # it takes minutes: a lost record is awaited until the clients give up
 def test_the_loss_of_an_unclean_election_is_found(tmp_path: Path) -> None:
     """A leader that is cut off commits alone, and dies; a follower that has nothing of that takes over."""
     cluster = FaultCluster(tmp_path / "cluster", (KAFKA, KAFKA, KAFKA))
