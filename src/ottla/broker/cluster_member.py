@@ -170,6 +170,7 @@ class ClusterMember:
 
     async def serve(self) -> None:
         await self.controller.start()
+        self._broker.producer_ids.prepare()
         self._begin(self._shrink_isrs(), "ISR shrinking")
 
     def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:

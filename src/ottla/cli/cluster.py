@@ -107,13 +107,14 @@ async def survey(admin: AsyncAdmin) -> dict[str, Any]:
     described = await admin.describe_cluster()
     topics = await admin.list_topics(include_internal=True)
     minimums = await _minimums(admin, topics)
+    adding = await _adding(admin) if minimums and described.controller_id is not None else {}
     return {
         "cluster_id": described.cluster_id,
         "controller": described.controller_id,
         "brokers": _brokers(described, topics),
         "topics": len(topics),
         "partitions": sum(len(topic.partitions) for topic in topics),
-        "problems": list(_problems(topics, minimums)),
+        "problems": list(_problems(topics, minimums, adding)),
     }
 
 
@@ -129,6 +130,17 @@ async def _minimums(admin: AsyncAdmin, topics: Iterable[TopicDescription]) -> di
     key = "min.insync.replicas"
     configs = await admin.describe_configs(named, keys=[key]) if named else {}
     return {resource.name: int(found[key].value or 1) for resource, found in configs.items()}
+
+
+async def _adding(admin: AsyncAdmin) -> dict[tuple[str, int], int]:
+    """How many replicas are being added to a partition, where any are. They are not expected to be in sync yet."""
+    from ottla.client.errors import OttlaError
+
+    try:
+        moving = await admin.list_partition_reassignments()
+    except OttlaError:  # the controller is away, or too old: what it would tell is not worth failing for
+        return {}
+    return {(name.topic, name.partition): len(each.adding) for name, each in moving.items()}
 
 
 def _brokers(described: ClusterDescription, topics: Iterable[TopicDescription]) -> list[dict[str, Any]]:
@@ -160,7 +172,9 @@ def _brokers(described: ClusterDescription, topics: Iterable[TopicDescription]) 
     return rows
 
 
-def _problems(topics: Iterable[TopicDescription], minimums: dict[str, int]) -> Iterable[dict[str, Any]]:
+def _problems(
+    topics: Iterable[TopicDescription], minimums: dict[str, int], adding: dict[tuple[str, int], int]
+) -> Iterable[dict[str, Any]]:
     """The worst problem of each partition that has one."""
     for topic in topics:
         for one in topic.partitions:
@@ -169,7 +183,7 @@ def _problems(topics: Iterable[TopicDescription], minimums: dict[str, int]) -> I
                 problem = "offline"
             elif len(one.in_sync) < minimum:
                 problem = "under min ISR"
-            elif len(one.in_sync) < len(one.replicas):
+            elif len(one.in_sync) < len(one.replicas) - adding.get((topic.name, one.index), 0):
                 problem = "at min ISR" if len(one.in_sync) == minimum else "under-replicated"
             else:
                 continue

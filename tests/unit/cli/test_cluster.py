@@ -8,6 +8,7 @@ import pytest
 
 from ottla.cli import cluster
 from ottla.cli.main import run
+from ottla.client.administer import PartitionDescription, TopicDescription
 
 
 def problem(index: int, kind: str) -> dict[str, Any]:
@@ -50,3 +51,14 @@ def test_every_problem_has_an_urgency() -> None:
     kinds = ["under-replicated", "at min ISR", "offline", "under min ISR"]
     worst = cluster._worst([problem(0, kind) for kind in kinds])
     assert [one["problem"] for one in worst] == ["offline", "under min ISR", "at min ISR", "under-replicated"]
+
+
+def test_replicas_that_are_being_added_need_not_be_in_sync_yet() -> None:
+    """As Kafka counts: a partition that is being moved is not under-replicated for that."""
+    partitions = tuple(
+        PartitionDescription(index=index, leader_id=1, leader_epoch=0, replicas=(1, 2, 3), in_sync=(1, 2), offline=())
+        for index in range(2)
+    )
+    topic = TopicDescription("orders", "id", False, partitions)
+    found = list(cluster._problems([topic], {"orders": 1}, {("orders", 1): 1}))
+    assert [(one["partition"], one["problem"]) for one in found] == [(0, "under-replicated")]

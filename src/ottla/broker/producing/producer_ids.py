@@ -53,6 +53,11 @@ class ProducerIds:
             self._fetch()
         return producer_id
 
+    def prepare(self) -> None:
+        """Allocates the first block now, so that producers can begin although ZooKeeper is gone when they do."""
+        if self._next_id == self._end_id and self._spare is None:
+            self._fetch()
+
     async def close(self) -> None:
         """Cancels an allocation in progress."""
         if self._fetching is not None:

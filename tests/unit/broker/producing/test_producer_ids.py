@@ -44,6 +44,18 @@ def test_ids_rise_over_the_ends_of_blocks(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_a_prepared_broker_has_ids_when_the_tree_is_gone(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with tree_in(tmp_path) as tree:
+            ids = ProducerIds(tree, 4)
+            ids.prepare()
+            await until(lambda: ids._spare is not None)
+        assert await take(ids, 5) == [0, 1, 2, 3, 4]
+        await ids.close()
+
+    asyncio.run(run())
+
+
 def test_two_brokers_never_share_a_block(tmp_path: Path) -> None:
     async def run() -> None:
         async with tree_in(tmp_path) as tree:
