@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.clock import Clock
-from ottla.base.coordination import Coordination
+from ottla.base.coordination import Coordination, SessionExpiredError
 from ottla.base.disk import Disk
 from ottla.base.ids import Uuid
 from ottla.broker.configs.broker_config import BrokerConfig
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _DRAIN_S: Final = 2.0
+_STARTS_MAX: Final = 3
 _RESERVE_BYTES: Final = 2**20
 """Reserved in each log directory, so that the broker can stop and start cleanly when a disk is full."""
 
@@ -129,7 +130,19 @@ class Broker:
 
     @classmethod
     async def start(cls, config: BrokerConfig, disk: Disk, clock: Clock) -> Broker:
-        """Starts a broker, which serves when this returns. Raises if a port, a directory or the tree cannot be used."""
+        """Starts a broker, which serves when this returns. Raises if a port, a directory or the tree cannot be used. If
+        the machine is so busy that the ZooKeeper session expires meanwhile, starts again."""
+        for _ in range(_STARTS_MAX - 1):
+            try:
+                return await cls._start_once(config, disk, clock)
+            except SessionExpiredError as error:
+                _logger.warning(
+                    "the ZooKeeper session expired while the broker was starting; starting again: %s", error
+                )
+        return await cls._start_once(config, disk, clock)
+
+    @classmethod
+    async def _start_once(cls, config: BrokerConfig, disk: Disk, clock: Clock) -> Broker:
         tree = await open_coordination(config, disk, clock)
         broker = cls(config, disk, clock, tree)
         try:

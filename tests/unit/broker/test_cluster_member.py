@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from ottla.base.coordination import SessionExpiredError
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.broker.broker import Broker
 from ottla.broker.cluster_member import ClusterMember
+from ottla.broker.configs.change_listener import ConfigChangeListener
 from ottla.controller.errors import ControllerError
 from ottla.controller.wanted_topics import WantedTopic
 from ottla.replication.partition import Partition
@@ -152,6 +154,26 @@ def test_an_expired_session_is_followed_by_a_new_registration(tmp_path: Path) ->
         await orders(first, leads=False)
         await until(lambda: set(leader.isr) == {1, 2})
         assert await produce(second) is ErrorCode.NONE
+
+    with_pair(tmp_path, work)
+
+
+def test_a_session_that_expires_during_the_start_is_followed_by_another_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follow, failures = ConfigChangeListener.start, [SessionExpiredError("/config/changes", "the session is over")] * 2
+
+    async def start(listener: ConfigChangeListener) -> None:
+        if failures:
+            raise failures.pop()
+        await follow(listener)
+
+    monkeypatch.setattr(ConfigChangeListener, "start", start)
+
+    async def work(first: Broker, second: Broker) -> None:
+        assert not failures
+        await create(first, 2, 1)
+        await orders(second, leads=True)
 
     with_pair(tmp_path, work)
 
