@@ -94,6 +94,7 @@ async def test_a_heartbeat_in_a_stable_group_is_answered_at_once_and_writes_noth
 async def test_a_group_that_is_being_loaded_takes_its_members_to_be_alive() -> None:
     group = ClassicMembers()
     members = await group.stable(1)
+    group.coordinator.runtime.unload(0)
     group.coordinator.runtime.lead(0, 1)
     assert group.coordinator.runtime.is_loading
     assert await group.heartbeat(members[0]) is ErrorCode.NONE
