@@ -94,6 +94,28 @@ TABLES: Final = (
         shown_ours="10,000 partitions",
     ),
     Table(
+        "Cluster of three brokers, three replicas, acks=all",
+        "cluster.json",
+        "Kafka 3.9.1",
+        "Kafka {kafka}",
+        (
+            Row("Produce, large batches of 1 KiB records", "MB/s", "produce", "mb_per_s"),
+            Row("Produce one record and wait, p50", "ms", "acknowledged", "ack_p50_ms", is_less_better=True),
+            Row("Produce one record and wait, p99", "ms", "acknowledged", "ack_p99_ms", is_less_better=True),
+            Row("kill -9 of a leader until the next record", "s", "leader-killed", "next_ack_s", is_less_better=True),
+            Row(
+                "kill -9 of the controller until the next record",
+                "s",
+                "controller-killed",
+                "next_ack_s",
+                is_less_better=True,
+            ),
+            Row("Follower that returns, from its start", "MB/s", "catch-up", "mb_per_s"),
+            Row("Rolling restart", "s", "rolling", "restart_s", is_less_better=True),
+            Row("Memory of the three brokers", "MB", "memory", "pss_mb", is_less_better=True),
+        ),
+    ),
+    Table(
         "Consumer groups",
         "groups.json",
         "Kafka 4.3.1",
