@@ -101,6 +101,7 @@ bench: bytecode  ## run all benchmarks next to their peers
 	$(BIN)/python -m bench.broker --save
 	$(BIN)/python -m bench.cluster --save
 	$(BIN)/python -m bench.groups --save
+	$(BIN)/python -m bench.transactions --save
 	$(BIN)/python -m bench.forms --save
 	$(BIN)/python -m bench.clients --save
 	$(BIN)/python tools/spark_artifacts.py

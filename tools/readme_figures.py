@@ -135,6 +135,21 @@ TABLES: Final = (
         ),
     ),
     Table(
+        "Transactions",
+        "transactions.json",
+        "Kafka 4.3.1",
+        "Kafka {kafka}",
+        (
+            Row("1 producer, 1 record each", "transactions/s", "rate-4.3-1", "transactions_per_s_1"),
+            Row("1 producer, 100 records each", "transactions/s", "rate-4.3-1", "transactions_per_s_100"),
+            Row("10 producers, 10 records each", "transactions/s", "rate-4.3-10", "transactions_per_s_10"),
+            Row("50 producers, 1 record each", "transactions/s", "rate-4.3-50", "transactions_per_s_1"),
+            Row("50 producers, 100 records each", "transactions/s", "rate-4.3-50", "transactions_per_s_100"),
+            Row("From send to a read_committed consumer, p50", "ms", "latency-4.3", "p50_ms", is_less_better=True),
+            Row("From send to a read_committed consumer, p99", "ms", "latency-4.3", "p99_ms", is_less_better=True),
+        ),
+    ),
+    Table(
         "Python client",
         "clients.json",
         "confluent-kafka",
@@ -166,7 +181,12 @@ TABLES: Final = (
 
 def figures(results: Path = RESULTS) -> str:
     """The text between the markers."""
-    return "\n\n".join(_table(table, json.loads((results / table.file).read_text())) for table in TABLES)
+    return "\n\n".join(_table(table, json.loads((results / table.file).read_text())) for table in saved_tables(results))
+
+
+def saved_tables(results: Path = RESULTS) -> list[Table]:
+    """Without those of benchmarks that were never saved."""
+    return [table for table in TABLES if (results / table.file).exists()]
 
 
 def rendered(readme: str, results: Path = RESULTS) -> str:

@@ -100,6 +100,7 @@ class Kafka:
 
     name: str = f"Kafka {KAFKA_VERSION}"
     settings: Mapping[str, str] = field(default_factory=lambda: dict(DELETED_SOON))
+    version: str = KAFKA_VERSION
 
     def prepare(self, place: Path) -> None:
         place.mkdir(parents=True)
@@ -118,11 +119,11 @@ class Kafka:
         config = place / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         (place / "port").write_text(str(broker))
-        format_command = ["java", "-cp", classpath(KAFKA_VERSION), "kafka.tools.StorageTool", "format"]
+        format_command = ["java", "-cp", classpath(self.version), "kafka.tools.StorageTool", "format"]
         subprocess.run([*format_command, "-t", _CLUSTER_ID, "-c", str(config)], check=True, capture_output=True)
 
     def start(self, place: Path) -> Running:
-        command = ["java", *BROKER_HEAP, *JVM_OPTIONS, "-cp", classpath(KAFKA_VERSION), "kafka.Kafka"]
+        command = ["java", *BROKER_HEAP, *JVM_OPTIONS, "-cp", classpath(self.version), "kafka.Kafka"]
         output = place / "output.log"
         process = start_process([*command, str(place / "server.properties")], output)
         return Running(self.name, f"127.0.0.1:{(place / 'port').read_text()}", process, output)

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
     from ottla.client.administer import Admin, AsyncAdmin
     from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord
+    from ottla.client.exactly_once import async_exactly_once, exactly_once
     from ottla.client.offsets import OffsetAndMetadata
     from ottla.client.produce import AsyncProducer, Producer, RecordMetadata
+    from ottla.client.transactions import PreparedTransaction
 
 __all__ = [
     "Admin",
@@ -26,9 +28,12 @@ __all__ = [
     "ConsumerRecord",
     "OffsetAndMetadata",
     "OttlaError",
+    "PreparedTransaction",
     "Producer",
     "RecordMetadata",
     "TopicPartition",
+    "async_exactly_once",
+    "exactly_once",
 ]
 
 __version__ = "0.1.0.dev0"
@@ -42,9 +47,12 @@ _HOMES: Final = {
     "ConsumerRecord": "ottla.client.consume",
     "OffsetAndMetadata": "ottla.client.offsets",
     "OttlaError": "ottla.base.errors",
+    "PreparedTransaction": "ottla.client.transactions",
     "Producer": "ottla.client.produce",
     "RecordMetadata": "ottla.client.produce",
     "TopicPartition": "ottla.base.ids",
+    "async_exactly_once": "ottla.client.exactly_once",
+    "exactly_once": "ottla.client.exactly_once",
 }
 
 

@@ -16,6 +16,10 @@ from typing import Any
 
 import pytest
 
+from ottla import Admin, Consumer, TopicPartition
+from ottla.cli import completion
+from ottla.cli.main import run
+from ottla.client.administer import NewTopic
 from ottla.testing.broker import Broker
 from support.clients.command_line import Ottla, caller
 from support.waiting import wait_until
@@ -104,6 +108,36 @@ def test_what_a_topic_cannot_be_is_refused_with_the_reason(ottla: Ottla, topic: 
 # Configs.
 
 
+def test_names_of_topics_and_groups_are_completed(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def completions(words: str) -> list[str]:
+        """What Bash offers for the last word."""
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        assert run([]) == 0
+        return capsys.readouterr().out.split()
+
+    monkeypatch.setenv("_OTTLA_COMPLETE", "complete_bash")
+    monkeypatch.setattr(completion, "_PATIENCE_S", TIMEOUT_S)
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
+        admin.alter_consumer_group_offsets(f"g-{topic}", {TopicPartition(topic, 0): 0})
+    assert completions(f"ottla -b {broker.bootstrap} topics describe {topic[:5]}") == [topic]
+    assert completions(f"ottla groups describe -b {broker.bootstrap} g-{topic[:5]}") == [f"g-{topic}"]
+    assert completions(f"ottla -b {broker.bootstrap} consume {topic[:5]}") == [topic]
+    assert completions(f"ottla -b 127.0.0.1:1 consume {topic[:5]}") == []
+
+
+def test_internal_topics_are_described_only_if_asked_for(ottla: Ottla, broker: Broker, topic: str) -> None:
+    ottla("topics", "create", topic)
+    with Consumer(bootstrap_servers=broker.bootstrap, group_id=topic) as consumer:
+        consumer.commit({TopicPartition(topic, 0): 0})
+    assert "__consumer_offsets" not in ottla("topics", "describe")
+    assert "__consumer_offsets" in ottla("topics", "describe", "--internal")
+    assert "__consumer_offsets" in ottla("topics", "describe", "__consumer_offsets")
+
+
 def test_configs_of_a_topic(ottla: Ottla, topic: str) -> None:
     ottla("topics", "create", topic)
     assert (
@@ -126,6 +160,9 @@ def test_configs_of_a_topic(ottla: Ottla, topic: str) -> None:
     ottla("configs", "unset", "--topic", topic, "retention.ms", "cleanup.policy")
     assert "No configs are set" in ottla("configs", "describe", "--topic", topic)
     assert "INVALID_CONFIG" in ottla("configs", "set", "--topic", topic, "retention.ms=soon", code=1)
+    told = f"topic {topic} has no config 'retention.mss': did you mean 'retention.ms'?"
+    assert told in ottla("configs", "unset", "--topic", topic, "retention.mss", code=1).replace("Topic", "topic")
+    assert "has no config" in ottla("topics", "alter", topic, "--unset", "retention.mss", code=1)
     assert "UNKNOWN_TOPIC_OR_PARTITION" in ottla("configs", "describe", "--topic", "absent", code=1)
 
 
@@ -138,6 +175,8 @@ def test_configs_of_brokers(ottla: Ottla) -> None:
         assert "broker.id\t1\tstatic broker" in of_broker
     finally:
         ottla("configs", "unset", "--broker-defaults", "log.retention.ms")
+        ottla("configs", "unset", "--broker-defaults", "log.retention.bytes")
+        assert "has no config 'nonsense'" in ottla("configs", "unset", "--broker-defaults", "nonsense", code=1)
     assert "There is no broker 77 in the cluster; its brokers are 1" in ottla(
         "configs", "describe", "--broker", "77", code=1
     )
@@ -275,7 +314,7 @@ def test_records_are_shown_as_they_come_until_interrupted(broker: Broker, ottla:
             following.stdout.close()
 
 
-def test_whoever_reads_may_stop_reading(broker: Broker, topic: str) -> None:
+def test_the_reader_of_a_pipe_may_stop(broker: Broker, topic: str) -> None:
     command(broker, "produce", topic, text="".join(f"{number}\n" for number in range(100_000)))
     shell = f"{sys.executable} -m ottla -b {broker.bootstrap} consume {topic} --from-beginning | head -n 1"
     ended = subprocess.run(

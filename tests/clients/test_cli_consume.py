@@ -98,7 +98,7 @@ def test_a_member_of_a_group_goes_on_where_the_group_is(ottla: Ottla, topics: li
     assert sorted(both.split()) == ["late", "late", "new", "new", "old"]
 
 
-def test_a_group_is_not_told_where_to_read(ottla: Ottla, topics: list[str]) -> None:
+def test_a_group_does_not_accept_offsets(ottla: Ottla, topics: list[str]) -> None:
     refused = ottla("consume", topics[0], "--group", "g", "--since", "1h", code=1)
     assert "--since cannot be used with --group" in refused
 

@@ -130,7 +130,7 @@ def test_offsets_from_a_file_and_for_a_group_that_is_not_there_yet(
     assert "line 1" in ottla("groups", "reset-offsets", group, "--from-file", str(file), code=1)
 
 
-def test_what_lies_outside_is_moved_to_the_nearer_end(ottla: Ottla, left: str, topic: str) -> None:
+def test_offsets_out_of_range_are_moved_to_the_nearer_end(ottla: Ottla, left: str, topic: str) -> None:
     told = ottla("groups", "reset-offsets", left, "--all-topics", "--to-offset", "99", "--execute")
     assert f"{topic}-0: 99 is outside the log (0 to 10); using the end, 10" in told
     assert f"{topic}-1: 99 is outside the log (0 to 0)" in told

@@ -79,7 +79,7 @@ def test_a_fetch_of_many_partitions_is_woken_by_any(
             assert taken.result() == as_seen(numbered(1, partition), rounds)
 
 
-def test_a_fetch_that_waits_is_told_that_its_topic_is_gone(
+def test_a_waiting_fetch_gets_an_error_when_its_topic_is_deleted(
     client_type: type[Client], topic: str, interposed: InterposedPeer
 ) -> None:
     """And the consumer goes on with the next topic of that name."""

@@ -104,7 +104,7 @@ def test_a_topic_is_found_and_deleted_by_its_id(kafka_python: KafkaPythonClient,
         wait_until(lambda: topic not in admin.topics(), "the deleted topic is still listed")
 
 
-def test_a_partition_tells_who_produces_to_it(kafka_python: KafkaPythonClient, topic: str) -> None:
+def test_the_producers_of_a_partition_are_described(kafka_python: KafkaPythonClient, topic: str) -> None:
     settings = ProducerSettings(idempotent=True)
     kafka_python.produce(topic, numbered(3), settings)
     kafka_python.produce(topic, numbered(5), settings)

@@ -12,7 +12,7 @@ from support.cluster.traffic import new_topic
 
 @pytest.fixture(scope="session")
 def shared() -> Iterator[Cluster]:
-    with Cluster(3, settings={"offsets.topic.num.partitions": 3}) as cluster:
+    with Cluster(3, settings={"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 3}) as cluster:
         yield cluster
 
 

@@ -112,7 +112,7 @@ def test_a_cluster_starts_serves_stops_and_starts_again(
         assert cluster.end(signal.SIGTERM) == 0
 
 
-def test_a_broker_that_dies_is_told_and_nothing_outlives_the_command(tmp_path: Path) -> None:
+def test_a_broker_that_dies_is_reported_and_nothing_outlives_the_command(tmp_path: Path) -> None:
     with launched(tmp_path, "--port", str(unused_port())) as cluster:
         cluster.wait_for("^Ottla is ready at ")
         (victim,) = [pid for pid in pids(tmp_path / "broker-2.properties") if pid != cluster.process.pid]
@@ -127,7 +127,7 @@ def test_a_broker_that_dies_is_told_and_nothing_outlives_the_command(tmp_path: P
     wait_until(lambda: pids(tmp_path) == [], "processes are left after the command was killed")
 
 
-def test_a_port_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -33,7 +33,9 @@ WORDS = [
 RELEASES = ["3.9", "3.9-IV0", "3.9-IV1", "3.9.1", "2.8-IV1", "0.10.2.1", "0.8", "0.11.0-IV2", "5.0", "3", "3.9-IV"]
 ADDRESSES = ["1@localhost:9093", "localhost:9093", "1@localhost", "[::1]:1,b:2", "classic,consumer", "classic,x"]
 VALUES = [*NUMBERS, *LARGE, *WORDS, *RELEASES, *ADDRESSES, ""]
-OURS_ALONE = {key.name for key in BROKER_CONFIG if key.name.startswith("ottla.")}
+OURS_ALONE = {key.name for key in BROKER_CONFIG if key.name.startswith("ottla.")} | {
+    "transaction.two.phase.commit.enable"  # of Kafka 4 (KIP-939)
+}
 OTHER_DEFAULTS = {"log.dir"}
 """Where the defaults differ; the module says why."""
 STRICTER = {

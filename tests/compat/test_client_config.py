@@ -65,7 +65,7 @@ MORE_LENIENT = {"auto.offset.reset=LATEST"}
 STRICTER = {
     # Never sensible: less than any broker takes, or no time at all.
     "connections.max.idle.ms=-2",
-    *(f"{key}={value}" for key in TIMES for value in ("-2", "-1", "0")),
+    *(f"{key}={value}" for key in (*TIMES, "transaction.timeout.ms") for value in ("-2", "-1", "0")),
 }
 
 

@@ -48,7 +48,14 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
 }
-ELSEWHERE = {"advertised.listeners", "listeners", "log.dir", "log.dirs", "zookeeper.connect"}
+ELSEWHERE = {
+    "advertised.listeners",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "transaction.two.phase.commit.enable",  # of Kafka 4 (KIP-939)
+    "zookeeper.connect",
+}
 """Keys that cannot be the same at both."""
 FINER_UNIT_ALTERED = {"log.retention.hours"}
 """Kafka shows the default of such a key then, and no longer what its file says."""

@@ -248,5 +248,5 @@ def test_a_right_declaration_has_no_differences() -> None:
         ),
     ],
 )
-def test_a_wrong_declaration_is_told_by_name(declaration: type[Message], told: list[str]) -> None:
+def test_a_wrong_declaration_is_reported_by_name(declaration: type[Message], told: list[str]) -> None:
     assert _found(declaration) == told

@@ -93,7 +93,7 @@ def judge(directory: Path, told: Told, *, clean: bool) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_what_a_killed_process_had_acknowledged_is_there(tmp_path: Path, part: int) -> None:
+def test_acknowledged_appends_survive_a_killed_process(tmp_path: Path, part: int) -> None:
     directory = tmp_path / "log"
     told = Told()
     died: Counter[str] = Counter()

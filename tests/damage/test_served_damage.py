@@ -52,7 +52,7 @@ async def fill(place: Path) -> None:
 
 
 @pytest.mark.parametrize(("at", "mask"), [(LENGTH_AT, 0x01), (LENGTH_AT + 2, 0x10), (LENGTH_AT + 3, 0x04), (6, 0x10)])
-def test_a_consumer_is_told_of_a_batch_that_leads_nowhere(
+def test_a_consumer_gets_an_error_for_a_batch_that_leads_nowhere(
     tmp_path: Path, at: int, mask: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:

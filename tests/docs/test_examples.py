@@ -80,6 +80,6 @@ def test_the_address_is_the_brokers(tmp_path: Path) -> None:
         (example("import sys; print('odd', file=sys.stderr)"), r"(?s)failed \(0\).*odd"),
     ],
 )
-def test_what_is_wrong_is_told(bad: Example, sentence: str, tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported(bad: Example, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ExampleError, match=sentence):
         run(bad, "127.0.0.1:1234", tmp_path)

@@ -117,7 +117,7 @@ def test_strangers_disturb_nobody(broker: Broker) -> None:
     assert "Traceback" not in broker.output
 
 
-def test_what_happened_is_said_in_a_line_and_not_in_a_thousand(broker: Broker) -> None:
+def test_repeated_events_are_logged_in_one_line(broker: Broker) -> None:
     before = broker.output
     for _ in range(200):
         with connect(broker) as sock:

@@ -184,7 +184,7 @@ def committed(broker: Broker, consumer: Consumer) -> list[int]:
         assert time.monotonic() < deadline_s, ErrorCode(group.error_code)
 
 
-def test_each_gets_its_own_answer_and_what_it_was_told_is_kept(tmp_path: Path) -> None:
+def test_each_commit_gets_its_own_answer_and_is_stored(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     with Broker({"offsets.topic.num.partitions": "7"}, directory=tmp_path) as broker:
         create_topic(broker.bootstrap, TOPIC, partitions=max(PARTITIONS))

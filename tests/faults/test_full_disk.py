@@ -65,7 +65,7 @@ def fill_up(disk: Path) -> Path:
     return filling
 
 
-def test_a_full_disk_is_told_and_survived(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_survived(small_disk: Path, tmp_path: Path) -> None:
     with Broker({"log.dirs": str(small_disk / "logs")}, directory=tmp_path / "broker") as broker:
         create_topic(broker.bootstrap, "orders")
         create_topic(broker.bootstrap, "others")

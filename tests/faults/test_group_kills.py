@@ -85,9 +85,7 @@ def consume(consumer: GroupConsumer, count: int) -> dict[Partition, list[int]]:
 
 @each_client
 @pytest.mark.parametrize("by_itself", [False, True], ids=["by hand", "by itself"])
-def test_what_was_committed_survives_a_kill_and_is_gone_on_from(
-    broker: Peer, flavour: Flavour, *, by_itself: bool
-) -> None:
+def test_committed_offsets_survive_a_kill(broker: Peer, flavour: Flavour, *, by_itself: bool) -> None:
     produce(broker, 10)
     settings = membership(broker, flavour)
     with group_of_processes(replace(settings, auto_commit_ms=100) if by_itself else settings) as group:
@@ -129,7 +127,7 @@ def test_a_group_goes_on_when_its_broker_comes_back(broker: Peer, flavour: Flavo
     group.check(sent)
 
 
-def test_a_coordinator_that_loads_says_so_or_knows_everything(broker: Peer) -> None:
+def test_a_loading_coordinator_answers_loading_or_completely(broker: Peer) -> None:
     """From the first answer on: never that nothing was committed."""
     groups = [f"group-{number}" for number in range(50)]
 

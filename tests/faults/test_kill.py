@@ -27,7 +27,7 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("flush", ["every record", "as Kafka does"])
-def test_what_was_acknowledged_survives_a_kill(broker: Broker, flush: str) -> None:
+def test_acknowledged_records_survive_a_kill(broker: Broker, flush: str) -> None:
     """Without a flush it is the system that keeps what was written; with one, the disk would."""
     _logger.info("OTTLA_SEED=%d", SEED)
     chance = random.Random(SEED)

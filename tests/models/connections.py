@@ -34,7 +34,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from models.step_loop import StepLoop
 from ottla.base.file_slice import FileSlice
 from ottla.log.local_disk import LocalDisk
-from ottla.net import core, memory_queue, sender, socket_connection
+from ottla.net import core, memory_queue, sender, sending_layout, socket_connection
 from ottla.net.core import Slot
 from ottla.net.limits import Limits
 from ottla.net.server import Server
@@ -110,8 +110,8 @@ class SteppedTable:
     """In place of the compiled kernel: sends when the gate is open, and at most so much of each answer."""
 
     def __init__(self, gate: threading.Event) -> None:
-        self.numbers = np.zeros((sender.SLOTS, sender.NUMBERS), np.int64)
-        self.data = [memoryview(bytearray(sender.BYTES_MAX)) for _ in range(sender.SLOTS)]
+        self.numbers = np.zeros((sending_layout.SLOTS, sending_layout.NUMBERS), np.int64)
+        self.data = [memoryview(bytearray(sending_layout.BYTES_MAX)) for _ in range(sending_layout.SLOTS)]
         self.gate = gate
         self.at_most = 1 << 20
 
@@ -121,20 +121,20 @@ class SteppedTable:
             for _ in range(os.eventfd_read(wake)):
                 self.gate.wait()
                 batch = self.numbers[number]
-                if batch[sender.COUNT] < 0:
+                if batch[sending_layout.COUNT] < 0:
                     return
                 at = 0
-                for answer in range(batch[sender.COUNT]):
-                    size = int(batch[sender.SIZES + answer])
+                for answer in range(batch[sending_layout.COUNT]):
+                    size = int(batch[sending_layout.SIZES + answer])
                     piece = self.data[number][at : at + min(size, self.at_most)]
                     try:
-                        sent = os.write(int(batch[sender.DESCRIPTORS + answer]), piece)
+                        sent = os.write(int(batch[sending_layout.DESCRIPTORS + answer]), piece)
                     except OSError:
                         sent = -1
-                    batch[sender.SENT + answer] = sent
+                    batch[sending_layout.SENT + answer] = sent
                     at += size
                 os.eventfd_write(done, 1)
-                number = (number + 1) % sender.SLOTS
+                number = (number + 1) % sending_layout.SLOTS
 
 
 class ServerConnectionModel(RuleBasedStateMachine):

@@ -177,7 +177,7 @@ def test_yaml_from_topic_to_topic_and_on_from_the_checkpoint(
         ),
     ],
 )
-def test_what_spark_finds_wrong_is_told_with_its_line(
+def test_what_spark_finds_wrong_is_reported_with_its_line(
     spark: SparkSession, topic: str, tmp_path: Path, right: str, wrong: str, told: str
 ) -> None:
     text = SUMS.format(topic=topic)

@@ -127,7 +127,7 @@ def test_write_says_where_rows_are(spark: SparkSession, sent_to: TopicData) -> N
 # Errors.
 
 
-def test_wrong_columns_are_told_before_anything_runs(spark: SparkSession, sent_to: TopicData) -> None:
+def test_wrong_columns_are_reported_before_anything_runs(spark: SparkSession, sent_to: TopicData) -> None:
     number = spark.range(3)
     wrong = number.select(col("id").alias("value"))
     assert "ColumnError: column value must be binary or string, not bigint" in message(lambda: save(wrong, sent_to))

@@ -169,7 +169,7 @@ def test_two_queries_at_once_read_everything_each(data: TopicData, stream_of: St
         assert sorted(stream.values) == expected
 
 
-def test_a_stream_begins_where_it_is_told(data: TopicData, stream_of: StreamMaker) -> None:
+def test_a_stream_begins_at_its_starting_offsets(data: TopicData, stream_of: StreamMaker) -> None:
     data.send(["a"], timestamp_ms=T0_MS)
     data.send(["b", "c"], timestamp_ms=T0_MS + 1000)
     by_offset = stream_of(assign={data.name: [0]}, startingOffsets={data.name: {"0": 2}})
@@ -221,7 +221,7 @@ def test_records_that_were_deleted_before_they_were_read(data: TopicData, stream
     assert stream.values == ["0", "1", "5", "6", "7"]
 
 
-def test_a_topic_that_was_made_anew(data: TopicData, stream_of: StreamMaker) -> None:
+def test_a_topic_that_was_created_again(data: TopicData, stream_of: StreamMaker) -> None:
     data.send(range(5))
     stream = stream_of(subscribe=data.name)
     stream.run()
@@ -248,7 +248,7 @@ def test_a_topic_that_was_made_anew(data: TopicData, stream_of: StreamMaker) -> 
         ({"subscribe": "t", "maxOffsetPerTrigger": 5}, "did you mean maxOffsetsPerTrigger?"),
     ],
 )
-def test_what_is_wrong_is_told_by_the_query(stream_of: StreamMaker, options: dict[str, object], told: str) -> None:
+def test_what_is_wrong_is_reported_by_the_query(stream_of: StreamMaker, options: dict[str, object], told: str) -> None:
     assert told in failure(lambda: stream_of(**options).run())
 
 

@@ -2,36 +2,57 @@
 
 python -m support.class_archive  (in tests/, with tools/ on the path)
 
-An archive lies beside the jars it was made of, and is made once. Without it everything works as well.
+An archive is stored with the jars from which it was made, and is made once. Everything works without it as well.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support.kafka_process import class_archive, stop, zookeeper, zookeeper_mode_broker
-from support.waiting import wait_until
+from support.controllers import admin_of
+from support.kafka_process import Broker, class_archive, kraft_broker, stop, zookeeper, zookeeper_mode_broker
 
-VERSION = "3.9.1"
+Archiving = Callable[[Path, Path], None]
+"""Runs a broker in a directory, and archives its classes into a file."""
+
+
+def archive_zookeeper_mode(place: Path, archive: Path) -> None:
+    with zookeeper(place / "zookeeper") as address:
+        _use_and_stop(zookeeper_mode_broker(place / "broker", address, 1, {}, archive_into=archive))
+
+
+def archive_kraft(place: Path, archive: Path) -> None:
+    _use_and_stop(kraft_broker(place / "broker", {}, archive_into=archive))
+
+
+def _use_and_stop(broker: Broker) -> None:
+    try:
+        admin_of(broker)
+    finally:
+        stop(broker.process)
+
+
+VERSIONS: dict[str, Archiving] = {"3.9.1": archive_zookeeper_mode, "4.3.1": archive_kraft}
 
 
 def main() -> None:
-    archive = class_archive(VERSION)
-    if archive.exists():
-        return
+    missing = [version for version in VERSIONS if not class_archive(version).exists()]
+    with ThreadPoolExecutor() as threads:
+        for version in threads.map(make_archive, missing):
+            sys.stdout.write(f"Kafka {version}: archived the classes of a broker\n")
+
+
+def make_archive(version: str) -> str:
+    archive = class_archive(version)
     arriving = archive.with_suffix(".arriving")
     with tempfile.TemporaryDirectory(prefix="ottla-archive-") as directory:
-        place = Path(directory)
-        with zookeeper(place / "zookeeper") as address:
-            broker = zookeeper_mode_broker(place / "broker", address, 1, {}, archive_into=arriving)
-            try:
-                wait_until(lambda: (place / "broker" / "data" / "meta.properties").exists(), "the broker to start")
-            finally:
-                stop(broker.process)
+        VERSIONS[version](Path(directory), arriving)
     arriving.replace(archive)
-    sys.stdout.write(f"Kafka {VERSION}: archived the classes of a broker\n")
+    return version
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ def admin_of(broker: Broker) -> AdminClient:
     does not ask again before its operation times out."""
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
-        admin = AdminClient({"bootstrap.servers": broker.address})
+        # While nothing listens yet, it must not wait longer and longer between attempts.
+        admin = AdminClient({"bootstrap.servers": broker.address, "reconnect.backoff.max.ms": 200})
         try:
             if admin.list_topics(timeout=10).controller_id >= 0:
                 return admin

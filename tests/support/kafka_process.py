@@ -20,6 +20,8 @@ JAVA_SOURCES = Path(__file__).resolve().parents[1] / "golden" / "java"
 KRAFT_CLUSTER_ID = "b3R0bGEtZ29sZGVuLWJ5dA"
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
+_ARCHIVED = {"kafka.Kafka", "kafka.tools.StorageTool"}
+"""Programs that start faster with the archive of a broker's classes."""
 
 _QUIET = {
     "num.network.threads": "2",
@@ -90,6 +92,9 @@ def class_archive(version: str) -> Path:
     return HOME / version / "broker.jsa"
 
 
+ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
 def java_command(
     version: str, *arguments: str, heap_mb: int = 512, logging: Path | None = None, classes: Path | None = None
 ) -> list[str]:
@@ -97,10 +102,13 @@ def java_command(
     options = [f"-Xmx{heap_mb}m", "-XX:TieredStopAtLevel=1"]
     if logging is not None:
         options.append(f"-Dlog4j.configuration=file:{logging}")
-    if "kafka.Kafka" in arguments and class_archive(version).exists():
+    if _ARCHIVED.intersection(arguments) and class_archive(version).exists():
         options += [f"-XX:SharedArchiveFile={class_archive(version)}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
     own = [] if classes is None else [str(classes)]
-    return ["java", *options, "-cp", os.pathsep.join([*own, classpath(version)]), *arguments]
+    jars = classpath(version)
+    if ZOOKEEPER in arguments and (other := os.environ.get("OTTLA_ZOOKEEPER_JARS")):
+        jars = f"{other}/*"  # another version of ZooKeeper than the one that Kafka brings
+    return ["java", *options, "-cp", os.pathsep.join([*own, jars]), *arguments]
 
 
 def run_java(version: str, source: str, given: str) -> str:
@@ -128,7 +136,7 @@ def zookeeper(place: Path) -> Iterator[str]:
             "tickTime": "2000",
         },
     )
-    process = _start(java_command("3.9.1", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)), place)
+    process = _start(java_command("3.9.1", ZOOKEEPER, str(config)), place)
     try:
         _wait_for_port(port, process, place)
         yield f"127.0.0.1:{port}"
@@ -164,17 +172,21 @@ def zookeeper_mode_broker(
     )
     logging = _properties(place / "log4j.properties", _LOGGING)
     command = java_command("3.9.1", "kafka.Kafka", str(config), logging=logging, heap_mb=heap_mb)
-    if archive_into is not None:
-        command.insert(1, f"-XX:ArchiveClassesAtExit={archive_into}")
-    process = _start(command, place)
+    process = _start(_archiving(command, archive_into), place)
     _wait_for_port(ports.listening, process, place)
     return Broker("3.9.1", ports.advertised, place / "data", process)
 
 
 def kraft_broker(
-    place: Path, settings: Mapping[str, str], ports: Ports | None = None, controller_ports: Ports | None = None
+    place: Path,
+    settings: Mapping[str, str],
+    ports: Ports | None = None,
+    controller_ports: Ports | None = None,
+    *,
+    archive_into: Path | None = None,
 ) -> Broker:
-    """Starts a 4.3.1 broker that is its own controller."""
+    """Starts a 4.3.1 broker that is its own controller. With `archive_into`, it archives the classes that it has loaded
+    when it ends."""
     place.mkdir(parents=True)
     ports = ports or Ports.without_proxy()
     controller_ports = controller_ports or Ports.without_proxy()
@@ -197,7 +209,7 @@ def kraft_broker(
         "4.3.1", "kafka.tools.StorageTool", "format", "-t", KRAFT_CLUSTER_ID, "-c", str(config)
     )
     subprocess.run(format_command, check=True, capture_output=True)
-    process = _start(java_command("4.3.1", "kafka.Kafka", str(config)), place)
+    process = _start(_archiving(java_command("4.3.1", "kafka.Kafka", str(config)), archive_into), place)
     _wait_for_port(ports.listening, process, place)
     return Broker("4.3.1", ports.advertised, place / "data", process)
 
@@ -221,6 +233,10 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 def _properties(file: Path, settings: Mapping[str, str]) -> Path:
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
     return file
+
+
+def _archiving(command: list[str], archive: Path | None) -> list[str]:
+    return command if archive is None else [command[0], f"-XX:ArchiveClassesAtExit={archive}", *command[1:]]
 
 
 def _start(command: list[str], place: Path) -> subprocess.Popen[bytes]:

@@ -173,7 +173,7 @@ def test_a_member_whose_session_expires_registers_again(site: Site, group: str, 
     run(scenario)
 
 
-def test_a_topic_that_grows_is_shared_anew(site: Site, group: str, topic: str) -> None:
+def test_partitions_added_to_a_topic_are_assigned(site: Site, group: str, topic: str) -> None:
     async def scenario() -> None:
         await create_topic(site, topic, 1)
         async with members(site, group, topic, 2) as pair:
@@ -371,7 +371,7 @@ def test_a_consumer_of_kafka_in_the_group_gets_its_share(
     run(scenario)
 
 
-def test_subscribing_anew_and_unsubscribing(site: Site, group: str, topic: str, kazoo: KazooClient) -> None:
+def test_changing_the_subscription_and_unsubscribing(site: Site, group: str, topic: str, kazoo: KazooClient) -> None:
     async def scenario() -> None:
         await create_topic(site, topic, 2)
         await create_topic(site, f"{topic}-2", 1)

@@ -141,7 +141,7 @@ def test_without_brokers_nothing_is_claimed(
     run(scenario)
 
 
-def test_a_node_that_makes_no_sense_is_told(tmp_path: Path, broker: Broker, topic: str) -> None:
+def test_a_node_that_makes_no_sense_is_reported(tmp_path: Path, broker: Broker, topic: str) -> None:
     async def scenario() -> None:
         async with place(tmp_path, broker) as here:
             await here.add_topic(topic, 1)

@@ -70,7 +70,7 @@ def test_a_session_survives_its_connection(tmp_path: Path) -> None:
     with_server(tmp_path, use)
 
 
-def test_what_happened_meanwhile_is_told(tmp_path: Path) -> None:
+def test_changes_during_an_outage_are_reported(tmp_path: Path) -> None:
     async def use(server: EmbeddedServer) -> None:
         async with connected(server.address) as tree, connected(server.address) as other:
             data, children, untouched = Events(), Events(), Events()
@@ -169,7 +169,7 @@ def test_a_client_that_only_waits_stays(tmp_path: Path) -> None:
     with_server(tmp_path, use)
 
 
-def test_what_was_sent_when_a_connection_broke_is_unknown(tmp_path: Path) -> None:
+def test_the_result_of_requests_on_a_broken_connection_is_unknown(tmp_path: Path) -> None:
     async def use(server: EmbeddedServer) -> None:
         async with connected(server.address) as tree:
             states = States(tree)
@@ -223,7 +223,7 @@ def test_closing_ends_what_waits_for_a_connection(tmp_path: Path) -> None:
     with_server(tmp_path, use)
 
 
-def test_no_server_is_told_in_a_sentence() -> None:
+def test_an_unreachable_server_is_reported_in_one_sentence() -> None:
     async def run() -> None:
         with pytest.raises(ConnectionError, match=r"No ZooKeeper server answered at .*:1/chroot within"):
             await ZooKeeperTree.open("127.0.0.1:1/chroot", connect_timeout_s=0.2)

@@ -46,7 +46,7 @@ class BackgroundLoad:
         """`load` does the imports. If one of the packages it needs is not installed, nothing waits for it."""
         self._load = load
         self._needs = needs
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reentrant, because a signal handler may interrupt `begin` and call it
         self._is_begun = False
         self._is_over = threading.Event()
 

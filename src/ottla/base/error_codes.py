@@ -390,7 +390,7 @@ class ErrorCode(IntEnum):
     DUPLICATE_VOTER = _final(126, "The controller is a voter already, so it cannot be added.")
     VOTER_NOT_FOUND = _final(127, "No voter has this id and directory; list the voters to see which there are.")
     INVALID_REGULAR_EXPRESSION = _final(
-        128, "The pattern of topics is no valid regular expression; the broker reads it by the rules of RE2."
+        128, "The pattern is not a valid regular expression in RE2's syntax, or is too large."
     )
     REBOOTSTRAP_REQUIRED = _final(
         129, "None of what the client knows of the cluster holds any more; it starts over from its bootstrap addresses."

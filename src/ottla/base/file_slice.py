@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ottla.base.disk import File
 
@@ -15,11 +15,15 @@ class FileSlice:
     file: File
     position: int
     size: int
+    held: bytes | None = field(default=None, repr=False, compare=False)
+    """The bytes, if they were read already."""
 
     def __len__(self) -> int:
         return self.size
 
     def read(self) -> bytes:
+        if self.held is not None:
+            return self.held
         data = self.file.read_at(self.position, self.size)
         if len(data) != self.size:
             raise EOFError(f"{self.file.path} ends before the end of the slice")

@@ -4,6 +4,7 @@
                                       ├─▶ Controller ─▶ coordination tree, and back to this broker (LoneMember),
                                       │   or to all brokers (ClusterMember)
                                       ├─▶ GroupCoordinatorService ─▶ Replicas (its topic)
+                                      ├─▶ HostedTransactions ─▶ Replicas (its topic, markers), other brokers
                                       ├─▶ ConfigStore
                                       └─▶ MetadataCache
 
@@ -29,21 +30,24 @@ from ottla.broker.configs.server_limits import limits_of
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.control.control_requests import ControlRequests
 from ottla.broker.control.listener import ControllerApis
+from ottla.broker.coordinators.coordinator_log import ReplicatedCoordinatorLog
+from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.dispatch import Dispatcher
 from ottla.broker.fetching.fetch_sessions import FetchSessions
-from ottla.broker.groups.coordinator_log import ReplicatedCoordinatorLog
 from ottla.broker.groups.group_settings import group_settings
 from ottla.broker.groups.group_topics import GroupTopics
 from ottla.broker.lone_member import LoneMember
 from ottla.broker.membership import Membership
+from ottla.broker.metadata.features import ClusterFeatures
 from ottla.broker.metadata.metadata_cache import NO_CONTROLLER, BrokerEndpoint, MetadataCache
 from ottla.broker.observability.logging_setup import ThrottledLog
 from ottla.broker.observability.request_stats import RequestStats
 from ottla.broker.producing.held_produce import HeldProduces
-from ottla.broker.producing.producer_ids import ProducerIds
 from ottla.broker.startup.coordination import open_coordination, unusable
 from ottla.broker.startup.identity import broker_id_of, cluster_id_of
 from ottla.broker.startup.registration import Registrar
+from ottla.broker.transactions.hosted import HostedTransactions
+from ottla.broker.transactions.producer_ids import ProducerIds
 from ottla.broker.upkeep.replica_moves import ReplicaMoves
 from ottla.broker.upkeep.upkeep import Upkeep
 from ottla.controller.controller import Controller
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _DRAIN_S: Final = 2.0
+_VERIFICATION: Final = "transaction.partition.verification.enable"
 _STARTS_MAX: Final = 3
 _RESERVE_BYTES: Final = 2**20
 """Reserved in each log directory, so that the broker can stop and start cleanly when a disk is full."""
@@ -105,6 +110,7 @@ class Broker:
         self.registrar: Registrar
         self.configs: ConfigStore
         self.metadata: MetadataCache
+        self.features = ClusterFeatures()
         self.directories: LogDirectories
         self.replicas: Replicas
         self.member: Membership
@@ -114,9 +120,10 @@ class Broker:
         self.producer_ids: ProducerIds
         self.replica_moves: ReplicaMoves
         self.held_produces: HeldProduces
+        self.coordinators = Coordinators()
         self.groups: GroupCoordinatorService
         self.group_topics: GroupTopics
-        self.group_log: ReplicatedCoordinatorLog
+        self.transactions: HostedTransactions
         self.ready: ReadyInfo
         self._server: Server
         self.dispatcher: Dispatcher
@@ -174,10 +181,11 @@ class Broker:
         """Cleans up after a failed start: leaves no lock, thread or task behind."""
         if hasattr(self, "held_produces"):
             await _end_each([("listening", self._close_server)])
+        if hasattr(self, "transactions"):
+            await _end_each([("ending transactions", self.transactions.close)])
         if hasattr(self, "member"):
             await _end_each([("taking part in the cluster", self.member.close)])
-        if hasattr(self, "groups"):
-            self.groups.close()
+        self.coordinators.close()
         await self._stop_config_changes()
         if hasattr(self, "_upkeep"):  # the directories are open, and whole
             await _end_each(
@@ -222,6 +230,7 @@ class Broker:
         self.producer_ids = ProducerIds(coordination, self.broker_id)
         self.replica_moves = ReplicaMoves(self.directories, self.replicas)
         self._make_group_coordinator(loop)
+        self._make_transactions(loop)
         self.configs.on_topic_change = self.member.topic_config_changed
         self.configs.on_broker_change = self._broker_config_changed
         self.config_changes = ConfigChangeListener(coordination, self.configs, self.clock)
@@ -265,10 +274,24 @@ class Broker:
         self.group_topics = GroupTopics(self.metadata)
         timeout_ms = self.config["offsets.commit.timeout.ms"]
         log = ReplicatedCoordinatorLog(OFFSETS_TOPIC, self.replicas, self.metadata, commit_timeout_ms=timeout_ms)
-        self.group_log = log
         settings = group_settings(self.config, self.configs.groups.consumer_times)
         self.groups = GroupCoordinatorService(log, self.clock, loop, settings, self.group_topics)
         self.groups.runtime.together = self._server.together
+        self.coordinators.add(log, self.groups, "the offsets of consumer groups")
+
+    def _make_transactions(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.transactions = HostedTransactions(
+            self.config,
+            self.replicas,
+            self.metadata,
+            self.groups,
+            self.producer_ids,
+            self.clock,
+            loop,
+            None if self.cluster is None else self.cluster.links.coordinator_peer,
+        )
+        self.transactions.verifier.is_enabled = self.configs.current(_VERIFICATION)
+        self.coordinators.add(self.transactions.log, self.transactions.service, "the state of transactions")
 
     def _make_server(self, loop: asyncio.AbstractEventLoop) -> Server:
         dispatcher = Dispatcher(self, self.request_stats, lambda connection, error: server.refuse(connection, error))
@@ -318,6 +341,7 @@ class Broker:
         from ottla.broker.observability.group_metrics import GroupCollector
         from ottla.broker.observability.metrics import MetricsServer
         from ottla.broker.observability.replica_metrics import ReplicaCollector
+        from ottla.broker.observability.transaction_metrics import TransactionCollector
 
         def end_of(topic: str, index: int) -> int | None:
             partition = self.replicas.get(topic, index)
@@ -327,7 +351,11 @@ class Broker:
             self.request_stats,
             self.directories,
             self._upkeep.stats,
-            [ReplicaCollector(self.replicas, self.member.numbers), GroupCollector(self.groups, end_of)],
+            [
+                ReplicaCollector(self.replicas, self.member.numbers),
+                GroupCollector(self.groups, end_of),
+                TransactionCollector(self.transactions, self.replicas, self.clock),
+            ],
             host=self.config["ottla.metrics.host"],
             port=self.config["ottla.metrics.port"],
         )
@@ -338,6 +366,7 @@ class Broker:
     def _broker_config_changed(self, keys: frozenset[str]) -> None:
         self.member.broker_config_changed(keys)
         self.fetch_max_bytes = self.configs.current("fetch.max.bytes")
+        self.transactions.verifier.is_enabled = self.configs.current(_VERIFICATION)
         self._upkeep.config_changed(keys)
         if any(key.startswith("max.connections") for key in keys):
             self._server.change_limits(limits_of(self.configs.effective))
@@ -356,7 +385,7 @@ class Broker:
         the logs are closed in any case."""
         await _end_each([("letting other brokers take over", self.member.leave)])
         self._server.stop_accepting()
-        self.groups.close()
+        self.coordinators.close()
         self.replicas.fetches.close()
         self.replicas.produces.close()
         steps: Steps = (
@@ -364,6 +393,7 @@ class Broker:
             ("listening", self._close_server),  # from here on no request is started
             ("changing topics and roles", self.member.stop),
             ("handling requests", self.dispatcher.close),
+            ("ending transactions", self.transactions.close),
             ("moving replicas", self.replica_moves.close),  # which tell the upkeep
             ("following configs", self._stop_config_changes),
             ("upkeep of logs", self._upkeep.stop),

@@ -2,7 +2,7 @@
 carries out the active controller's requests.
 
     BrokerLinks ─▶ other brokers            ClusterController ─▶ ZooKeeper
-        ▲  ▲  └─ OwnBroker: this class ─▶ ControlRequests ─▶ RoleChanges ─▶ Replicas, Fetchers, group coordinator
+        ▲  ▲  └─ OwnBroker: this class ─▶ ControlRequests ─▶ RoleChanges ─▶ Replicas, Fetchers, Coordinators
         │  └──── IsrChanges ◀── Partition
         └─────── Fetchers
 
@@ -20,7 +20,7 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.base.coordination import CoordinationError, SessionState
+from ottla.base.coordination import CoordinationError
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.broker.configs.cluster_settings import ClusterSettings, fetch_settings
 from ottla.broker.configs.listeners import Listener
@@ -28,13 +28,14 @@ from ottla.broker.control.control_requests import ControlRequests
 from ottla.broker.control.full_directories import FullDirectories
 from ottla.broker.control.role_changes import RoleChanges
 from ottla.broker.controlled_shutdown import shut_down
+from ottla.broker.coordinators.coordinators import HostedCoordinator
 from ottla.broker.links.broker_links import BrokerLinks
 from ottla.broker.links.settings import LinkSettings
+from ottla.broker.metadata.features import LiveRegistration
 from ottla.broker.observability.cluster_numbers import ClusterNumbers
 from ottla.broker.startup.session_watch import SessionWatch
 from ottla.controller.cluster_controller import ClusterController
 from ottla.controller.settings import ControllerSettings
-from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.replication.fetching.fetchers import Fetchers
 from ottla.replication.fetching.replication_quota import ReplicationQuotas
 from ottla.replication.isr_changes import IsrChanges
@@ -47,7 +48,7 @@ from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMet
 from ottla.zookeeper import paths
 from ottla.zookeeper.client.tree import ZooKeeperTree
 from ottla.zookeeper.node_json import ZnodeError
-from ottla.zookeeper.znodes import TopicAssignment, decode_controller_epoch, encode_log_dir_failure
+from ottla.zookeeper.znodes import BrokerRegistration, TopicAssignment, decode_controller_epoch, encode_log_dir_failure
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -123,6 +124,7 @@ class ClusterMember:
             broker.clock,
         )
         self.controller.on_controller = self._controller_changed
+        self._tree.on_session(self.controller.session_state)
         self.sessions = SessionWatch(self._tree, broker.registrar, self._session_expired, self._registered_again)
         self.full_directories: FullDirectories
         self.control: ControlRequests | None = None
@@ -151,11 +153,13 @@ class ClusterMember:
 
     async def join(self, listeners: Sequence[Listener]) -> None:
         broker = self._broker
-        broker.group_log.known_partition_count = 0
+        broker.features.brokers_changed({})  # until all brokers are known
+        for topic in broker.coordinators:
+            broker.coordinators[topic].log.known_partition_count = 0
         self._roles = RoleChanges(
             broker.replicas,
             self.fetchers,
-            broker.groups,
+            broker.coordinators,
             broker.configs,
             self._learn_topics,
             broker.metadata.is_alive,
@@ -210,7 +214,11 @@ class ClusterMember:
 
     def _metadata_changed(self, names: Sequence[str], gone: Sequence[str]) -> None:
         broker = self._broker
-        left, self._live_brokers = self._live_brokers - broker.metadata.brokers.keys(), set(broker.metadata.brokers)
+        live = set(broker.metadata.brokers)
+        left = self._live_brokers - live
+        if live != self._live_brokers:
+            self._live_brokers = live
+            self._begin(self._learn_features(live), "learning the features of brokers")
         if left:
             for partition in list(broker.replicas.partitions.values()):
                 if not left.isdisjoint(partition.replicas):
@@ -220,26 +228,50 @@ class ClusterMember:
             self._throttle(name)
         if names:
             broker.group_topics.changed()
-        if OFFSETS_TOPIC in gone:
-            broker.group_log.known_partition_count = 0
-        elif OFFSETS_TOPIC in names and not broker.group_log.known_partition_count:
-            self._begin(self._count_offsets_partitions(), "counting the partitions of groups")
+        broker.transactions.metadata_changed()
+        for each in broker.coordinators.of(gone):
+            each.log.known_partition_count = 0
+        for each in broker.coordinators.of(names):
+            if each.log.topic not in gone and not each.log.known_partition_count:
+                self._begin(self._count_partitions(each), f"counting the partitions of {each.log.topic}")
         if gone:
-            broker.groups.topics_deleted([name for name in gone if name != OFFSETS_TOPIC])
+            broker.groups.topics_deleted([name for name in gone if name not in broker.coordinators])
 
-    async def _count_offsets_partitions(self) -> None:
-        path, broker = paths.topic(OFFSETS_TOPIC), self._broker
+    async def _count_partitions(self, coordinator: HostedCoordinator) -> None:
+        path = paths.topic(coordinator.log.topic)
         while True:
             try:
                 node = await self._tree.get(path)
                 if node is not None:
-                    broker.group_log.known_partition_count = len(TopicAssignment.decode(path, node.data).partitions)
-                    broker.metadata.wake()
+                    coordinator.log.known_partition_count = len(TopicAssignment.decode(path, node.data).partitions)
+                    self._broker.metadata.wake()
                 return
             except ZnodeError as error:
-                _logger.error("groups cannot be served: %s", error)
+                _logger.error("there can be no coordinator for %s: %s", coordinator.purpose, error)
                 return
             except CoordinationError:
+                await asyncio.sleep(_RETRY_S)
+
+    async def _learn_features(self, live: Collection[int]) -> None:
+        """Reads what the live brokers support; those that cannot be read support nothing until then."""
+        found: dict[int, LiveRegistration] = {}
+        while len(found) < len(live) and live == self._live_brokers:
+            for broker_id in set(live) - found.keys():
+                path = paths.broker(broker_id)
+                try:
+                    node = await self._tree.get(path)
+                    if node is not None:
+                        known = BrokerRegistration.decode(path, node.data)
+                        found[broker_id] = LiveRegistration(node.created_zxid, known.features)
+                except ZnodeError as error:
+                    _logger.warning("the features of broker %d are not known: %s", broker_id, error)
+                    found[broker_id] = LiveRegistration(0, {})
+                except CoordinationError:
+                    pass
+            if live == self._live_brokers:
+                unknown = {each: LiveRegistration(0, {}) for each in live if each not in found}
+                self._broker.features.brokers_changed({**found, **unknown})
+            if len(found) < len(live):
                 await asyncio.sleep(_RETRY_S)
 
     async def _is_elected(self, epoch: int) -> bool:
@@ -316,8 +348,7 @@ class ClusterMember:
         """The controller asks for the roles of all replicas again, and learns from the answers which have failed."""
         self.fetchers.stop(names)
         for name in names:
-            if name.topic == OFFSETS_TOPIC:
-                self._broker.groups.resign(name.partition)
+            self._broker.coordinators.resign(name)
         self._broker.check_directories()
         self._begin(self._tell_of_failure(), "telling of a failed log directory")
 
@@ -336,7 +367,6 @@ class ClusterMember:
 
     def _session_expired(self) -> None:
         self.session_expiry_count += 1
-        self.controller.session_state(SessionState.EXPIRED)
 
     async def _registered_again(self, _epoch: int) -> None:
         await self.controller.rejoin()
@@ -401,6 +431,7 @@ class ClusterMember:
             self._epoch,
             lambda: set(broker.metadata.brokers) <= {broker.broker_id},
             self._settings,
+            lambda: self.sessions.is_connected,
         )
 
     async def stop(self) -> None:

@@ -3,7 +3,9 @@
 As in Kafka: the controller answers which partitions the broker still leads, and it is asked again after a while, up to
 `controlled.shutdown.max.retries` times. Then the broker stops anyway, and its session ends its leaderships. Unlike
 Kafka's, a broker does not ask again after `controller.socket.timeout.ms`: a controller that does not answer, perhaps
-because ZooKeeper hangs, would hold it up for minutes, and a service manager would kill it before that.
+because ZooKeeper hangs, would hold it up for minutes, and a service manager would kill it before that. If the broker
+itself has no connection to ZooKeeper, the controller probably has none either, and can change nothing: then it waits
+only a few seconds.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ _NOBODY: Final = -1
 _ELECTION_S: Final = 1.0
 """How long to wait for a controller."""
 _LOOK_AGAIN_S: Final = 0.05
+_WITHOUT_TREE_S: Final = 3.0
+"""How long to wait for an answer without a connection to ZooKeeper."""
 _SHOWN: Final = 5
 
 
@@ -35,10 +39,11 @@ async def shut_down(
     broker_epoch: Callable[[], int],
     is_alone: Callable[[], bool],
     settings: ClusterSettings,
+    is_connected: Callable[[], bool] = lambda: True,
 ) -> bool:
     """Whether other brokers have taken over everything; `is_alone` says that there are none. `controller` sends to the
     broker with `controller_id`, which is -1 while there is none. A new controller is asked at once, because all brokers
-    may be stopping, one after the other."""
+    may be stopping, one after the other. `is_connected`: whether this broker has a connection to ZooKeeper."""
     timeout_s = settings.controller_socket_timeout_ms / 1000
     time_s = asyncio.get_running_loop().time
     give_up_at_s = time_s() + timeout_s
@@ -51,11 +56,18 @@ async def shut_down(
             return False
         asked = controller_id()
         request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch())
-        fault = await _ask(controller, request, timeout_s)
+        asking = asyncio.ensure_future(_ask(controller, request, timeout_s))
+        try:
+            if not await _answered(asking, is_connected):
+                _logger.warning("stopping without a controlled shutdown: ZooKeeper cannot be reached")
+                return False
+        finally:
+            asking.cancel()
+        fault = asking.result()
         if fault is None:
             _logger.info("controlled shutdown succeeded: other brokers have taken over")
             return True
-        if left and time_s() < give_up_at_s:
+        if left and time_s() < give_up_at_s and is_connected():
             _logger.warning("controlled shutdown: %s; retrying within %d ms", fault, settings.shutdown_backoff_ms)
             is_news = partial(_is_news, controller_id, asked, is_alone)
             await _until(is_news, settings.shutdown_backoff_ms / 1000)
@@ -63,6 +75,21 @@ async def shut_down(
             _logger.warning("stopping, although controlled shutdown did not succeed: %s", fault)
             break
     return False
+
+
+async def _answered(asking: asyncio.Future[str | None], is_connected: Callable[[], bool]) -> bool:
+    """False if no answer came for a while without a connection to ZooKeeper."""
+    time_s = asyncio.get_running_loop().time
+    lost_s: float | None = None
+    while not asking.done():
+        await asyncio.wait([asking], timeout=_LOOK_AGAIN_S)
+        if is_connected():
+            lost_s = None
+        elif lost_s is None:
+            lost_s = time_s()
+        elif time_s() - lost_s > _WITHOUT_TREE_S and not asking.done():
+            return False
+    return True
 
 
 def _is_news(controller_id: Callable[[], int], asked: int, is_alone: Callable[[], bool]) -> bool:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.ids import TopicPartition
 from ottla.controller.state import PartitionState, TopicState
-from ottla.controller.topic_names import OFFSETS_TOPIC
 from ottla.replication.partition import Partition
 from ottla.replication.role import PartitionRole
 
@@ -39,11 +38,13 @@ class TopicHost:
     async def apply_topic(self, topic: TopicState, *, new_partitions: frozenset[int]) -> None:
         self._broker.configs.note_topic(topic.name, topic.configs)
         config = self._broker.configs.log_config(topic.name)
+        known = self._broker.metadata.topic(topic.name)
+        unchanged = () if known is None or known.topic_id != topic.topic_id else known.partitions
         mine = [index for index in sorted(new_partitions) if self._broker.broker_id in topic.partitions[index].replicas]
         self._broker.replicas.expect([TopicPartition(topic.name, index) for index in mine], topic.topic_id, config)
         # In the same iteration of the loop: a partition that is hosted from here on gets its role from this.
         self._broker.metadata.put_topic(topic)
-        if topic.name == OFFSETS_TOPIC:
+        if topic.name in self._broker.coordinators:
             for index in mine:  # as soon as possible: a client that finds a coordinator should find it ready
                 self._broker.replicas.get(topic.name, index)
         for index, state in enumerate(topic.partitions):
@@ -52,6 +53,8 @@ class TopicHost:
             name = TopicPartition(topic.name, index)
             if name in self._broker.replicas.expected:
                 continue  # it gets its role when its log is created
+            if index < len(unchanged) and unchanged[index] is state and self._is_hosted(name):
+                continue  # there may be thousands beside the ones that are added
             partition = self._broker.replicas.host(name, topic.topic_id, config, is_new=False)
             log = partition.log
             if partition.must_flush and log is not None:
@@ -62,20 +65,22 @@ class TopicHost:
             self._give_role(partition, state)
             if index % _PARTITIONS_AT_A_TIME == _PARTITIONS_AT_A_TIME - 1:
                 await asyncio.sleep(0)
-        if mine and topic.name == OFFSETS_TOPIC:
+        if mine and topic.name in self._broker.coordinators:
             await self._broker.replicas.expected.settled()
         self._broker.group_topics.changed()
 
+    def _is_hosted(self, name: TopicPartition) -> bool:
+        partition = self._broker.replicas.partitions.get(name)
+        return partition is not None and partition.log is not None
+
     def _give_role(self, partition: Partition, state: PartitionState) -> None:
-        index, is_of_groups = partition.name.partition, partition.name.topic == OFFSETS_TOPIC
         if state.leader == self._broker.broker_id:
             partition.lead(_role(state), self._broker.replicas.environment.clock_s())
-            if is_of_groups and partition.log is not None:
-                self._broker.groups.lead(index, state.leader_epoch)
+            if partition.log is not None:
+                self._broker.coordinators.lead(partition.name, state.leader_epoch)
         else:
             partition.follow(_role(state))
-            if is_of_groups:
-                self._broker.groups.resign(index)
+            self._broker.coordinators.resign(partition.name)
 
     def hosted(self, partition: Partition) -> None:
         """A new partition has its log: sets its role and config to the topic's current ones."""
@@ -92,11 +97,12 @@ class TopicHost:
     def forget_topics(self, topics: Sequence[TopicState]) -> None:
         for topic in topics:
             self._broker.metadata.remove_topic(topic)
-            if topic.name == OFFSETS_TOPIC:
-                self._broker.groups.close()
+            if topic.name in self._broker.coordinators:
+                self._broker.coordinators[topic.name].service.close()
             self._broker.replicas.let_go(partitions_of(topic))
             self._broker.configs.forget_topic(topic.name)
-        self._broker.groups.topics_deleted([topic.name for topic in topics if topic.name != OFFSETS_TOPIC])
+        coordinators = self._broker.coordinators
+        self._broker.groups.topics_deleted([topic.name for topic in topics if topic.name not in coordinators])
         self._broker.group_topics.changed()
 
     async def delete_replicas(self, topics: Sequence[TopicState]) -> None:

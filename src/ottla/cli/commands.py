@@ -21,9 +21,28 @@ from ottla.cli.session import CLUSTER_OPTIONS, settings_of
 _TYPE_NAMES: Final[dict[object, str]] = {int: "N", float: "N", str: "TEXT", Path: "PATH"}
 
 
+_WRONG_VALUES: Final = {
+    "int_parsing": "{input!r} is not a whole number",
+    "int_from_float": "{input!r} is not a whole number",
+    "float_parsing": "{input!r} is not a number",
+    "greater_than_equal": "{input} is less than {ge:g}, the minimum",
+    "less_than_equal": "{input} is greater than {le:g}, the maximum",
+    "enum": "{input!r} is not one of {expected}",
+    "literal_error": "{input!r} is not one of {expected}",
+}
+"""What typer says in the words of the library that it checks values with, by that library's kind of error."""
+
+
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _named(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = _in_plain_words(error)
+            raise
 
 
 class _CommandGroup(TyperGroup):
@@ -84,6 +103,15 @@ def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     called.__annotations__ = {one.name: one.annotation for one in parameters}
     return called
+
+
+def _in_plain_words(error: typer.BadParameter) -> str:
+    errors = getattr(error.__cause__, "errors", None)
+    for one in errors() if callable(errors) else ():
+        words = _WRONG_VALUES.get(one.get("type", ""))
+        if words is not None:
+            return words.format(input=one.get("input"), **one.get("ctx", {}))
+    return error.message
 
 
 def _reflowed(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Shell completion for the names of topics and groups. Names of profiles: see `profiles`.
+"""Shell completion for the names of topics and groups, and for transactional ids. Names of profiles: see `profiles`.
 
 Nothing here may fail or take long: if a cluster does not answer at once, there are no completions.
 """
@@ -28,6 +28,13 @@ def complete_topics(context: typer.Context, incomplete: str) -> list[str]:
 def complete_groups(context: typer.Context, incomplete: str) -> list[str]:
     async def names(admin: AsyncAdmin) -> list[str]:
         return [group.group_id for group in await admin.list_groups()]
+
+    return _complete(context, incomplete, names)
+
+
+def complete_transactional_ids(context: typer.Context, incomplete: str) -> list[str]:
+    async def names(admin: AsyncAdmin) -> list[str]:
+        return [one.transactional_id for one in await admin.list_transactions()]
 
     return _complete(context, incomplete, names)
 

@@ -8,6 +8,7 @@ import typer
 
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.completion import complete_groups, complete_topics
+from ottla.cli.config_names import check_known
 from ottla.cli.output import note, show_json, show_rows
 from ottla.cli.session import CommandError, Json, parse_assignments, with_admin
 
@@ -96,6 +97,7 @@ def unset(
 
 def _alter(context: typer.Context, resource: ConfigResource, changes: dict[str, str | None]) -> None:
     async def work(admin: AsyncAdmin) -> None:
+        await check_known(admin, resource, (name for name, value in changes.items() if value is None))
         await admin.incremental_alter_configs({resource: changes})
 
     with_admin(context, work)

@@ -61,6 +61,8 @@ class UnknownFileError(Exception):
 
 def files_in(path: Path) -> list[Path]:
     """The file itself, or all files in a directory that can be dumped."""
+    if not path.exists():
+        raise FileNotFoundError(2, "no such file or directory", str(path))
     if not path.is_dir():
         return [path]
     files = sorted(one for one in path.iterdir() if one.is_file() and _reader_for(one) is not None)
@@ -74,7 +76,7 @@ def dump_file(path: Path, options: DumpOptions) -> Iterator[Line]:
     reader = _reader_for(path)
     if reader is None:
         known = "segments (.log), .index, .timeindex, .txnindex, .snapshot, checkpoints, partition.metadata"
-        raise UnknownFileError(f"{path.name} is not a log file; expected {known} or meta.properties")
+        raise UnknownFileError(f"{str(path)!r} is not a log file; expected {known} or meta.properties")
     if not path.is_file():
         raise FileNotFoundError(2, "no such file", str(path))
     try:

@@ -13,7 +13,19 @@ from typing import Annotated
 import typer
 
 from ottla import __version__
-from ottla.cli import cluster, configs, consume, elect, groups, log_dump, produce, start, topics, zookeeper
+from ottla.cli import (
+    cluster,
+    configs,
+    consume,
+    elect,
+    groups,
+    log_dump,
+    produce,
+    start,
+    topics,
+    transactions,
+    zookeeper,
+)
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.demo import command as demo
 from ottla.cli.failures import explain
@@ -32,6 +44,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(groups.app, name="groups")
+app.add_typer(transactions.app, name="transactions")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(reassign.app, name="reassign")

@@ -29,6 +29,8 @@ def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: s
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[printable(cell) for cell in row] for row in cells]
+    shown_title = None if title is None else Text(printable(title))  # a str would be read as markup
     console = Console()
     numeric = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
     halved = ["\n".join(name.rsplit(" ", 1)) for name in columns]
@@ -36,13 +38,20 @@ def show_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: s
     # If space is short, headings are broken between words first, then columns stand closer, and last cells are broken.
     layouts = ((columns, False), (halved, False), (halved, True), (broken, True))
     headings, is_compact = next((one for one in layouts if _width(cells, *one) <= console.width), layouts[-1])
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=shown_title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     table.collapse_padding = is_compact
     for name, is_numeric in zip(headings, numeric, strict=True):
         table.add_column(name, justify="right" if is_numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*map(Text, row))
     console.print(table)
+
+
+def printable(text: str) -> str:
+    """Without characters that a terminal acts upon: names that clients choose, such as group ids, can contain any."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def show_json(value: Any) -> None:

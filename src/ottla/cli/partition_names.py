@@ -22,14 +22,16 @@ def parse_name(text: str) -> tuple[str, int | None]:
     return topic, int(index) if colon else None
 
 
-async def described_topics(admin: AsyncAdmin, names: Iterable[str]) -> list[TopicDescription]:
-    """These topics, or all; an unknown one raises with a hint."""
+async def described_topics(
+    admin: AsyncAdmin, names: Iterable[str], *, include_internal: bool = True
+) -> list[TopicDescription]:
+    """These topics, or all, with or without internal ones; an unknown one raises with a hint."""
     from ottla.client.administer import SomeRefusedError
     from ottla.client.errors import UnknownTopicError
 
     wanted = list(dict.fromkeys(names))
     if not wanted:
-        return await admin.list_topics(include_internal=True)
+        return await admin.list_topics(include_internal=include_internal)
     try:
         return list((await admin.describe_topics(wanted)).values())
     except SomeRefusedError as error:

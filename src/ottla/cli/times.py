@@ -1,4 +1,4 @@
-"""Parses points in time as people write them."""
+"""Points in time and durations as people write and read them."""
 
 from __future__ import annotations
 
@@ -69,3 +69,13 @@ def parse_duration(text: str, now: datetime | None = None) -> datetime:
 def milliseconds(time: datetime) -> int:
     """Milliseconds since the epoch, never negative."""
     return max(0, int(time.timestamp() * 1000))
+
+
+def span_text(seconds: float) -> str:
+    """A duration, rounded for display: `0.4 s`, `42 s`, `12 min`, `3 h`, `5 days`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    for unit, unit_seconds, below in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
+        if seconds < below * unit_seconds:
+            return f"{seconds / unit_seconds:.0f} {unit}"
+    return f"{seconds / 86400:.0f} days"

@@ -10,6 +10,7 @@ import typer
 from ottla.base.error_codes import ErrorCode
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.completion import complete_topics
+from ottla.cli.config_names import check_known
 from ottla.cli.output import confirm, counted, is_terminal, json_rows, note, show_json, show_rows, size_text
 from ottla.cli.partition_names import described_topics
 from ottla.cli.session import CommandError, Json, parse_assignments, with_admin
@@ -31,6 +32,7 @@ Configs = Annotated[
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="Set a config of the topic. Repeatable."),
 ]
 
+Internal = Annotated[bool, typer.Option("--internal", help="Include internal topics.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 _PARTITION_COLUMNS = (
@@ -97,7 +99,7 @@ def create(
 @on_cluster
 def list_topics(
     context: typer.Context,
-    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
+    internal: Internal = False,
     as_json: Json = False,
 ) -> None:
     """List topics. In a pipe, print one name per line."""
@@ -132,6 +134,7 @@ def describe(
             autocompletion=complete_topics,
         ),
     ] = None,
+    internal: Internal = False,
     as_json: Json = False,
 ) -> None:
     """Show the partitions of topics with leader, replicas, offsets and size.
@@ -140,7 +143,7 @@ def describe(
     """
 
     async def work(admin: AsyncAdmin) -> list[dict[str, Any]]:
-        return await _describe(admin, names or [])
+        return await _describe(admin, names or [], include_internal=internal)
 
     topics = with_admin(context, work)
     if as_json:
@@ -187,6 +190,7 @@ def alter(
         from ottla.client.administer import ConfigResource
 
         if changes:
+            await check_known(admin, ConfigResource.topic(name), unset or [])
             await admin.incremental_alter_configs({ConfigResource.topic(name): changes})
             note(f"Changed {counted(len(changes), 'config')} of topic {name}.")
         if partitions is not None:
@@ -319,11 +323,11 @@ def raise_all(failures: Iterable[RefusedError]) -> None:
         raise CommandError("\n".join(texts))
 
 
-async def _describe(admin: AsyncAdmin, names: list[str]) -> list[dict[str, Any]]:
+async def _describe(admin: AsyncAdmin, names: list[str], *, include_internal: bool) -> list[dict[str, Any]]:
     from ottla.base.ids import TopicPartition
     from ottla.client.administer import EARLIEST, LATEST, ConfigResource, ConfigSource
 
-    topics = await described_topics(admin, names)
+    topics = await described_topics(admin, names, include_internal=include_internal)
     led = [
         TopicPartition(topic.name, one.index)
         for topic in topics

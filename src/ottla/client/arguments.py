@@ -42,7 +42,28 @@ def whole_number(parameter: str, given: object) -> int:
         raise wrong_type(parameter, given, "an int") from None
 
 
+def seconds(parameter: str, given: object) -> float | None:
+    """The number of seconds, including NumPy's; None is left as it is."""
+    if given is None or given.__class__ is float:
+        return given
+    if isinstance(given, bool) or not hasattr(given, "__float__"):
+        raise wrong_type(parameter, given, "a number of seconds or None")
+    return float(given)
+
+
 # By annotations.
+
+
+def check_fields(instance: object) -> None:
+    """Rejects fields of a dataclass that do not match their annotations; for its `__post_init__`."""
+    cls: Any = type(instance)
+    for name, hint in _field_hints(cls).items():
+        _check(f"{name} of {cls.__name__}", getattr(instance, name), hint)
+
+
+@functools.cache
+def _field_hints(cls: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def checks_arguments(*names: str) -> Callable[[C], C]:

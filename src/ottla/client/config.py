@@ -139,6 +139,9 @@ class ProducerConfig(CommonConfig):
     partitioner_adaptive_partitioning_enable: bool
     partitioner_ignore_keys: bool
     retries: int
+    transaction_timeout_ms: int
+    transaction_two_phase_commit_enable: bool
+    transactional_id: str | None
 
     @property
     def compression_level(self) -> int | None:
@@ -155,8 +158,11 @@ class ProducerConfig(CommonConfig):
 
     @classmethod
     def _fit_together(cls, values: dict[str, Any], given: frozenset[str]) -> None:
+        _fit_transactions(values, given)
         if values["enable.idempotence"]:
             against = _against_idempotence(values)
+            if against and values["transactional.id"] is not None:
+                raise ConfigError("transactional.id", f"cannot be combined with {against}")
             if against and "enable.idempotence" in given:
                 raise ConfigError("enable.idempotence", f"true cannot be combined with {against}")
             values["enable.idempotence"] = not against
@@ -166,6 +172,18 @@ class ProducerConfig(CommonConfig):
                 reason = f"is less than linger.ms + request.timeout.ms, which is {shortest_ms}"
                 raise ConfigError("delivery.timeout.ms", f"{values['delivery.timeout.ms']} {reason}")
             values["delivery.timeout.ms"] = shortest_ms
+
+
+def _fit_transactions(values: Mapping[str, Any], given: frozenset[str]) -> None:
+    if values["transactional.id"] is None:
+        if values["transaction.two.phase.commit.enable"]:
+            raise ConfigError("transaction.two.phase.commit.enable", "true needs a transactional.id")
+        return
+    if not values["enable.idempotence"]:
+        raise ConfigError("transactional.id", "cannot be combined with enable.idempotence=false: leave that out")
+    if values["transaction.two.phase.commit.enable"] and "transaction.timeout.ms" in given:
+        reason = "cannot be combined with transaction.two.phase.commit.enable=true: these transactions have no timeout"
+        raise ConfigError("transaction.timeout.ms", reason)
 
 
 def _against_idempotence(values: Mapping[str, Any]) -> str | None:

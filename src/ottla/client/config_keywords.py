@@ -71,7 +71,9 @@ class ProducerKeywords(CommonKeywords, total=False):
     partitioner_class: Partitioner
     partitioner_ignore_keys: Flag
     retries: Number
-    transaction_timeout_ms: object
+    transaction_timeout_ms: Number
+    transaction_two_phase_commit_enable: Flag
+    transactional_id: Text
 
 
 class ConsumerKeywords(CommonKeywords, total=False):

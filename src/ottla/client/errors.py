@@ -35,6 +35,7 @@ __all__ = [
     "ConnectionLostError",
     "CorruptRecordError",
     "DeliveryTimeoutError",
+    "FencedError",
     "ForkedError",
     "LogTruncatedError",
     "MemberFencedError",
@@ -50,6 +51,11 @@ __all__ = [
     "RefusedError",
     "RequestTimeoutError",
     "SerializationError",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionError",
+    "TransactionFatalError",
+    "TransactionStateError",
     "UnknownPartitionError",
     "UnknownTopicError",
     "UnsupportedApiError",
@@ -182,6 +188,35 @@ class BufferFullError(ClientError, TimeoutError):
 
 class DeliveryTimeoutError(ClientError, TimeoutError):
     """A record was not acknowledged within delivery.timeout.ms; it is not known whether a broker has it."""
+
+
+# Transactions.
+
+
+class TransactionError(ClientError):
+    """The base class of errors about transactions."""
+
+
+class TransactionStateError(TransactionError, RuntimeError):
+    """A call that is not allowed now, such as `send` without `begin_transaction`. Nothing was changed."""
+
+
+class TransactionAbortableError(TransactionError):
+    """The transaction cannot be committed: abort it. Then the same producer can begin another one, with the same
+    records. `__cause__` is the reason, if there is more to say."""
+
+
+class TransactionAbortedError(TransactionError):
+    """The record was not sent, because its transaction was aborted or failed before."""
+
+
+class TransactionFatalError(TransactionError):
+    """The producer cannot be used for transactions any more: close it and create another one."""
+
+
+class FencedError(TransactionFatalError):
+    """Another producer with the same transactional.id was initialised, or the transaction took longer than
+    transaction.timeout.ms and the coordinator aborted it."""
 
 
 # Consuming.

@@ -136,6 +136,10 @@ class LoopThread:
     def call_soon(self, function: Callable[..., object], *args: object) -> None:
         """Calls the function in the loop and wakes its thread."""
         self.check()  # before the lock, which another thread may have held at the fork
+        if threading.get_ident() == self._thread.ident:
+            # Without the lock: a thread may hold it while a signal handler of its own waits for this one.
+            self.loop.call_soon(function, *args)
+            return
         with self._submitting:
             self.check()
             try:

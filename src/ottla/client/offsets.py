@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
+from ottla.client.arguments import whole_number
 from ottla.client.cluster import Cluster
 from ottla.client.errors import ArgumentError, RefusedError, UnknownPartitionError
 from ottla.wire.messages.list_offsets import (
@@ -55,6 +56,32 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int | None = None
+
+
+def offset_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
+    """An offset, including a NumPy integer."""
+    if isinstance(given, OffsetAndMetadata):
+        return given if given.offset.__class__ is int else given._replace(offset=whole_number("offset", given.offset))
+    return OffsetAndMetadata(whole_number("offset", given))
+
+
+def partition_of(given: TopicPartition | tuple[str, int]) -> TopicPartition:
+    """A partition, including a pair, and a NumPy integer."""
+    topic, partition = given
+    return TopicPartition(topic, whole_number("partition", partition))
+
+
+def checked_offsets(
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | Mapping[TopicPartition, OffsetAndMetadata],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets to commit."""
+    checked = {}
+    for partition, given in offsets.items():
+        one = offset_of(given)
+        if one.offset < 0:
+            raise ArgumentError(f"{given!r} is not an offset to commit for partition {partition}")
+        checked[partition_of(partition)] = one
+    return checked
 
 
 async def offsets_at(

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -74,7 +75,13 @@ _logger = logging.getLogger(__name__)
 _NOBODY: Final = -1
 _RETRY_S: Final = 0.05
 _RETRY_AFTER_FAILURE_S: Final = 1.0
+_TELL_EVERY: Final = 60
+"""Of the same failures in a row, one in so many is logged."""
 _CLOSE_S: Final = 5.0
+_CLOSE_WITHOUT_TREE_S: Final = 0.5
+_PATIENCE_S: Final = 10.0
+"""How long the tree may be away before a client's request is refused."""
+_LOOK_AGAIN_S: Final = 0.1
 _PRODUCER_IDS: Final = 1000
 """The size of a block, as in Kafka."""
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1
@@ -103,6 +110,9 @@ class ClusterController:
         self._queue = EventQueue()
         self._active: ActiveController | None = None
         self._is_closed = False
+        self._lost_s: float | None = None
+        """When the connection to the tree was lost."""
+        self._told_lost_s: float | None = None
         self._watch = ControllerWatch(coordination, links, broker_id, self._controller_gone)
 
     @property
@@ -139,6 +149,10 @@ class ClusterController:
 
     def session_state(self, state: SessionState) -> None:
         """Call this whenever the session's state changes. Expired: this broker is not the controller any more."""
+        if state is SessionState.CONNECTED:
+            self._lost_s = None
+        elif self._lost_s is None:
+            self._lost_s = self._clock.monotonic_s()
         if state is SessionState.EXPIRED:
             self._resign()
             self._tell(_NOBODY)
@@ -149,8 +163,9 @@ class ClusterController:
         self._watch.close()
         active = self._active
         self._resign()
+        limit_s = _CLOSE_S if self._lost_s is None else _CLOSE_WITHOUT_TREE_S
         try:
-            await asyncio.wait_for(self._queue.close(), _CLOSE_S)
+            await asyncio.wait_for(self._queue.close(), limit_s)
         except TimeoutError:
             _logger.warning("the controller did not finish its events")
         if self._active is not None:  # elected meanwhile
@@ -158,9 +173,11 @@ class ClusterController:
             self._resign()
         if active is not None:
             try:
-                await asyncio.wait_for(self._give_up(active.reign), _CLOSE_S)
+                await asyncio.wait_for(self._give_up(active.reign), limit_s)
             except (TimeoutError, CoordinationError) as error:
-                _logger.warning("could not resign: %s", error)
+                _logger.warning(
+                    "could not resign, so the session must end first: %s", str(error) or "ZooKeeper is away"
+                )
 
     async def _give_up(self, reign: Reign) -> None:
         """Removes `/controller`, if it is still that of this reign."""
@@ -209,6 +226,7 @@ class ClusterController:
 
     async def _elect(self) -> None:
         """Runs for election unless there is a controller. Resigns if that is another broker."""
+        failures: Counter[str] = Counter()
         while not self._is_closed:
             try:
                 if await self._is_decided():
@@ -219,9 +237,11 @@ class ClusterController:
                 return  # `rejoin` follows
             except ConnectionLossError:
                 await asyncio.sleep(_RETRY_S)
-            except (CoordinationError, ZnodeError):
+            except (CoordinationError, ZnodeError) as error:
                 # Nothing else would make this broker look again, and it may be the only one.
-                _logger.exception("broker %d could not run for election, and will try again", self._broker_id)
+                if failures[str(error)] % _TELL_EVERY == 0:
+                    _logger.error("broker %d cannot run for election, and keeps trying: %s", self._broker_id, error)
+                failures[str(error)] += 1
                 await asyncio.sleep(_RETRY_AFTER_FAILURE_S)
 
     async def _is_decided(self) -> bool:
@@ -236,7 +256,7 @@ class ClusterController:
                 self._resign()
             if self._active is None and node.owner == self._tree.session_id and controller_id == self._broker_id:
                 # Won in a transaction whose answer was lost, or a reign that ended with an error: begin again.
-                await self._remove_own(node.version)
+                await self._remove_own()
                 return False
             self._tell(controller_id)
             await self._watch.follow(controller_id, node.created_zxid)
@@ -249,9 +269,15 @@ class ClusterController:
         await self._take_over(reign)
         return True
 
-    async def _remove_own(self, version: int) -> None:
+    async def _remove_own(self) -> None:
+        """Under a check of the epoch: all nodes of controllers have the same version, and another broker may have been
+        elected since this one was read."""
+        epoch = await self._tree.get(paths.CONTROLLER_EPOCH)
+        node = await self._tree.get(paths.CONTROLLER)
+        if epoch is None or node is None or node.owner != self._tree.session_id:
+            return
         with suppress(BadVersionError, NoNodeError):
-            await self._tree.delete(paths.CONTROLLER, version)
+            await self._tree.transact([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER)])
 
     async def _won(self) -> Reign | None:
         """Runs for election; None if another broker was faster."""
@@ -304,6 +330,29 @@ class ClusterController:
 
     # --- requests ---------------------------------------------------------------------------------------------------
 
+    async def _asked(self, name: str, change: Callable[[ActiveController], Coroutine[Any, Any, T]]) -> T:
+        """Runs a client's request. If ZooKeeper is away for long, the client learns that, instead of hearing nothing;
+        what has begun by then may still be done."""
+        self._check_tree(name)
+        work = asyncio.ensure_future(self._call(name, change))
+        try:
+            while not work.done():
+                await asyncio.wait([work], timeout=_LOOK_AGAIN_S if self._lost_s is not None else _PATIENCE_S)
+                if not work.done():
+                    self._check_tree(name)
+            return await work
+        finally:
+            if not work.done():
+                work.cancel()  # the event itself goes on
+
+    def _check_tree(self, name: str) -> None:
+        if self._lost_s is not None and self._clock.monotonic_s() - self._lost_s > _PATIENCE_S:
+            reason = "The controller has lost its connection to ZooKeeper, and can change nothing until it is back."
+            if self._told_lost_s != self._lost_s:  # once, however often clients try again
+                self._told_lost_s = self._lost_s
+                _logger.warning("refusing %s, and more: ZooKeeper has been away for %.0f s", name, _PATIENCE_S)
+            raise ControllerError(ErrorCode.REQUEST_TIMED_OUT, reason)
+
     async def _call(self, name: str, change: Callable[[ActiveController], Coroutine[Any, Any, T]]) -> T:
         """Runs a request as an event of the active controller."""
 
@@ -334,7 +383,7 @@ class ClusterController:
     ) -> list[TopicState | ControllerError]:
         """Returns one outcome per topic, in order. With `validate_only` nothing is created: the states show what the
         topics would be like, without an id. This broker's metadata has the topics when this returns."""
-        outcomes = await self._call(
+        outcomes = await self._asked(
             "CreateTopics",
             lambda active: topic_requests.create_topics(active, wanted, validate_only=validate_only, reason=reason),
         )
@@ -368,7 +417,7 @@ class ClusterController:
         """Returns one outcome per topic, None for success. When this returns, the topics are marked for deletion and
         gone from this broker's metadata; their replicas are deleted as soon as their brokers are there. A topic named
         in `ids` is deleted only if it has that id."""
-        outcomes = await self._call("DeleteTopics", lambda active: topic_requests.delete_topics(active, names, ids))
+        outcomes = await self._asked("DeleteTopics", lambda active: topic_requests.delete_topics(active, names, ids))
         await self._told()
         return outcomes
 
@@ -382,7 +431,7 @@ class ClusterController:
         self, wanted: Sequence[NewPartitionCount], *, validate_only: bool = False
     ) -> list[TopicState | ControllerError]:
         """Returns one outcome per topic, in order: the topic with its new partitions. Each topic may appear once."""
-        outcomes = await self._call(
+        outcomes = await self._asked(
             "CreatePartitions",
             lambda active: topic_requests.grow_topics(active, wanted, validate_only=validate_only),
         )
@@ -394,7 +443,7 @@ class ClusterController:
     ) -> dict[TopicPartition, ControllerError | None]:
         """Returns the outcome of each partition, None for success. None stands for all that need an election."""
         wanted = None if partitions is None else list(partitions)
-        outcomes = await self._call(
+        outcomes = await self._asked(
             "ElectLeaders", lambda active: active.run(active.core.elect_leaders(wanted, unclean=unclean))
         )
         await self._told()
@@ -405,7 +454,7 @@ class ClusterController:
     ) -> dict[TopicPartition, ControllerError | None]:
         """Moves partitions to these brokers; None cancels a reassignment. Returns when the reassignments are stored, or
         why they are not. The outcome of each partition is None for success."""
-        return await self._call(
+        return await self._asked(
             "AlterPartitionReassignments",
             lambda active: active.run(
                 active.core.reassignments.by_request(wanted, may_change_factor=may_change_factor)

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 from ottla.base.config_changes import changes_of
 from ottla.base.coordination import Coordination
@@ -45,6 +46,9 @@ from ottla.controller.wanted_topics import (
 from ottla.log.broker_config import topic_defaults
 
 _logger = logging.getLogger(__name__)
+
+_TURNS_TO_ANSWER: Final = 4
+"""Iterations of the loop in which an answer gets from a change to its client."""
 
 
 class Controller:
@@ -230,6 +234,8 @@ class Controller:
             self._forget(topics)
             self._host.forget_topics(topics)
             answer.set_result(outcomes)
+            for _ in range(_TURNS_TO_ANSWER):  # before thousands of files are closed
+                await asyncio.sleep(0)
             for topic in topics:
                 _logger.info("deleted topic %s, which had %s", topic.name, _partitions(len(topic.partitions)))
             await self._host.delete_replicas(topics)

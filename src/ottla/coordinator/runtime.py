@@ -38,6 +38,8 @@ _logger = logging.getLogger(__name__)
 R = TypeVar("R")
 S = TypeVar("S", bound=Shard)
 _NO_PRODUCER: Final = -1
+_COMMIT_RETRY_S: Final = 0.1
+"""How long a shard that waits for a commit waits after an error before it asks again."""
 
 
 class _State(Enum):
@@ -317,6 +319,35 @@ class CoordinatorRuntime(Generic[S]):
         except Exception:
             _logger.exception("%s %d: a change that the coordinator started failed.", self.name, index)
 
+    def _when_committed(self, context: ShardContext, tell: Callable[[], None]) -> None:
+        """See `ShardContext`. An error does not end the wait: it may only mean that replicas are slow, or that this
+        leader has a new epoch. If another broker leads now, the shard is unloaded."""
+        index = context.index
+        loaded = self._shards.get(index)
+        if loaded is None or loaded.context is not context:
+            return
+        offset = loaded.written_offset
+
+        def is_unloaded() -> bool:
+            return self._shards.get(index) is not loaded
+
+        def look() -> None:
+            if is_unloaded():
+                return
+            if self._log.is_committed(index, offset):
+                try:
+                    tell()
+                except Exception:
+                    _logger.exception("%s %d: what waited for a commit failed.", self.name, index)
+            else:
+                self._log.when_committed(index, offset, told)
+
+        def told(error: ErrorCode) -> None:
+            # Looks again in a turn of its own: the log may be in the middle of an append.
+            self._timers.call_later(_COMMIT_RETRY_S if error else 0, look)
+
+        self._timers.call_later(0, look)
+
     # --- partitions come and go -------------------------------------------------------------------------------------
 
     def lead(self, index: int, leader_epoch: int) -> None:
@@ -325,10 +356,11 @@ class CoordinatorRuntime(Generic[S]):
         died, keeps its shard: nobody else wrote to its log. `unload` must come between two leaderships."""
         known = self._shards.get(index)
         if known is not None and known.state is not _State.FAILED:
-            known.leader_epoch = leader_epoch
+            known.leader_epoch = known.context.leader_epoch = leader_epoch
             return
         self.unload(index)
-        context = ShardContext(index, self._clock, lambda operation: self._write_own(index, operation), self._timers)
+        write = partial(self._write_own, index)
+        context = ShardContext(index, self._clock, write, self._timers, self._when_committed, leader_epoch)
         loaded = self._shards[index] = _Loaded(self._make_shard(context), context, leader_epoch)
         steps = self._load(index, loaded)
         next(steps, None)
@@ -352,14 +384,19 @@ class CoordinatorRuntime(Generic[S]):
             _logger.exception("%s %d: could not load the partition; its groups are unavailable.", self.name, index)
 
     def end_transaction(self, index: int, marker_end: int, producer_id: int, *, committed: bool) -> None:
-        """Called when a transaction marker was appended to the partition; `marker_end` is the offset after it."""
+        """Called when a transaction marker was appended to the partition; `marker_end` is the offset after it. Never
+        raises: the marker is in the log."""
         loaded = self._shards.get(index)
         if loaded is not None and loaded.state is _State.ACTIVE:
             self._append_gathered(index, loaded)
             if self._shards.get(index) is not loaded:  # appending failed; the marker is read from the log
                 return
-            loaded.written_offset = marker_end
-            loaded.shard.replay_end_of_transaction(producer_id, committed=committed)
+            # What was gathered may have been appended after the marker.
+            loaded.written_offset = max(loaded.written_offset, marker_end)
+            try:
+                loaded.shard.replay_end_of_transaction(producer_id, committed=committed)
+            except Exception:
+                self._load_again(index, loaded)
 
     def unload(self, index: int) -> None:
         """Drops the shard: another broker leads the partition now, or it was deleted."""

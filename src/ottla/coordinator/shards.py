@@ -64,6 +64,9 @@ class ShardContext:
     clock: Clock
     _write: Callable[[Callable[[], WriteOutcome[None]]], None]
     _timers: Timers
+    _when_committed: Callable[[ShardContext, Callable[[], None]], None]
+    leader_epoch: int
+    """Rises while the shard stays loaded if this broker remains the leader."""
     _scheduled: dict[str, Timer] = field(default_factory=dict)
 
     def schedule(self, name: str, delay_s: float, operation: Callable[[], WriteOutcome[None]]) -> None:
@@ -87,6 +90,11 @@ class ShardContext:
     def write(self, operation: Callable[[], WriteOutcome[None]]) -> None:
         """Runs a write of the shard's own now; errors are logged."""
         self._write(operation)
+
+    def when_committed(self, tell: Callable[[], None]) -> None:
+        """Calls `tell` once every record that was appended to the shard so far is committed, never before this returns.
+        Waits as long as it takes. Does not call it any more if the shard is unloaded."""
+        self._when_committed(self, tell)
 
     def _due(self, name: str, operation: Callable[[], WriteOutcome[None]]) -> None:
         self._scheduled.pop(name, None)

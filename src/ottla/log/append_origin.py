@@ -13,4 +13,4 @@ class AppendOrigin(Enum):
     COORDINATOR = "coordinator"
     """A group or transaction coordinator: epochs are checked; its batches carry no sequence numbers."""
     REPLICATION = "replication"
-    """The partition's leader, which has checked before."""
+    """The partition's leader, which has already checked them."""

@@ -1,7 +1,7 @@
-"""The keys of a broker's config that concern its logs: Kafka 3.9's, with its defaults and rules.
+"""The keys of a broker's config that concern its logs: those of Kafka 3.9, with its defaults and rules.
 
-Most stand in for a topic's key that the topic does not set; the rest say how the broker looks after all its logs. Where
-the logs lie (`log.dirs`) is the broker's own business.
+Most are defaults for a topic's config; the rest say how the broker manages all its logs. The location of the logs
+(`log.dirs`) is handled by the broker.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ottla.log.topic_config import TOPIC_CONFIG
 _HOUR_MS: Final = 3_600_000
 _MAX_LONG: Final = 2**63 - 1
 LARGEST_DOUBLE: Final = 1.7976931348623157e308
-"""Java's, by which Kafka says that there is no limit."""
+"""Java's largest double, which Kafka uses for "no limit"."""
 _BOOLEAN, _INT, _LONG, _DOUBLE = ValueType.BOOLEAN, ValueType.INT, ValueType.LONG, ValueType.DOUBLE
 
 BROKER_SCALED: Final = {
-    # A topic's key: the broker's keys of the same meaning, the finest unit first, with their unit.
+    # A topic's key: the broker's keys with the same meaning, the finest unit first, with their unit.
     "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", _HOUR_MS)),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
     "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
@@ -55,7 +55,7 @@ BROKER_SYNONYMS: Final[Mapping[str, str]] = {
     "segment.index.bytes": "log.index.size.max.bytes",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""The broker's key that stands in for a topic's; those in another unit aside."""
+"""The broker's key that is the default of a topic's key, without those in another unit."""
 
 _UPKEEP: Final = [
     ConfigKey(
@@ -163,8 +163,8 @@ LOG_BROKER_CONFIG: Final = ConfigSchema(
 
 
 def topic_defaults(broker: Mapping[str, str]) -> dict[str, str]:
-    """What a broker's settings say in a topic's keys. Keys that do not concern logs are passed over; a wrong value is
-    told by the broker's name for it."""
+    """Converts a broker's config to a topic's keys. Ignores keys that do not concern logs; an error for a wrong value
+    uses the broker's key."""
     found = {}
     for key, synonym in BROKER_SYNONYMS.items():
         if synonym in broker:
@@ -175,6 +175,6 @@ def topic_defaults(broker: Mapping[str, str]) -> dict[str, str]:
             if synonym in broker:
                 value: int = LOG_BROKER_CONFIG[synonym].parse(broker[synonym])
                 if value < 0 and key == "retention.ms":
-                    value = -1  # to a broker any negative time is no limit, to a topic only this one
+                    value = -1  # for a broker any negative time means no limit, for a topic only -1
                 found[key] = str(value * unit_ms if value > 0 else value)
     return found

@@ -1,8 +1,8 @@
-"""The small text files of a log directory, as Kafka 3.9 writes them: checkpoints, the marker of a clean stop, identity.
+"""The small text files of a log directory, as Kafka 3.9 writes them: checkpoints, the clean shutdown marker, identity.
 
-Every write is atomic and synced, so a reader finds the old content or the new. What cannot be read is a
-`CorruptCheckpointError` that names file, line and what can be done; nothing is repaired silently. Objects here keep no
-state but their path: any thread may use them, though not two at a time on the same file.
+Every write is atomic and synced, so a reader finds the old content or the new. A file that cannot be read raises a
+`CorruptCheckpointError` that names file, line and what to do; nothing is repaired silently. Objects here have no state
+except their path: any thread may use them, but only one at a time for the same file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Entry = TypeVar("_Entry")
 
 CHECKPOINT_VERSION: Final = 0
 
-# What Java reads: `readLine` ends a line at any of these, `\s` is ASCII, `parseInt` knows no blanks and no underscores.
+# Java's rules: `readLine` ends a line at any of these, `\s` is ASCII, `parseInt` accepts no blanks or underscores.
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _BLANKS = re.compile(r"[ \t\x0b\f]+")
 _NUMBER = re.compile(r"[+-]?0*[0-9]{1,19}")
@@ -49,9 +49,9 @@ _AFTER_REMOVAL: Final = {
 
 
 def number(text: str, maximum: int) -> int | None:
-    """A number as Java parses one; None for anything else, and for what the type with this maximum does not hold."""
+    """Parses a number as Java does; None for anything else, or if it exceeds this maximum of its type."""
     if len(text) < 10 and text.isdigit() and text.isascii():
-        return int(text)  # as nearly all are: there are thousands in a file
+        return int(text)  # the usual case: a file has thousands
     if not _NUMBER.fullmatch(text):
         return None
     value = int(text)
@@ -59,7 +59,7 @@ def number(text: str, maximum: int) -> int | None:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a file, whatever system wrote it; a line end after the last line makes no empty one."""
+    """The lines of a file, from any system; a line end after the last line does not add an empty one."""
     lines = _LINE_END.split(text)
     if lines[-1] == "":
         lines.pop()
@@ -82,7 +82,7 @@ def _read_text(disk: Disk, path: Path) -> str:
 
 
 def _read_entries(disk: Disk, path: Path, form: str, parse: Callable[[list[str]], _Entry | None]) -> list[_Entry]:
-    """A version, a count, and as many entries, each a line. An absent or empty file has none, as in Kafka."""
+    """Reads a version, a count, and that many entries, one per line. A missing or empty file has none, as in Kafka."""
     lines = lines_of(_read_text(disk, path))
     if not lines:
         return []
@@ -113,7 +113,7 @@ def _write_entries(disk: Disk, path: Path, entries: Collection[str]) -> None:
 
 
 class OffsetCheckpoint:
-    """An offset for each partition of a log directory: recovery point, high watermark, log start, or cleaned so far."""
+    """An offset for each partition of a log directory: recovery point, high watermark, log start, or cleaner offset."""
 
     __slots__ = ("_disk", "path")
 
@@ -140,14 +140,14 @@ def _parse_partition_offset(words: list[str]) -> tuple[TopicPartition, int] | No
 
 
 class EpochEntry(NamedTuple):
-    """A leader's epoch, and the offset of the first record it wrote."""
+    """A leader epoch, and the offset of its first record."""
 
     epoch: int
     start_offset: int
 
 
 class LeaderEpochCheckpoint:
-    """The epochs of one partition."""
+    """The leader epochs of one partition."""
 
     __slots__ = ("_disk", "path")
 
@@ -156,7 +156,7 @@ class LeaderEpochCheckpoint:
         self.path = path
 
     def read(self) -> list[EpochEntry]:
-        """As they stand in the file, oldest first; empty if there is no file."""
+        """In the order of the file, oldest first; empty if there is no file."""
         return _read_entries(self._disk, self.path, "epoch offset", _parse_epoch)
 
     def write(self, entries: Iterable[EpochEntry]) -> None:
@@ -173,13 +173,14 @@ def _parse_epoch(words: list[str]) -> EpochEntry | None:
 
 
 class CleanShutdownFile:
-    """Stands in a log directory that was closed in order, and says which incarnation of the broker did it.
+    """Marks a log directory that was closed cleanly, and contains the epoch of the broker that did it.
 
-    Its being there is what tells a clean stop. It must be gone, durably, before the first record is appended.
+    The existence of the file means that the stop was clean. It must be removed, durably, before the first record is
+    appended.
 
-    Beside Kafka's fields ours holds the CRC of each checkpoint of the directory. Those are plain numbers in text, and a
-    damaged digit is still a number: by the CRC it is found out. Kafka ignores what it does not know, and a mark that
-    Kafka wrote has none.
+    In addition to Kafka's fields, ours contains the CRC of each checkpoint of the directory. Checkpoints are plain
+    numbers in text, and a damaged digit is still a number: the CRC detects it. Kafka ignores unknown fields, and a file
+    written by Kafka has no CRCs.
     """
 
     __slots__ = ("_disk", "path")
@@ -192,16 +193,16 @@ class CleanShutdownFile:
         return self._disk.exists(self.path)
 
     def is_whole(self) -> bool:
-        """Whether it says what a broker wrote: Kafka before 3.8 wrote nothing into it."""
+        """Whether the content is complete: Kafka before 3.8 wrote an empty file."""
         return self.exists() and (not self._disk.read(self.path).strip() or "version" in self._content())
 
     def read(self) -> int | None:
-        """The broker's epoch; None if there is no file or it holds none, like those that Kafka wrote before 3.8."""
+        """The broker epoch; None if there is no file or it has none, as before Kafka 3.8."""
         epoch = self._content().get("brokerEpoch")
         return epoch if isinstance(epoch, int) and not isinstance(epoch, bool) else None
 
     def changed_checkpoints(self) -> list[str]:
-        """The names of the directory's checkpoints that are not what the clean stop left."""
+        """The names of the directory's checkpoints that have changed since the clean stop."""
         crcs = self._content().get(_CRCS)
         if not isinstance(crcs, dict):
             return []
@@ -221,7 +222,7 @@ class CleanShutdownFile:
             return 0
 
     def write(self, broker_epoch: int = -1) -> None:
-        """The last thing that is written: all checkpoints are there."""
+        """Must be the last write: all checkpoints exist."""
         content = {
             "version": CHECKPOINT_VERSION,
             "brokerEpoch": broker_epoch,
@@ -237,9 +238,9 @@ class CleanShutdownFile:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """Whose a log directory is: `meta.properties`. Version 0 is that of a broker with ZooKeeper, 1 that of KRaft.
+    """The owner of a log directory: `meta.properties`. Version 0 is for brokers with ZooKeeper, 1 for KRaft.
 
-    In version 0 everything may be missing: a directory is there before its broker knows its id or its cluster.
+    In version 0 everything may be missing: a directory exists before its broker knows its id or its cluster.
     """
 
     broker_id: int | None = None
@@ -297,7 +298,7 @@ def _directory_id(path: Path, properties: Mapping[str, str]) -> Uuid | None:
         raise _not_ours(path, f"directory.id={text}: {error}") from None
 
 
-# Java's property files, as far as any text that Java wrote needs it.
+# Java's property files, limited to what Java itself writes.
 
 _PROPERTY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*(?:[=:][ \t\f]*)?(.*)")
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))")
@@ -306,7 +307,7 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def _parse_properties(text: str) -> dict[str, str]:
-    """Names and values; the last one counts where a name is there twice."""
+    """Names and values; the last one wins if a name occurs twice."""
     return {
         _unescape(name): _unescape(value)
         for line in _logical_lines(text)
@@ -315,7 +316,7 @@ def _parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines that say something; one that ends in an odd number of backslashes goes on in the next."""
+    """Lines with content; a line that ends with an odd number of backslashes continues in the next."""
     begun = ""
     for line in lines_of(text):
         line = line.lstrip(" \t\f")

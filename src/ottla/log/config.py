@@ -1,7 +1,7 @@
 """What a topic's config means to its log.
 
-A topic's own setting comes first, then the broker's setting of the same meaning (`log.retention.hours` for
-`retention.ms`), then the default.
+A topic's own value comes first, then the broker's value of the same meaning (`log.retention.hours` for `retention.ms`),
+then the default.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _LEVEL_KEYS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """A topic's config, as its log reads it."""
+    """A topic's config in the form that its log uses."""
 
-    takes_as_sent: bool = field(init=False, default=True)
-    """Whether a sound batch is kept as it came, with nothing to change but its offset and epoch."""
+    takes_plain_as_sent: bool = field(init=False, default=True)
+    """Whether a valid, uncompressed batch is kept as it is, and only its offset and epoch are set."""
     roll_ms: int = field(init=False, default=_WEEK_MS)
-    """How much time a segment may span: `segment.ms`, or `max.compaction.lag.ms` of a compacted topic if that is less,
-    for only a closed segment can be compacted (KIP-354)."""
+    """The time that a segment may span: `segment.ms`, or, for a compacted topic, `max.compaction.lag.ms` if that is
+    less, because only closed segments can be compacted (KIP-354)."""
     limits_records: bool = field(init=False, default=False)
-    """Whether a sound record can be refused: for its key or its timestamp."""
+    """Whether a well-formed record can be refused: for its key or its timestamp."""
     compacts: bool = False
     deletes: bool = True
     compression: Compression | None = None
-    """The codec to keep batches in; None for the one they came with."""
+    """The codec in which batches are stored; None to keep the producer's."""
     compression_level: int | None = None
     delete_retention_ms: int = _DAY_MS
     file_delete_delay_ms: int = 60_000
@@ -71,8 +71,8 @@ class LogConfig:
     segment_ms: int = _WEEK_MS
 
     def __post_init__(self) -> None:
-        as_sent = self.compression is None and self.timestamp_type is TimestampType.CREATE_TIME
-        object.__setattr__(self, "takes_as_sent", as_sent)
+        is_plain = self.compression in (None, Compression.NONE) and self.timestamp_type is TimestampType.CREATE_TIME
+        object.__setattr__(self, "takes_plain_as_sent", is_plain)
         limits_time = min(self.timestamp_after_max_ms, self.timestamp_before_max_ms) != _MAX_LONG
         object.__setattr__(self, "limits_records", self.compacts or limits_time)
         has_lag = self.compacts and self.max_compaction_lag_ms > 0
@@ -81,7 +81,7 @@ class LogConfig:
 
     @classmethod
     def from_properties(cls, topic: Mapping[str, str], broker: Mapping[str, str] | None = None) -> LogConfig:
-        """From a topic's own settings and its broker's; a wrong key or value raises `ConfigError`."""
+        """Combines a topic's config with its broker's; a wrong key or value raises `ConfigError`."""
         values = TOPIC_CONFIG.parse({**topic_defaults(broker or {}), **topic})
         _check_together(values)
         compression = _COMPRESSIONS[values["compression.type"]]
@@ -120,7 +120,7 @@ class LogConfig:
 
 
 def _either(limit_ms: int, older_limit_ms: int) -> int:
-    """The new key where it is set, else the one that it replaces."""
+    """The new key if it is set, otherwise the one that it replaces."""
     return limit_ms if limit_ms != _MAX_LONG else older_limit_ms
 
 

@@ -1,10 +1,10 @@
-"""What was found damaged in the files of a partition's log, told once for each place and counted for metrics.
+"""Damage found in the files of a partition's log, reported once per place and counted for metrics.
 
-Damage is told three ways: a line in the log with file and byte, the error that the reader gets, and the count. What
-could be repaired is a warning and counts apart. A reader that comes back to the same place is answered the error again
-and logs nothing.
+Damage is reported in three ways: a log line with file and position, the error that the reader gets, and the count. A
+repair is logged as a warning and counted separately. A reader that comes back to the same place gets the error again,
+but nothing is logged.
 
-Any thread may use it.
+Thread-safe.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Final
 _logger = logging.getLogger(__name__)
 
 _PLACES_MAX: Final = 1000
-"""Places remembered for a log: one with more is told of enough."""
+"""The number of places remembered per log: more would not add information."""
 
 
 class Damages:
-    """Of one partition."""
+    """The damage of one partition."""
 
     __slots__ = ("_places", "repair_count")
 
     def __init__(self) -> None:
         self._places: set[tuple[str, int]] = set()
         self.repair_count = 0
-        """Files that were repaired: indexes rebuilt, tails cut off, checkpoints done without."""
+        """The number of repairs: rebuilt indexes, removed tails, ignored checkpoints."""
 
     @property
     def count(self) -> int:
-        """Places found damaged and not repaired."""
+        """The number of damaged places that were not repaired."""
         return len(self._places)
 
     def tell(self, path: Path, position: int, reason: str) -> bool:
-        """Whether it is news."""
+        """Reports damage; returns whether it is new."""
         place = (path.name, position)
         if place in self._places or len(self._places) >= _PLACES_MAX:
             return False
@@ -50,6 +50,6 @@ class Damages:
         return True
 
     def repaired(self, path: Path, what: str) -> None:
-        """Says what was done."""
+        """Logs and counts a repair."""
         self.repair_count += 1
         _logger.warning("%s: %s", path, what)

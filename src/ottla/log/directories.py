@@ -1,11 +1,11 @@
-"""The log directories of a broker: which partitions lie where, what is known of them between runs, and which failed.
+"""The log directories of a broker: which partitions are where, what is stored about them between runs, and failures.
 
 A directory is locked while it is open, so that two brokers never share it. It fails as a whole: an `OSError` on any of
-its files takes all its replicas offline, and the others go on. What is kept beside the logs (recovery points, start
-offsets, high watermarks) is written by `checkpoint`; without it a start only takes longer.
+its files takes all its replicas offline, and the other directories continue. `checkpoint` stores recovery points, start
+offsets and high watermarks next to the logs; without them a start only takes longer.
 
-Owned by the broker's thread. `open` loads logs in threads, one directory after the other; nothing else here is for
-more than one.
+Owned by the broker's thread. `open` loads logs in threads, one directory after the other; nothing else here is
+thread-safe.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ from ottla.records.errors import RecordError
 _logger = logging.getLogger(__name__)
 
 _CLOSED: Final = (errno.ENOENT, errno.EBADF, errno.EINVAL, errno.ESPIPE, errno.EISDIR)
-"""What an operation on a log fails with whose files were renamed, removed or closed meanwhile. A thread may still use a
-descriptor that a connection or a folder has by then: those cannot be synced or read at a position."""
+"""Errors of an operation on a log whose files were renamed, removed or closed in the meantime. A thread may still use a
+descriptor that now belongs to a connection or a directory: those cannot be synced or read at a position."""
 
 ConfigOf = Callable[[TopicPartition], LogConfig]
 TopicIdOf = Callable[[TopicPartition], Uuid | None]
 Task = Callable[[], None]
-"""What a thread may do, because it syncs. Raises `OSError`."""
+"""Work for a thread, because it syncs. Raises `OSError`."""
 _LOADED_AT_ONCE: Final = 16
-"""Partitions that a thread takes at a time: to hand each over alone would cost as much as to load it."""
+"""The number of partitions that a thread takes at a time: passing on each alone would cost as much as loading it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryOptions:
-    """What a broker says of itself and how it opens its directories."""
+    """What a broker says about itself, and how it opens its directories."""
 
     broker_id: int
     cluster_id: str | None = None
     recovery_threads_per_directory: int = 1
     reserve_bytes: int = 0
-    """Kept free in each directory for a stop and a start on a full disk."""
+    """Space reserved in each directory for a stop and a start on a full disk."""
     producer_id_expiration_ms: int = 86_400_000
 
 
 @dataclass(slots=True)
 class LogDirectory:
-    """One of the directories. `failure` says why it is offline."""
+    """One directory. `failure` is the reason why it is offline."""
 
     path: Path
     checkpoints: DirectoryCheckpoints
@@ -74,13 +74,13 @@ class LogDirectory:
     logs: dict[TopicPartition, PartitionLog] = field(default_factory=dict)
     failure: str | None = None
     refused: dict[TopicPartition, str] = field(default_factory=dict)
-    """Partitions that lie here and whose logs could not be opened, with the reason."""
+    """Partitions in this directory whose logs could not be opened, with the reason."""
     removable: list[Segment] = field(default_factory=list)
-    """Segments of its logs that are closed and whose files are to be removed."""
+    """Closed segments of its logs whose files must be removed."""
 
 
 class LogDirectories:
-    """See the module. `open` before anything else, `close` for a clean stop."""
+    """See the module docstring. Call `open` first, and `close` for a clean stop."""
 
     def __init__(self, disk: Disk, clock: Clock, paths: Sequence[Path], options: DirectoryOptions) -> None:
         if not paths:
@@ -94,15 +94,15 @@ class LogDirectories:
         ]
         self.on_failure: Callable[[LogDirectory], None] = lambda _: None
         self.moves: dict[TopicPartition, ReplicaMove] = {}
-        """Replicas on their way to another directory. One that is no longer here was given up."""
+        """Replicas that are moving to another directory. A move that is no longer here was cancelled."""
         self._discarded = DiscardedLogs(disk)
 
     # --- open and close ---------------------------------------------------------------------------------------------
 
     def open(self, config_of: ConfigOf, topic_id_of: TopicIdOf = lambda _: None) -> None:
-        """Locks and loads every directory. One that cannot be used is offline from the start; if that is every one,
-        the last reason is raised. A directory that another process uses, or another broker's, is refused outright.
-        `topic_id_of` tells the id that a partition's topic has now, if it is known."""
+        """Locks and loads every directory. A directory that cannot be used is offline from the start; if none can be
+        used, the last reason is raised. Raises if a directory is used by another process, or belongs to another broker.
+        `topic_id_of` returns the current id of a partition's topic, if it is known."""
         try:
             for directory in self.directories:
                 with self._guarded(directory, even_if_full=True):
@@ -194,7 +194,7 @@ class LogDirectories:
                         raise
                     return load(self.disk, self.clock, folder, partition, config, options)
             except NotADirectoryError:
-                return None  # a file that only has the name of a partition
+                return None  # a file whose name looks like a partition
             except OSError:
                 raise
             except Exception as error:  # whatever is wrong with one log, the others are served
@@ -215,8 +215,8 @@ class LogDirectories:
             self._renew_recovery_points(directory)
 
     def _renew_recovery_points(self, directory: LogDirectory) -> None:
-        """A log may have lost records below the recovery point that is written down. Without room to write the new ones
-        the old ones go: then another start after a crash reads everything, which is slow and safe."""
+        """A log may have lost records below the stored recovery point. If there is no room to write new ones, the old
+        ones are removed: another start after a crash then reads everything, which is slow but safe."""
         try:
             self._checkpoint(directory)
         except OSError as error:
@@ -227,9 +227,10 @@ class LogDirectories:
             self.disk.sync_directory(directory.path)
 
     def _settle_duplicates(self, topic_id_of: TopicIdOf) -> None:
-        """A crash, or a directory's failure, came when a moved replica had taken its place and the old one was not gone
-        yet: both were whole then, and one may have more by now. Or a topic was deleted and made again while the
-        directory of the old one had failed: then the one of the present topic stays, whatever it has."""
+        """Handles a partition with two copies. Either a crash, or a failed directory, came when a moved replica had
+        taken its place and the old one was not removed yet: both were complete then, and one may have more by now. Or a
+        topic was deleted and created again while the directory of the old one had failed: then the copy of the current
+        topic stays, whatever it contains."""
 
         def worth(log: PartitionLog) -> tuple[bool, tuple[int, int]]:
             return log.topic_id is not None and log.topic_id == topic_id_of(log.partition), _age(log)
@@ -251,8 +252,8 @@ class LogDirectories:
                     self._discard(worse, [partition], unique)()
 
     def close(self) -> None:
-        """Flushes and closes everything, and leaves the mark of a clean stop in every directory where that succeeded.
-        What goes wrong in one directory, whatever it is, is logged and changes nothing for the others."""
+        """Flushes and closes everything, and marks every directory in which that succeeded as closed cleanly. An error
+        in one directory is logged and does not affect the others."""
         for directory in self.online():
             closed: set[TopicPartition] = set()
             try:
@@ -267,12 +268,12 @@ class LogDirectories:
             except Exception:
                 _logger.exception("%s was not closed cleanly; the next start checks its logs", directory.path)
             for log in directory.logs.values():
-                log.abandon()  # if they are still open
+                log.abandon()  # if it is still open
         self._discarded.close()
         self._release_locks()
 
     def _close(self, directory: LogDirectory, closed: set[TopicPartition]) -> None:
-        """Those that are closed need not be again."""
+        """Logs in `closed` are already closed."""
         is_clean = True
         for partition, log in directory.logs.items():
             if partition in closed:
@@ -288,7 +289,7 @@ class LogDirectories:
         if is_clean:
             CleanShutdownFile(self.disk, directory.path).write()
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------------
 
     def online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.failure is None]
@@ -302,22 +303,22 @@ class LogDirectories:
         return directory.logs[partition] if directory is not None and directory.failure is None else None
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
-        """Where a replica lies, also when that place is offline."""
+        """The directory of a replica, even if it is offline."""
         return next((directory for directory in self.directories if partition in directory.logs), None)
 
     def change_producer_id_expiration(self, expiration_ms: int) -> None:
-        """`producer.id.expiration.ms` has changed: for all logs, and for those that come."""
+        """`producer.id.expiration.ms` has changed: applies to all existing and future logs."""
         self.options = replace(self.options, producer_id_expiration_ms=expiration_ms)
         for log in self.logs():
             log.producers.expiration_ms = expiration_ms
 
-    # --- replicas come and go ---------------------------------------------------------------------------------------
+    # --- creating and deleting replicas -----------------------------------------------------------------------------
 
     def create(
         self, partition: TopicPartition, config: LogConfig, *, topic_id: Uuid | None = None, is_new: bool = True
     ) -> PartitionLog:
-        """The partition's log, made in the directory with the fewest replicas if it is not there. A replica that is not
-        new is not made again while a directory is offline: it may lie there."""
+        """Returns the partition's log; creates it in the directory with the fewest replicas if it does not exist. A
+        replica that is not new is not created again while a directory is offline: it may be there."""
         existing = self.directory_of(partition)
         if existing is not None:
             if existing.failure is not None:
@@ -325,7 +326,7 @@ class LogDirectories:
             log = existing.logs[partition]
             if topic_id is not None:
                 with self.guard(existing):
-                    log.metadata.assign(topic_id)  # refuses another topic of that name
+                    log.metadata.assign(topic_id)  # raises for another topic of that name
             return log
         self.check_any_left()
         for each in self.directories:
@@ -352,7 +353,7 @@ class LogDirectories:
         return LoadOptions(clean=True, producer_id_expiration_ms=self.options.producer_id_expiration_ms)
 
     def place(self, new: Sequence[NewLog]) -> NewLogs:
-        """Decides where new partitions will lie, each where the fewest replicas are; to be made in a thread."""
+        """Decides where new partitions go, each to the directory with the fewest replicas; a thread creates them."""
         self.check_any_left()
         counts = {directory.path: len(directory.logs) for directory in self.online()}
         places = []
@@ -370,8 +371,8 @@ class LogDirectories:
         return NewLogs(self.disk, self.clock, self._new_log_options(), places, former)
 
     def adopt(self, new: NewLogs) -> list[PartitionLog]:
-        """Takes in the logs that were made; a directory in which that failed goes offline. Not those in a directory
-        that failed meanwhile: they can be made elsewhere."""
+        """Adds the created logs; a directory in which that failed goes offline. Logs in a directory that failed in the
+        meantime are not added: they can be created elsewhere."""
         by_path = {directory.path: directory for directory in self.directories}
         adopted = []
         for path, log in new.made:
@@ -386,10 +387,10 @@ class LogDirectories:
         return adopted
 
     def delete_many(self, partitions: Sequence[TopicPartition], unique: Uuid) -> list[tuple[LogDirectory, Task]]:
-        """Takes partitions out and closes their files. The returned tasks, one for each directory, rename the folders;
-        they are removed later, by `remove_later`. No partition of such a name may be made before the tasks are done. A
-        move of one ends. Nothing is written: there is no room on a full disk before the folders are gone. What lies in
-        a directory that failed is only forgotten."""
+        """Removes partitions and closes their files. The returned tasks, one per directory, rename the folders;
+        `remove_later` removes them. No partition of such a name may be created before the tasks are done. A move of
+        such a partition ends. Nothing is written, because a full disk has no space before the folders are removed.
+        Partitions in a failed directory are only forgotten."""
         tasks = []
         for directory in self.directories:
             here = [partition for partition in partitions if partition in directory.logs]
@@ -406,14 +407,14 @@ class LogDirectories:
         return tasks
 
     def delete(self, partition: TopicPartition, unique: Uuid) -> None:
-        """The same for one partition, at once."""
+        """Deletes one partition at once."""
         self.moves.pop(partition, None)
         for directory, rename in self.delete_many([partition], unique):
             with self.guard(directory):
                 rename()
 
     def _discard(self, directory: LogDirectory, partitions: Sequence[TopicPartition], unique: Uuid) -> Task:
-        """The partitions are no longer known; the task renames their folders."""
+        """Forgets the partitions; the returned task renames their folders."""
         now_ms = self.clock.now_ms()
         discarded = []
         for partition in partitions:
@@ -427,12 +428,12 @@ class LogDirectories:
 
         return rename
 
-    # --- replicas move ----------------------------------------------------------------------------------------------
+    # --- moving replicas --------------------------------------------------------------------------------------------
 
     def begin_move(self, partition: TopicPartition, target: LogDirectory, unique: Uuid) -> ReplicaMove:
-        """The first step of a move, which the caller goes on with; see `ReplicaMove`. A move of that partition to
-        elsewhere is to be given up before. Not while a directory is offline: a newer copy may lie there. `OSError` is
-        of the target, which the caller takes offline unless it is only full."""
+        """Starts a move, which the caller continues; see `ReplicaMove`. A move of that partition to another directory
+        must be cancelled first. Raises while a directory is offline: a newer copy may be there. An `OSError` concerns
+        the target, which the caller takes offline unless it is only full."""
         log = self.get(partition)
         offline = next((each for each in self.directories if each.failure is not None), None)
         if log is None or offline is not None:
@@ -442,7 +443,7 @@ class LogDirectories:
         return move
 
     def is_moving(self, move: ReplicaMove) -> bool:
-        """Whether it makes sense to go on: it was not given up, and neither place has failed."""
+        """Whether to continue: the move was not cancelled, and neither directory has failed."""
         present = self.moves.get(move.partition) is move and self.get(move.partition) is move.source
         return present and self._target_of(move).failure is None
 
@@ -450,10 +451,11 @@ class LogDirectories:
         return next(each for each in self.directories if each.path == move.target_path)
 
     def finish_move(self, move: ReplicaMove, unique: Uuid) -> PartitionLog:
-        """The copy takes the replica's place, with all that was appended up to this moment. Where that fails (`OSError`
-        of the target, or an error that says it is offline) the old one stays.
+        """Replaces the replica with the copy, including everything appended up to now. If that fails (`OSError` of the
+        target, or an error that says it is offline), the old one stays.
 
-        The new folder gets its name before the old one loses it: between the two, `open` finds both and keeps one.
+        The new folder gets its name before the old one loses it: after a crash between the two, `open` finds both and
+        keeps one.
         """
         partition, copy = move.partition, move.copy_log
         source, target = self.directory_of(partition), self._target_of(move)
@@ -482,11 +484,11 @@ class LogDirectories:
                 move.copy_log.abandon()
                 self.disk.remove_directory(move.copy_log.directory)
 
-    # --- what a follower does ---------------------------------------------------------------------------------------
+    # --- followers --------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Cuts logs that had more than their leaders. The recovery points are written down before anything new can be
-        appended: else records that are not yet safe would count as such after a crash, for having the old offsets."""
+        """Truncates logs that had more than their leaders. Recovery points are written before anything new can be
+        appended: otherwise new records at the old offsets would count as flushed after a crash."""
         for directory in self.online():
             here = [partition for partition in offsets if partition in directory.logs]
             if here:
@@ -508,8 +510,8 @@ class LogDirectories:
                 self._checkpoint(directory)
 
     def truncated(self, log: PartitionLog, offset: int, old_recovery_point: int) -> None:
-        """A log was cut to the offset, or emptied (0). The same for a log that its owner has cut: its copy for another
-        directory is cut as well, and the recovery point is written down if the old one is too high now."""
+        """Called when a log was truncated to the offset, or emptied (0), here or by its owner: truncates its copy for
+        another directory as well, and writes the recovery point if the old one is too high now."""
         directory = self.directory_of(log.partition)
         if directory is None or directory.failure is not None:
             return
@@ -519,7 +521,7 @@ class LogDirectories:
             if log.recovery_point < old_recovery_point:
                 self._checkpoint(directory)
 
-    # --- from time to time ------------------------------------------------------------------------------------------
+    # --- periodic work ----------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         for directory in self.online():
@@ -527,22 +529,21 @@ class LogDirectories:
                 self._checkpoint(directory)
 
     def checkpoint_later(self) -> list[tuple[LogDirectory, Task]]:
-        """What `checkpoint` would write now, a task a directory: to be run in a thread, for it syncs. A task raises
-        `OSError`; it does nothing if something newer was written before it ran."""
+        """Returns what `checkpoint` would write now, one task per directory: to be run in a thread, because it syncs. A
+        task raises `OSError`; it does nothing if something newer was written before it ran."""
         return [(directory, self._checkpoint_task(directory)) for directory in self.online()]
 
     def _checkpoint(self, directory: LogDirectory, coming: PartitionLog | None = None) -> None:
         self._checkpoint_task(directory, coming)()
 
     def _checkpoint_task(self, directory: LogDirectory, coming: PartitionLog | None = None) -> Task:
-        """`coming` is a log that is about to get its place in the directory."""
+        """`coming` is a log that is about to be moved into the directory."""
         logs = directory.logs if coming is None else {**directory.logs, coming.partition: coming}
         return directory.checkpoints.snapshot(logs)
 
     def remove_later(self) -> list[tuple[LogDirectory, Task]]:
-        """Closes the files of what was deleted long enough ago. The returned tasks, one a directory, remove them;
-        unlinking large files takes long, so they are for a thread. A task raises `OSError`; what it left is tried again
-        by the next one."""
+        """Closes files that were deleted long enough ago. The returned tasks, one per directory, remove them in a
+        thread, because unlinking large files takes long. A task raises `OSError`; the next one tries again."""
         now_ms = self.clock.now_ms()
         return [(directory, self._removal(directory, now_ms)) for directory in self.online()]
 
@@ -561,7 +562,7 @@ class LogDirectories:
         return remove
 
     def remove_due(self) -> None:
-        """The same, at once."""
+        """Like `remove_later`, at once."""
         for directory, remove in self.remove_later():
             with self._guarded(directory):
                 remove()
@@ -570,8 +571,8 @@ class LogDirectories:
 
     @contextmanager
     def guard(self, directory: LogDirectory, *, even_if_full: bool = False) -> Iterator[None]:
-        """Around what touches a directory's files: an `OSError` becomes a `LogDirectoryError`, and takes the directory
-        offline. A full disk does so only with `even_if_full`: for work that must not be left half done."""
+        """Wraps access to a directory's files: an `OSError` becomes a `LogDirectoryError`, and takes the directory
+        offline. A full disk does so only with `even_if_full`: for work that must not stay half done."""
         try:
             yield
         except OSError as error:
@@ -581,7 +582,7 @@ class LogDirectories:
 
     @contextmanager
     def _guarded(self, directory: LogDirectory, *, even_if_full: bool = False) -> Iterator[None]:
-        """The same, for work that goes on with the other directories."""
+        """Like `guard`, for work that continues with the other directories."""
         try:
             with self.guard(directory, even_if_full=even_if_full):
                 yield
@@ -589,16 +590,16 @@ class LogDirectories:
             _logger.error("%s", error)
 
     def failed(self, directory: LogDirectory, error: OSError) -> str:
-        """For what adds something and leaves the rest as it was (an append, a checkpoint, a log): takes the directory
-        offline, unless its disk is only full, and there may be space again. What to tell of it."""
+        """For operations that add something and leave the rest unchanged (an append, a checkpoint, a log): takes the
+        directory offline, unless its disk is only full, and there may be space again. Returns the message."""
         if is_full(error):
             return f"the disk is full: {error}"
         self.take_offline(directory, str(error))
         return f"the directory is offline: {error}"
 
     def log_failed(self, log: PartitionLog, error: OSError) -> str:
-        """The same for an operation on a log: blames the directory that the log itself lies in, which need not be the
-        one that has its partition now. A log that was moved or deleted meanwhile may find its files gone."""
+        """Like `failed`, for an operation on a log: takes the directory of that log offline, which need not be the one
+        that has its partition now. A log that was moved or deleted in the meantime may find its files gone."""
         path = log.directory.parent
         directory = next(each for each in self.directories if each.path == path)
         if directory.logs.get(log.partition) is not log and error.errno in _CLOSED:
@@ -606,19 +607,19 @@ class LogDirectories:
         return self.failed(directory, error)
 
     def take_offline(self, directory: LogDirectory, reason: str) -> None:
-        """No file of it is touched again. Its replicas are known, and not served."""
+        """No file in it is used again. Its replicas are known, but not served."""
         if directory.failure is None:
             directory.failure = reason
             self.on_failure(directory)
 
     def check_any_left(self) -> None:
-        """Raises the last failure if every directory is offline."""
+        """Raises the last failure if all directories are offline."""
         if not self.online():
             last = self.directories[-1]
             raise LogDirectoryError(last.path, f"all log directories are offline; the last failure was: {last.failure}")
 
 
 def _age(log: PartitionLog) -> tuple[int, int]:
-    """Rises with what a replica has: its last leader's epoch, then its end."""
+    """Increases with a replica's data: its last leader epoch, then its end."""
     epoch = log.epochs.latest_epoch
     return -1 if epoch is None else epoch, log.next_offset

@@ -1,11 +1,11 @@
-"""What a log directory keeps about its logs between runs: recovery points, start offsets and high watermarks.
+"""What a log directory stores about its logs between runs: recovery points, start offsets and high watermarks.
 
 The owner takes a snapshot, any thread writes it. Snapshots are written in the order in which they were taken: one that
-is overtaken by a newer one is dropped. If the newer one could not be written, it is tried again in its place.
+is older than the last written one is dropped. If a newer one could not be written, it is written in place of the older.
 
-A partition that was deleted is still named in the files until the next snapshot is written. That does no harm, unless a
-partition of the same name is created before: a crash would then make its records count as flushed as far as the old
-ones were. `names_former` tells when a snapshot has to be written first. So deleting a partition writes nothing.
+The files still contain a deleted partition until the next snapshot is written. That is harmless, unless a partition of
+the same name is created first: after a crash its records would count as flushed up to the old recovery point.
+`names_former` says when a snapshot has to be written first. So deleting a partition writes nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ottla.log.partition_log import PartitionLog
 _logger = logging.getLogger(__name__)
 
 _Files = tuple[tuple[str, Mapping[TopicPartition, int]], ...]
-"""Names of checkpoints, and the offsets for each."""
+"""Names of checkpoints, and their offsets."""
 
 
 class DirectoryCheckpoints:
@@ -35,19 +35,19 @@ class DirectoryCheckpoints:
         self._disk = disk
         self._path = path
         self._count = 0
-        """Snapshots taken. Each has its number."""
+        """The number of snapshots taken. Each has a number."""
         self._writing = threading.Lock()
         self._begun = 0
-        """The newest snapshot that somebody began to write; guarded by `_writing`."""
+        """The newest snapshot whose writing has begun; guarded by `_writing`."""
         self._unwritten: _Files = ()
-        """What is in it, until it is on the disk; guarded by `_writing`."""
+        """Its content, until it is on the disk; guarded by `_writing`."""
         self._written = 0
-        """The newest snapshot that is on the disk."""
+        """The newest snapshot on the disk."""
         self._former: dict[TopicPartition, int] = {}
-        """Partitions that left, each with the newest snapshot that may still name it."""
+        """Removed partitions, with the newest snapshot that may still contain them."""
 
     def read(self, name: str) -> dict[TopicPartition, int]:
-        """A file that cannot be read costs time, not records: it is logged and counts as empty."""
+        """A file that cannot be read costs time, not records: it is logged and treated as empty."""
         try:
             return OffsetCheckpoint(self._disk, self._path / name).read()
         except CorruptCheckpointError as error:
@@ -55,20 +55,20 @@ class DirectoryCheckpoints:
             return {}
 
     def forget(self, partition: TopicPartition) -> None:
-        """The partition left the directory; the next snapshot does not name it."""
+        """Called when the partition left the directory; the next snapshot does not contain it."""
         self._former[partition] = self._count
 
     def names_former(self, partition: TopicPartition) -> bool:
-        """Whether the files still name a partition that left."""
+        """Whether the files still contain a partition that left."""
         return self._former.get(partition, -1) >= self._written
 
     def snapshot(self, logs: Mapping[TopicPartition, PartitionLog]) -> Callable[[], None]:
-        """What is to be written now; the returned function writes it, or what is newer, in any thread. It raises
-        `OSError`; if it does not, the files name no partition that left before the snapshot."""
+        """Takes a snapshot; the returned function writes it, or a newer one, in any thread. It raises `OSError`;
+        otherwise the files no longer contain partitions that left before the snapshot."""
         starts = {
             partition: log.log_start_offset
             for partition, log in logs.items()
-            if log.log_start_offset > log.segments[0].base_offset  # else the first segment's name says it
+            if log.log_start_offset > log.segments[0].base_offset  # otherwise the first segment's name is enough
         }
         ends = {partition: log.recovery_point for partition, log in logs.items()}
         marks = {partition: log.high_watermark for partition, log in logs.items()}

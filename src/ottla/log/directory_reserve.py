@@ -1,8 +1,8 @@
-"""Room that a log directory keeps for a stop and a start on a full disk.
+"""Space that a log directory reserves for a stop and a start on a full disk.
 
-A clean stop writes a few small files: offsets, the ends of indexes, the mark of a clean stop. A start after a crash
-makes indexes anew. When the disk is full, this file is removed and its room used for them: else the next start would
-have to read all logs again, and might not succeed. The file is made again at the first start that finds room for it.
+A clean stop writes a few small files: offsets, the ends of indexes, the clean shutdown marker. A start after a crash
+rebuilds indexes. If the disk is full, this file is removed to make space for them: otherwise the next start would have
+to read all logs again, and might not succeed. The file is created again at the first start that has space for it.
 
 Appends never use it.
 """
@@ -22,7 +22,7 @@ _NAME: Final = "ottla-reserve"
 
 
 class DirectoryReserve:
-    """A file of so many bytes; none at all if that is 0."""
+    """A file of that size; no file if it is 0."""
 
     def __init__(self, disk: Disk, directory: Path, size_bytes: int) -> None:
         self._disk = disk
@@ -31,20 +31,20 @@ class DirectoryReserve:
         self._is_released = False
 
     def fill(self) -> None:
-        """Makes the file, if there is room. The owner calls it when the directory is open."""
+        """Creates the file, if there is space. The owner calls it when the directory is open."""
         self._is_released = False
         if not self._size_bytes:
             return
         try:
             if self._disk.exists(self._path) and self._disk.size(self._path) == self._size_bytes:
                 return
-            self._disk.write(self._path, random.Random(0).randbytes(self._size_bytes))  # zeros may take no room
+            self._disk.write(self._path, random.Random(0).randbytes(self._size_bytes))  # zeros may take no space
         except OSError as error:
             _logger.warning("%s: no space could be reserved for a clean shutdown: %s", self._path, error)
             self.release()
 
     def release(self) -> bool:
-        """Removes the file; whether there is room by that, now or since an earlier call. Any thread may call it."""
+        """Removes the file; returns whether that made space, now or in an earlier call. Thread-safe."""
         if self._size_bytes and not self._is_released:
             try:
                 self._is_released = self._disk.exists(self._path)

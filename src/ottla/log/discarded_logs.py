@@ -1,11 +1,11 @@
 """Logs that left their directory: renamed at once, removed later.
 
-    discarded = logs.discard(log, unique)      owner: nobody gets the log any more
-    logs.rename(some_discarded)                any thread: the folder gets the name of a deleted one
-    logs.remove(path, now_ms)                  any thread, when `file.delete.delay.ms` have passed
+    discarded = logs.discard(log, unique)      owner: the log is no longer available
+    logs.rename(some_discarded)                any thread: renames the folder to that of a deleted one
+    logs.remove(path, now_ms)                  any thread, after `file.delete.delay.ms`
 
-Nothing is written or synced but the name: what is in the folder is worth nothing. A folder that keeps its old name
-through a crash is found at the next start as a log of a topic that is gone.
+Only the new name is written, and nothing is synced: the content of the folder is worthless. If a folder keeps its old
+name in a crash, the next start finds it as the log of a deleted topic.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.log.replica_move import relocate
 
 @dataclass(slots=True, eq=False)
 class DiscardedLog:
-    """A folder to be removed, and its log, unless it was found at the start."""
+    """A folder to remove, and its log, unless it was found at the start."""
 
     folder: Path
     due_ms: int
@@ -32,25 +32,25 @@ class DiscardedLog:
 
 
 class DiscardedLogs:
-    """Of all directories. `discard`, `find`, `due` and `close` belong to the owner."""
+    """For all directories. `discard`, `find`, `due` and `close` belong to the owner."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._waiting: list[DiscardedLog] = []
 
     def find(self, folder: Path, now_ms: int) -> None:
-        """A folder that an earlier run left."""
+        """Adds a folder that an earlier run left."""
         self._waiting.append(DiscardedLog(folder, now_ms, is_renamed=True))
 
     def discard(self, log: PartitionLog, unique: Uuid, now_ms: int) -> DiscardedLog:
-        """To be renamed by `rename`. Its files stay open, for readers under way, unless the caller closes them."""
+        """Call `rename` afterwards. Its files stay open, for reads in progress, unless the caller closes them."""
         folder = log.directory.with_name(marked_folder(log.partition, unique, "delete"))
         discarded = DiscardedLog(folder, now_ms + log.config.file_delete_delay_ms, log)
         self._waiting.append(discarded)
         return discarded
 
     def rename(self, some: Iterable[DiscardedLog]) -> None:
-        """Any thread; the caller syncs the directory. What was not renamed when an `OSError` came stays as it is."""
+        """Any thread; the caller syncs the directory. After an `OSError` the remaining folders keep their names."""
         for each in some:
             if each.log is not None and not each.is_renamed:
                 self._disk.replace(each.log.directory, each.folder)
@@ -58,7 +58,7 @@ class DiscardedLogs:
                 each.is_renamed = True
 
     def due(self, directory: Path, now_ms: int) -> list[DiscardedLog]:
-        """What may be removed from a directory, its files closed. What could not be removed comes again."""
+        """Returns what can be removed from a directory, with files closed. What cannot be removed is returned again."""
         self._waiting = [each for each in self._waiting if not each.is_removed]
         due = [
             each
@@ -75,7 +75,7 @@ class DiscardedLogs:
             each.is_removed = True
 
     def close(self) -> None:
-        """Closes files; the folders are found at the next start."""
+        """Closes files; the next start finds the folders."""
         _close(self._waiting)
 
 
@@ -86,6 +86,6 @@ def _close(some: Iterable[DiscardedLog]) -> None:
 
 
 def marked_folder(partition: TopicPartition, unique: Uuid, mark: str) -> str:
-    """A long topic name is cut, so that the folder's has at most 255 bytes."""
+    """A long topic name is shortened, so that the folder name has at most 255 bytes."""
     ending = f"-{partition.partition}.{unique.hex()}-{mark}"
     return partition.topic[: 255 - len(ending)] + ending

@@ -1,6 +1,6 @@
-"""What can go wrong with a log. Each carries the error code that a client is told.
+"""Errors of a log. Each has the error code that a client gets.
 
-Those about a client's records say what is wrong with them; those about files name the file and what to do.
+Errors about a client's records say what is wrong with them; errors about files name the file and what to do.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ class LogError(Exception):
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     tells_log_start: ClassVar[bool] = True
-    """Whether a producer that gets this error is told where the log starts, as in Kafka."""
+    """Whether a producer that gets this error also gets the log start offset, as in Kafka."""
 
 
 class LogOffsetOutOfRangeError(LogError):
-    """Asked for an offset that the log does not have, or no longer has."""
+    """The requested offset does not exist, or no longer exists."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 class InvalidReadSizeError(LogError):
-    """Asked for a negative number of bytes. Kafka answers this with its code for unexpected errors, too."""
+    """A negative number of bytes was requested. Kafka, too, uses its code for unexpected errors here."""
 
 
 class CorruptRecordsError(LogError):
-    """Bytes that are broken, on their way or on the disk: a CRC, a length, a magic. Clients send them again. `position`
-    is where in a log file, if it is one."""
+    """Corrupt bytes, received or on the disk: a CRC, a length, a magic. Clients send them again. `position` is the
+    position in a log file, if there is one."""
 
     code = ErrorCode.CORRUPT_MESSAGE
     tells_log_start = False
@@ -50,8 +50,8 @@ class RecordFault(NamedTuple):
 
 
 class InvalidRecordsError(LogError):
-    """Records that are not allowed here, or are not what their batch says under a CRC that is right: sending them again
-    cannot help. `faults` tells which records, where it is about some of them."""
+    """Records that are not allowed here, or that do not match their batch although its CRC is right: sending them again
+    cannot help. `faults` lists the records, if only some are affected."""
 
     code = ErrorCode.INVALID_RECORD
 
@@ -61,61 +61,61 @@ class InvalidRecordsError(LogError):
 
 
 class NotOneBatchError(InvalidRecordsError):
-    """Anything but one whole batch of the current format: it is refused before the log is looked at."""
+    """Anything but one complete batch of the current format: refused before the log is involved."""
 
     tells_log_start = False
 
 
 class LargeBatchError(LogError):
-    """A batch that takes too long to validate where it is: `validation.prepare` does it in a thread."""
+    """A batch that takes too long to validate in this thread: use `validation.prepare` in another."""
 
 
 class LogRecordTooLargeError(LogError):
-    """A batch beyond `max.message.bytes`."""
+    """A batch that exceeds `max.message.bytes`."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
     tells_log_start = False
 
 
 class RecordListTooLargeError(LogError):
-    """Batches that do not fit a segment."""
+    """Batches that do not fit into a segment."""
 
     code = ErrorCode.RECORD_LIST_TOO_LARGE
     tells_log_start = False
 
 
 class InvalidTimestampError(InvalidRecordsError):
-    """Timestamps further from now than the topic allows."""
+    """Timestamps that differ from the current time by more than the topic allows."""
 
     code = ErrorCode.INVALID_TIMESTAMP
 
 
 class OutOfOrderSequenceError(LogError):
-    """A producer's sequence number that leaves a gap."""
+    """A producer's sequence number leaves a gap."""
 
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class InvalidProducerEpochError(LogError):
-    """A producer that a newer incarnation has replaced."""
+    """A producer was replaced by a newer instance."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class InvalidTransactionStateError(LogError):
-    """Records that do not fit the state of their transaction."""
+    """Records do not match the state of their transaction."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
 
 class CoordinatorFencedError(LogError):
-    """A marker from a transaction coordinator that a newer one has replaced."""
+    """A marker from a transaction coordinator that was replaced by a newer one."""
 
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 class UnexpectedOffsetError(LogError):
-    """A follower's records that do not continue its log."""
+    """A follower's records do not continue its log."""
 
     def __init__(self, reason: str, *, first_offset: int, last_offset: int) -> None:
         super().__init__(reason)
@@ -124,7 +124,7 @@ class UnexpectedOffsetError(LogError):
 
 
 class FileError(LogError):
-    """A file whose content is not what it must be."""
+    """A file with invalid content."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
     tells_log_start = False
@@ -140,11 +140,11 @@ class CorruptIndexError(FileError):
 
 
 class CorruptSnapshotError(FileError):
-    """A snapshot of producers that cannot be read; an older one, or the log, can stand in."""
+    """A producer snapshot that cannot be read; an older one, or the log, can replace it."""
 
 
 class CorruptCheckpointError(FileError):
-    """A checkpoint file that cannot be read. `problem` says why, without what to do about it."""
+    """A checkpoint file that cannot be read. `problem` is the reason, without what to do about it."""
 
     def __init__(self, path: Path, problem: str, remedy: str) -> None:
         super().__init__(path, f"{problem}; {remedy}")
@@ -152,8 +152,8 @@ class CorruptCheckpointError(FileError):
 
 
 class DirectoryLockedError(FileError):
-    """A log directory that another process uses."""
+    """Another process uses the log directory."""
 
 
 class LogDirectoryError(FileError):
-    """A log directory that failed; its replicas are offline until it is repaired."""
+    """A log directory failed; its replicas are offline until it is repaired."""

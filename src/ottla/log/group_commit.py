@@ -1,9 +1,10 @@
-"""Durability shared: many appends that wait for the disk wait for the same fsync.
+"""Shared durability: many appends that wait for the disk share one fsync.
 
-A thread takes the logs that asked, syncs their files once, and tells everyone who asked before that sync began. Whoever
-asks while it runs waits for the next one. So the rate of fsyncs is the disk's, not the producers'.
+A thread takes the logs that have waiting callers, syncs their files once, and notifies all callers that asked before
+the sync began. Callers that ask while it runs wait for the next one. So the rate of fsyncs is the disk's, not the
+producers'.
 
-`wait_for` may be called from any thread; the answer is a `concurrent.futures.Future`, which an event loop can await.
+`wait_for` is thread-safe; it returns a `concurrent.futures.Future`, which an event loop can await.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ottla.log.partition_log import PartitionLog
 
 
 class GroupCommit:
-    """One thread. `close` finishes what was asked before it."""
+    """One thread. `close` finishes earlier requests first."""
 
     def __init__(self) -> None:
         self._asked: dict[PartitionLog, list[Future[None]]] = {}
@@ -56,11 +57,11 @@ class GroupCommit:
                 self._commit(log, waiting)
 
     def _commit(self, log: PartitionLog, waiting: list[Future[None]]) -> None:
-        # From here on nobody can cancel them; who did is not told.
+        # From here on nobody can cancel them; cancelled ones are skipped.
         waiting = [answer for answer in waiting if answer.set_running_or_notify_cancel()]
         try:
             log.flush()
-        except BaseException as error:  # whatever it is, those who wait must not wait for ever
+        except BaseException as error:  # whatever it is, callers must not wait forever
             for answer in waiting:
                 answer.set_exception(error)
             return

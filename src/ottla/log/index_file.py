@@ -1,14 +1,14 @@
-"""What offset index and time index have in common: a file of packed entries of one size, sorted, that grows at its end.
+"""What offset index and time index have in common: a file of sorted entries of one size that grows at its end.
 
-An index is a hint that can always be rebuilt from its log, so it is cheap before it is durable: nothing is opened
-until the first look-up, which maps the file; the first change copies the entries to memory, where they grow; `write`
-and `sync` bring the file up to date. What a crash loses of it, recovery makes again. No descriptor is held.
+An index can always be rebuilt from its log, so it is cheap rather than durable: nothing is opened until the first
+look-up, which maps the file; the first change copies the entries to memory, where they grow; `write` and `sync` update
+the file. Recovery rebuilds what a crash loses. No descriptor is held.
 
-A Kafka broker that was killed leaves its indexes preallocated, with zeros behind the last entry: those are not entries.
-No two entries are alike, so a row of zeros at the end is a tail; a single one stays, it says no more than none.
+A killed Kafka broker leaves its indexes preallocated, with zeros after the last entry, which are not entries. No two
+entries are equal, so several zero entries at the end are a tail; a single one is kept, because it is harmless.
 
 Changes belong to the thread that owns the log. Look-ups and `sync` may run in others, but not while the owner
-truncates: to cut a mapped file while someone looks at it would kill the process.
+truncates: truncating a mapped file while another thread reads it would kill the process.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ottla.records.layout import MAX_INT32
 
 
 class IndexFile:
-    """The entries of one segment; what they mean is the subclass's."""
+    """The entries of one segment; subclasses define their meaning."""
 
     ENTRY: ClassVar[struct.Struct]
 
     __slots__ = ("_data", "_disk", "_guard", "_unsynced", "_written", "base_offset", "max_entries", "path")
 
     def __init__(self, disk: Disk, path: Path, base_offset: int, max_bytes: int, *, is_new: bool = False) -> None:
-        """A new one has an empty file, which need not be looked at."""
+        """A new index has an empty file, which is not checked."""
         if max_bytes < self.ENTRY.size:
             raise ValueError(f"{path}: an index of {max_bytes} bytes cannot hold an entry of {self.ENTRY.size}")
         self._disk = disk
@@ -47,7 +47,7 @@ class IndexFile:
         return f"{type(self).__name__}({str(self.path)!r})"
 
     def _take_last(self, data: bytearray | memoryview) -> None:
-        """Called when the last entry is another one than before."""
+        """Called when the last entry has changed."""
         raise NotImplementedError
 
     # Entries.
@@ -99,15 +99,15 @@ class IndexFile:
                 self._take_last(data)
 
     def clear(self) -> None:
-        """Drops all entries."""
+        """Removes all entries."""
         with self._guard:
             self._data = bytearray()
             self._written = 0
-            self._unsynced = True  # an empty file may be what a killed process made of it, and not sync
+            self._unsynced = True  # a killed process may have emptied the file without syncing it
             self._take_last(self._data)
 
     def _replace(self, content: bytes) -> None:
-        """All entries at once. The file is another one afterwards: whoever still looks at a map of the old one may."""
+        """Replaces all entries. The file is replaced as well, so readers of the old map can continue."""
         with self._guard:
             self._disk.write_atomically(self.path, content)
             self._data = bytearray(content)
@@ -118,24 +118,24 @@ class IndexFile:
     # The file.
 
     def trim(self) -> None:
-        """Cuts off what is behind the last entry: zeros of a preallocated file."""
+        """Removes what follows the last entry: zeros of a preallocated file."""
         entries_size = len(self._entries())
         if self._disk.exists(self.path) and self._disk.size(self.path) != entries_size:
             self._growing()
             self.write()
 
     def write(self) -> None:
-        """Brings the file up to date; a power cut may still take it back."""
+        """Updates the file; a power cut may still undo it."""
         self._store(sync=False)
 
     def sync(self) -> None:
-        """Brings the file up to date for good. Any thread may call it."""
+        """Updates the file durably. Thread-safe."""
         self._store(sync=True)
 
     def _store(self, *, sync: bool) -> None:
         with self._guard:
             data = self._data
-            # What is only mapped was not changed.
+            # An index that is only mapped was not changed.
             changed = isinstance(data, bytearray)
             if not changed and not (sync and self._unsynced):
                 return
@@ -159,29 +159,29 @@ class IndexFile:
                 file.close()
 
     def release(self) -> None:
-        """Writes what is not written, and gives the memory or the map back; the next look-up maps the file again."""
+        """Writes pending entries, and releases the memory or the map; the next look-up maps the file again."""
         self.write()
         self._data = None
 
     def abandon(self) -> None:
-        """Forgets what is in memory, written or not: for a file that goes away or a disk that failed."""
+        """Drops what is in memory, written or not: for a file that is removed or a disk that failed."""
         with self._guard:
             self._data = None
             self._unsynced = False
 
     def close(self) -> None:
-        """The file is complete afterwards, and synced if anything was written since the last time."""
+        """Afterwards the file is complete, and synced if anything was written since the last sync."""
         self.sync()
         self._data = None
 
     def rename(self, path: Path) -> None:
-        """Gives the file another name; a file that is not there needs none."""
+        """Renames the file; a missing file is ignored."""
         with self._guard:
             try:
                 self._disk.replace(self.path, path)
             except FileNotFoundError:
                 if self._disk.exists(self.path):
-                    raise  # it is the target's folder that is missing
+                    raise  # the folder of the target is missing
             self.path = path
 
     def delete(self) -> None:
@@ -189,14 +189,14 @@ class IndexFile:
         self._disk.remove(self.path)
 
     def check(self) -> None:
-        """Raises `CorruptIndexError` for what a look at size and ends can tell."""
+        """Raises `CorruptIndexError` for problems that the size and the first and last entries show."""
         size = self._disk.size(self.path) if self._disk.exists(self.path) else 0
         if size % self.ENTRY.size:
             raise CorruptIndexError(self.path, f"its size of {size} bytes is not a multiple of {self.ENTRY.size}")
 
 
 def _count_entries(data: memoryview, entry_size: int) -> int:
-    """The entries before the tail of zeros, if there is one."""
+    """The number of entries before the tail of zeros, if there is one."""
     count = len(data) // entry_size
     zeros = bytes(entry_size)
     if count < 2 or data[(count - 1) * entry_size : count * entry_size] != zeros:

@@ -1,11 +1,11 @@
-"""Which leader wrote which offsets of a partition (KIP-101): where each leader's epoch begins.
+"""Which leader wrote which offsets of a partition (KIP-101): where each leader epoch begins.
 
-Epochs and their start offsets both rise strictly from entry to entry. An epoch ends where the next begins; the last one
-ends at the log's end. Leaders and followers compare these to find where their logs part.
+Epochs and their start offsets both increase strictly from entry to entry. An epoch ends where the next begins; the last
+one ends at the log's end. Leaders and followers compare these to find where their logs diverge.
 
-Belongs to the thread that owns the log. A change is written at once, atomically and synced, unless the writing is left
-to `flush`, which any thread may call. That may be done with what a log can tell again when it is opened: epochs of
-records behind the recovery point, which recovery reads, and epochs beyond the log's ends, which are cut off.
+Belongs to the thread that owns the log. A change is written at once, atomically and synced, unless that is left to
+`flush`, which is thread-safe. It may be left to `flush` if opening the log can restore it: epochs of records after the
+recovery point, which recovery reads, and epochs beyond the log's ends, which are removed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _start_offset = attrgetter("start_offset")
 
 
 class LeaderEpochs:
-    """The epochs of one partition, in memory and in `leader-epoch-checkpoint`. Made from what the file holds; who
-    knows that there is none says so."""
+    """The epochs of one partition, in memory and in `leader-epoch-checkpoint`. Reads the file, unless the caller knows
+    that there is none."""
 
     __slots__ = ("_directory", "_disk", "_entries", "_latest_epoch", "_latest_start", "_writing", "_written")
 
@@ -38,7 +38,7 @@ class LeaderEpochs:
         self._directory = directory
         self._writing = threading.Lock()
         self._written: tuple[EpochEntry, ...] = () if is_new else tuple(self._checkpoint().read())
-        """What the file holds."""
+        """The content of the file."""
         entries: list[EpochEntry] = []
         for entry in self._written:
             _push(entries, entry)
@@ -53,12 +53,12 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """Oldest first. Safe to ask for from any thread."""
+        """Oldest first. Thread-safe."""
         return self._entries
 
     @property
     def latest_epoch(self) -> int | None:
-        """That of the last record, or of a leader that has not written yet."""
+        """The epoch of the last record, or of a leader that has not written yet."""
         return self._latest_epoch if self._entries else None
 
     @property
@@ -66,8 +66,8 @@ class LeaderEpochs:
         return self._entries[0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int, *, write: bool = True) -> bool:
-        """An epoch is at work from this offset on. Costs next to nothing for the epoch that already is; a new one, or
-        an earlier start, pushes out what contradicts it. Whether something changed."""
+        """Sets the epoch from this offset on. Costs almost nothing if it is already the current one; a new epoch, or an
+        earlier start, replaces entries that contradict it. Returns whether something changed."""
         if epoch == self._latest_epoch and start_offset >= self._latest_start and epoch >= 0:
             return False
         if epoch < 0 or start_offset < 0:
@@ -78,10 +78,10 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch that is not above the one asked for, and where it ends.
+        """Returns the largest epoch that is not above the requested one, and where it ends.
 
-        (-1, -1) if that cannot be told: an undefined epoch, or one above all that are known. An epoch below all that
-        are known is answered with itself and the start of the first: its records are gone, the other side begins there.
+        (-1, -1) if that is unknown: an undefined epoch, or one above all known ones. For an epoch below all known ones,
+        returns that epoch and the start of the first: its records are gone, and the other side begins there.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -94,7 +94,7 @@ class LeaderEpochs:
         return entries[higher - 1].epoch if higher else epoch, entries[higher].start_offset
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that wrote the record at this offset; None before the first entry."""
+        """The epoch of the record at this offset; None before the first entry."""
         at = bisect_right(self._entries, offset, key=_start_offset)
         return self._entries[at - 1].epoch if at else None
 
@@ -109,19 +109,19 @@ class LeaderEpochs:
         return self._entries[at].epoch if at < len(self._entries) else None
 
     def truncate_from_end(self, end_offset: int, *, write: bool = True) -> None:
-        """Forgets the epochs that begin at or behind the offset. Without `write` the file follows with `flush`."""
+        """Removes the epochs that begin at or after the offset. Without `write`, `flush` updates the file."""
         if end_offset >= 0:
             self._replace(self._entries[: bisect_left(self._entries, end_offset, key=_start_offset)], write=write)
 
     def truncate_from_start(self, start_offset: int, *, write: bool = True) -> None:
-        """Forgets the epochs that ended before the offset; the one that reaches over it begins there from now on."""
+        """Removes the epochs that ended before the offset; the one that contains it now begins there."""
         entries = self._entries
         at = bisect_right(entries, start_offset, key=_start_offset)
         if at:
             self._replace((EpochEntry(entries[at - 1].epoch, start_offset), *entries[at:]), write=write)
 
     def clear(self, *, write: bool = True) -> None:
-        """Forgets all epochs."""
+        """Removes all epochs."""
         self._replace((), write=write)
 
     def _replace(self, entries: tuple[EpochEntry, ...], *, write: bool) -> None:
@@ -131,8 +131,8 @@ class LeaderEpochs:
             self.flush()
 
     def flush(self, log_end: int | None = None) -> None:
-        """Writes the file if it is behind. Epochs that begin at or above `log_end` may be left out: they have no
-        records yet, and there may be thousands of leaders that have not written. Any thread may call it."""
+        """Writes the file if it is outdated. Epochs that begin at or above `log_end` may be left out: they have no
+        records yet, and there may be thousands of leaders that have not written. Thread-safe."""
         with self._writing:
             entries = self._entries
             if log_end is not None:
@@ -142,14 +142,14 @@ class LeaderEpochs:
                 self._written = entries
 
     def move_to(self, directory: Path) -> None:
-        """The folder was renamed."""
+        """Called when the folder was renamed."""
         with self._writing:
             self._directory = directory
 
 
 def _push(entries: list[EpochEntry], new: EpochEntry) -> None:
-    """Puts an entry behind those that it leaves standing. What a file holds goes through here as well, so that both
-    numbers rise whatever wrote it."""
+    """Appends an entry and removes those that it contradicts. The entries of a file go through here as well, so that
+    both numbers increase, whatever wrote it."""
     if entries and entries[-1].epoch == new.epoch and entries[-1].start_offset <= new.start_offset:
         return
     while entries and (entries[-1].epoch >= new.epoch or entries[-1].start_offset >= new.start_offset):

@@ -1,17 +1,18 @@
 """Brings a partition's folder into order and opens its log.
 
-After a clean stop nothing is read but names, sizes, the end of the last segment and the newest producer snapshot. The
-last segment must end with a whole batch, at the offset at which the log was closed: the recovery point says it, and so
-does the name of the snapshot that was taken then. If it does not, something happened to the file in between, and that
-segment is recovered as after an unclean stop. After an unclean stop, in this order, each step safe to be interrupted
-and begun again:
+After a clean stop only names, sizes, the end of the last segment and the newest producer snapshot are read. The last
+segment must end with a complete batch, at the offset at which the log was closed: the recovery point contains it, and
+so does the name of the snapshot that was taken then. Otherwise something happened to the file in between, and that
+segment is recovered as after an unclean stop. After an unclean stop, in this order, where each step can be interrupted
+and repeated:
 
-1. What compaction left: `.cleaned` files are worthless and go; a `.swap` file was finished, so it takes its place, and
-   the segments it replaces go. What was renamed to `.deleted` goes.
-2. Indexes without a segment go. An index that is missing or contradicts itself is rebuilt from its segment.
-3. Segments behind the recovery point are read again: every batch is checked, indexes are rebuilt, and at the first
-   batch that is not whole and valid the log ends: the rest of that segment is cut off, later segments go.
-4. Producers are brought up from the newest snapshot and the batches behind it; epochs beyond the end go.
+1. Files that compaction left: `.cleaned` files are worthless and are removed; a `.swap` file was finished, so it takes
+   its place, and the segments that it replaces are removed. `.deleted` files are removed.
+2. Indexes without a segment are removed. An index that is missing or contradicts itself is rebuilt from its segment.
+3. Segments after the recovery point are read again: every batch is checked, and indexes are rebuilt. The log ends at
+the
+   first batch that is not complete and valid: the rest of that segment and later segments are removed.
+4. Producer state is restored from the newest snapshot and the batches after it; epochs beyond the end are removed.
 """
 
 from __future__ import annotations
@@ -54,21 +55,21 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """What is known of a log from outside its folder."""
+    """What is known about a log from outside its folder."""
 
     clean: bool = False
     """Whether the directory was closed cleanly."""
     recovery_point: int = 0
     log_start_offset: int = 0
     cleaned_offset: int = 0
-    """Below it the log was compacted, whatever the topic's policy is now: what is missing there is not lost."""
+    """Below it the log was compacted, whatever the topic's policy is now: missing offsets are not lost records."""
     producer_id_expiration_ms: int = 86_400_000
 
 
 def load(
     disk: Disk, clock: Clock, directory: Path, partition: TopicPartition, config: LogConfig, options: LoadOptions
 ) -> PartitionLog:
-    """The log in the folder, which is made if it is not there."""
+    """Opens the log in the folder, which is created if it does not exist."""
     try:
         listed = disk.list(directory)
     except FileNotFoundError:
@@ -142,7 +143,7 @@ class _Loader:
             self.find_epochs(segments)
         log_start = max(self.options.log_start_offset, segments[0].base_offset)
         if log_start > next_offset and self.options.clean and segments[-1].size:
-            # No clean stop leaves that behind: the start is wrong, not the records.
+            # A clean stop cannot leave that: the log start is wrong, not the records.
             self.damages.repaired(
                 self.directory,
                 f"the log start offset {log_start} that was written down lies behind the log's end, {next_offset}, and "
@@ -150,7 +151,7 @@ class _Loader:
             )
             log_start = segments[0].base_offset
         if log_start > next_offset:
-            # The log lost records that were already deleted for readers: go on where the start says.
+            # The log lost records that were already deleted for readers: continue at the log start.
             _logger.warning(
                 "%s: the log ends at offset %d, before its start offset %d; what is left of it is deleted",
                 *(self.directory, next_offset, log_start),
@@ -192,14 +193,14 @@ class _Loader:
         )
         rebuild_producers(log, next_offset)
         for segment in segments:
-            segment.release_log()  # most partitions wait long for their first use
+            segment.release_log()  # most partitions are not used for a long time
         return log
 
     def open(self, base_offset: int, *, is_new: bool = False) -> Segment:
         return Segment.open(self.disk, self.directory, base_offset, self.segment_options, is_new=is_new)
 
     def segment_files(self) -> list[tuple[str, SegmentFile]]:
-        """What the folder holds, by name: listed once for as long as nothing changes, for there may be thousands."""
+        """The files of the folder, by name: cached until something changes, because there may be thousands."""
         if self.listed is None:
             self.listed = _segment_files(self.disk.list(self.directory))
         return self.listed
@@ -211,11 +212,11 @@ class _Loader:
         self.disk.remove(self.directory / name)
         self.listed = None
 
-    # 1. What compaction and deletion left.
+    # 1. Files left by compaction and deletion.
 
     def finish_swaps(self) -> None:
-        """A crash may have come between any two renames. What has a `.swap` log takes its place, unless a `.cleaned`
-        file shows that the renames to `.swap` were not done: then the old segments are still whole, and stay."""
+        """A crash may have come between any two renames. A `.swap` log takes its place, unless a `.cleaned` file shows
+        that the renames to `.swap` were not complete: then the old segments are still complete, and stay."""
         forms = self.segment_files()
         unfinished = min((form.base_offset for _, form in forms if form.state == CLEANED), default=None)
         swaps = []
@@ -235,7 +236,7 @@ class _Loader:
         for name, form in self.segment_files():
             if not form.state and form.suffix in SEGMENT_SUFFIXES and base_offset < form.base_offset < end:
                 self.remove(name)
-        for suffix in reversed(SEGMENT_SUFFIXES):  # the log last: until then the swap can be finished again
+        for suffix in reversed(SEGMENT_SUFFIXES):  # the log last: until then the swap can be repeated
             source = self.directory / (segment_name(base_offset, suffix) + SWAP)
             if self.disk.exists(source):
                 self.disk.replace(source, self.directory / segment_name(base_offset, suffix))
@@ -253,7 +254,7 @@ class _Loader:
     # 2. Segments and their indexes.
 
     def open_segments(self) -> list[Segment]:
-        """All of them. Indexes of those that `recover` will read anyway are left to it."""
+        """Opens all segments. Leaves the indexes of those that `recover` will read to it."""
         names = {name for name, _ in self.segment_files()}
         bases = sorted(form.base_offset for _, form in self.segment_files() if form.suffix == LOG)
         segments: list[Segment] = []
@@ -270,13 +271,13 @@ class _Loader:
                 try:
                     segment.check_indexes()
                     if following == self.options.recovery_point:
-                        segment.complete_time_index()  # perhaps it was closed after the last sync
+                        segment.complete_time_index()  # it may have been closed after the last sync
                 except CorruptIndexError as error:
                     reason = str(error)
             if reason:
                 _logger.warning("%s: rebuilding its indexes: %s", segment.path, reason)
                 cut = self.recover_segment(segments, end_offset=following)
-                segment.flush()  # nobody will look at it again, whatever becomes of this run
+                segment.flush()  # it will not be checked again, whatever happens in this run
                 if cut:
                     _logger.error("%s: %d bytes were not whole valid batches and are cut off", segment.path, cut)
         return segments
@@ -288,7 +289,7 @@ class _Loader:
     # After a clean stop.
 
     def check_end(self, segments: list[Segment]) -> bool:
-        """Whether the last segment had to be recovered, since it is not as the clean stop left it."""
+        """Whether the last segment had to be recovered, because it is not as the clean stop left it."""
         last, closed_at = segments[-1], self.options.recovery_point
         is_sure = closed_at == max(self.snapshot_offsets(), default=-1)
         try:
@@ -309,8 +310,8 @@ class _Loader:
         return True
 
     def is_epoch_wrong(self, last_epoch: int, next_offset: int) -> bool:
-        """Whether the last batch is of another epoch than the file says. An epoch that began at the log's end, or a
-        file that was not yet written, is no contradiction."""
+        """Whether the epoch of the last batch contradicts the file. An epoch that began at the log's end, or a file
+        that was not written yet, is no contradiction."""
         known = self.epochs.epoch_for_offset(next_offset - 1)
         if last_epoch < 0 or known is None or known == last_epoch:
             return False
@@ -321,8 +322,8 @@ class _Loader:
         return True
 
     def lacks_first_epochs(self, segments: list[Segment], log_start: int) -> bool:
-        """Whether records that were deleted are back, because a crash came before the new log start was written down,
-        but their epochs are not. Followers would be told wrong ends of those epochs."""
+        """Whether deleted records are back, because a crash came before the new log start was written, but their
+        epochs are not. Followers would get wrong ends of those epochs."""
         earliest = self.epochs.earliest_entry
         if earliest is None or earliest.start_offset <= log_start:
             return False
@@ -335,8 +336,8 @@ class _Loader:
         return False
 
     def find_epochs(self, segments: list[Segment]) -> None:
-        """Reads the epochs from the batches. They never fall, so a segment that begins with the same epoch as the next
-        one has no other."""
+        """Reads the epochs from the batches. They never decrease, so a segment that begins with the same epoch as the
+        next one has no other."""
         self.epochs.clear(write=False)
         firsts = [segment.first_epoch() for segment in segments]
         for segment, first, following in zip(segments, firsts, (*firsts[1:], None), strict=True):
@@ -352,10 +353,11 @@ class _Loader:
                 _logger.warning("%s; leader epochs that start after that are not known", error)
         self.epochs.flush()
 
-    # 3. What may not have reached the disk.
+    # 3. Records that may not have reached the disk.
 
     def recover(self, segments: list[Segment]) -> list[Segment]:
-        """Reads the segments behind the recovery point; the log ends at the first batch that is not whole and valid."""
+        """Reads the segments after the recovery point; the log ends at the first batch that is not complete and
+        valid."""
         for index, segment in enumerate(segments):
             following = segments[index + 1].base_offset if index + 1 < len(segments) else None
             if not self.is_suspect(following):
@@ -375,41 +377,45 @@ class _Loader:
                 _logger.warning("%s: deleted, because it starts after the lost records", later.path)
                 later.delete()
                 self.disk.remove(self.directory / segment_name(later.base_offset, PRODUCER_SNAPSHOT))
-            # Else a power cut could bring them back behind new records.
+            # Otherwise a power cut could bring them back after new records.
             self.disk.sync_directory(self.directory)
             return segments[: index + 1]
         return segments
 
     def is_gap_rightful(self, end: int, following: int) -> bool:
-        """Files lose their ends independently. Only compaction, here or on the leader, leaves a gap that is no loss."""
+        """Files lose their ends independently. Only compaction, here or on the leader, leaves a legitimate gap."""
         compacted = self.config.compacts or following <= self.options.cleaned_offset
         return following == end or following - end > MAX_GAP or compacted
 
     def recover_segment(self, segments: list[Segment], *, is_last: bool = False, end_offset: int | None = None) -> int:
-        """Reads the last of the segments again and rebuilds its indexes; the bytes that had to be cut off. No record at
-        `end_offset` or behind it was ever written, if that is known."""
+        """Reads the last of the segments again and rebuilds its indexes; returns the number of bytes removed. If
+        `end_offset` is given, no record at or after it was ever written."""
         segment = segments[-1]
         producers = ProducerStates(self.disk, self.directory, expiration_ms=self.options.producer_id_expiration_ms)
         start = max(self.options.log_start_offset, segments[0].base_offset)
         producers.truncate_and_reload(start, segment.base_offset, self.clock.now_ms())
         replay_producers(segments[:-1], producers, max(producers.map_end_offset, start), segment.base_offset)
         aborted: list[AbortedTransaction] = []
+        latest = -1 if self.epochs.latest_epoch is None else self.epochs.latest_epoch
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
-            # A crash may have come between a batch of a new leader and the writing down of its epoch.
-            latest = self.epochs.latest_epoch
-            if header.leader_epoch > (-1 if latest is None else latest):
-                self.epochs.assign(header.leader_epoch, header.base_offset)
-            transaction = producers.replay(header, lambda: batch)
-            if transaction is not None:
-                aborted.append(transaction)
+            nonlocal latest
+            epoch = header[2]  # by its index, which is faster: there may be millions of batches
+            # A crash may have come between a batch of a new leader and the write of its epoch.
+            if epoch > latest:
+                self.epochs.assign(epoch, header.base_offset)
+                latest = epoch
+            if header[9] >= 0:  # the producer's id
+                transaction = producers.replay(header, lambda: batch)
+                if transaction is not None:
+                    aborted.append(transaction)
 
         cut = segment.recover(replay, end_offset=end_offset)
         for transaction in aborted:
             segment.transaction_index.append(transaction)
-        # So that the next segment's recovery begins here, and not at the log's start. Behind the last one it would do
-        # harm: a snapshot keeps one batch of a producer, and of those that a crash left unanswered several may come
-        # again.
+        # So that the recovery of the next segment begins here, and not at the log's start. After the last segment it
+        # would do harm: a snapshot keeps one batch per producer, and clients may retry several whose responses were
+        # lost in the crash.
         if not is_last:
             producers.take_snapshot(segment.read_next_offset())
         self.listed = None

@@ -1,15 +1,15 @@
-"""The machine's own file system behind the `Disk` seam: the only module of the log that calls the system.
+"""The machine's own file system as a `Disk`: the only module of the log that makes system calls for files.
 
-Every failure is an `OSError` that names the path, also where the system was given only a descriptor. What cannot be
-looked at (permission, I/O error) is never mistaken for what is not there.
+Every failure is an `OSError` that names the path, even if the system call got only a descriptor. A path that cannot be
+inspected (permission, I/O error) is never treated as missing.
 
-A file is opened in append mode, so that no write ever lands on older bytes. `read_at` and `sync` may run in any thread;
-the owner closes a file only when no other thread is inside one of them, for the system gives descriptors out again.
+A file is opened in append mode, so that no write ever overwrites older bytes. `read_at` and `sync` are thread-safe; the
+owner closes a file only when no other thread is in one of them, because the system reuses descriptors.
 
-Locks are POSIX record locks on the whole file, the ones a JVM takes, so that a Kafka broker on the same directory is
-kept out too. The system counts them per process: it would grant a second one to the same process and drop both when any
-descriptor of the file is closed. What this process holds is therefore remembered here, and asked before a lock file is
-opened again.
+Locks are POSIX record locks on the whole file, the kind that a JVM takes, so that a Kafka broker on the same directory
+is locked out, too. The system manages them per process: it would grant a second one to the same process, and drop both
+when any descriptor of the file is closed. So the locks of this process are remembered here, and checked before a lock
+file is opened again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.base.disk import Buffer, File, Lock, SyncFailedError
 
 _PARTS_MAX: Final = os.sysconf("SC_IOV_MAX")
 _SMALL_BYTES: Final = 4096
-"""Up to here a file is read in one call, and not mapped: a map costs a page all the same, and more calls."""
+"""Up to this size a file is read in one call instead of mapped: a map costs at least a page, and more calls."""
 _PIECE_BYTES: Final = 2**20
 _ABSENT: Final = (FileNotFoundError, NotADirectoryError)
 
@@ -42,7 +42,7 @@ _locks_held: set[tuple[int, int]] = set()
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Gives the path to an error of a call that knew only a descriptor."""
+    """Adds the path to an error of a call that got only a descriptor."""
     try:
         yield
     except OSError as error:
@@ -56,7 +56,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _write_rest(descriptor: int, data: Buffer, written: int) -> Iterator[int]:
-    """Writes what a first call left over; yields the bytes of each further call."""
+    """Writes what a first call left over; yields the number of bytes of each further call."""
     with memoryview(data) as whole, whole.cast("B") as octets:
         while written < len(octets):
             count = os.write(descriptor, octets[written:])
@@ -77,7 +77,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def _sync(descriptor: int) -> None:
-    # A file's size is part of what fdatasync writes; only its times are not. macOS lacks it.
+    # fdatasync also writes the size of a file, but not its times. macOS does not have it.
     if sys.platform == "linux":
         os.fdatasync(descriptor)
     else:
@@ -85,7 +85,7 @@ def _sync(descriptor: int) -> None:
 
 
 class LocalFile:
-    """An open file whose size is counted, not asked for."""
+    """An open file that tracks its own size."""
 
     __slots__ = ("_descriptor", "_path", "_size")
 
@@ -177,7 +177,7 @@ class LocalFile:
 
 
 class LocalLock:
-    """A lock file held open."""
+    """A lock file that is held open."""
 
     __slots__ = ("_descriptor", "_identity")
 
@@ -194,7 +194,7 @@ class LocalLock:
 
 
 class LocalDisk:
-    """The file system of this machine. Has no state: any thread may use it, though not two on the same path."""
+    """The file system of this machine. Stateless: any thread may use it, but only one at a time for the same path."""
 
     __slots__ = ()
 
@@ -207,15 +207,15 @@ class LocalDisk:
             raise
 
     def map(self, path: Path) -> memoryview:
-        """The bytes the file has now; a small one is read. The map goes with the last view of it; to cut the file below
-        what is still looked at would kill the process."""
+        """The current bytes of the file; a small file is read. The map is released with its last view. Truncating the
+        file below what is still being read would kill the process."""
         descriptor = _open(path, os.O_RDONLY)
         try:
             with _naming(path):
                 size = os.fstat(descriptor).st_size
                 if size <= _SMALL_BYTES:
                     return memoryview(_read_all(descriptor))
-                if sys.version_info >= (3, 13):  # before, a map kept a copy of the descriptor
+                if sys.version_info >= (3, 13):  # earlier versions keep a copy of the descriptor
                     return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False))
                 return memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ))
         finally:
@@ -240,7 +240,7 @@ class LocalDisk:
             self._write(temporary, data, synced=True)
             temporary.replace(path)
         except OSError:
-            # On a full disk the half-written file would stand in the way of everything else.
+            # On a full disk the partial file would take space that everything else needs.
             with suppress(OSError):
                 temporary.unlink()
             raise
@@ -276,7 +276,7 @@ class LocalDisk:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def list(self, directory: Path) -> list[str]:
-        with os.scandir(directory) as entries:  # `iterdir` makes a path of each
+        with os.scandir(directory) as entries:  # `iterdir` creates a Path for each
             return sorted([entry.name for entry in entries])
 
     def is_directory(self, path: Path) -> bool:
@@ -300,7 +300,7 @@ class LocalDisk:
             try:
                 shutil.rmtree(path)
             except FileNotFoundError:
-                # Someone else removed one of its files meanwhile: go on with the others.
+                # Another process removed one of its files meanwhile: continue with the others.
                 continue
 
     def sync_directory(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Names of files and folders: Kafka's, to the letter."""
+"""Names of files and folders, exactly as in Kafka."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PRODUCER_SNAPSHOT: Final = ".snapshot"
 SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 DELETED: Final = ".deleted"
-"""Renamed, to be removed later."""
+"""Renamed, and removed later."""
 CLEANED: Final = ".cleaned"
 """Being written by compaction: worthless after a crash."""
 SWAP: Final = ".swap"
-"""Written and synced by compaction, about to take its place: finished after a crash."""
+"""Written and synced by compaction, about to take its place: completed after a crash."""
 
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -34,13 +34,13 @@ LOCK: Final = ".lock"
 
 DELETED_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-delete")
 FUTURE_FOLDER: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})-future")
-"""A copy on its way into this directory: worthless after a crash."""
+"""A replica that is being moved into this directory: worthless after a crash."""
 _PARTITION_FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9]\d*)")
 _SEGMENT_FILE = re.compile(r"(?P<offset>\d{20})(?P<suffix>\.[a-z]+)(?P<state>\.(?:deleted|cleaned|swap))?")
 
 
 class SegmentFile(NamedTuple):
-    """What a file name in a partition's folder says."""
+    """The parts of a file name in a partition's folder."""
 
     base_offset: int
     suffix: str
@@ -52,7 +52,7 @@ def segment_name(base_offset: int, suffix: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """None for a file that belongs to no segment."""
+    """None if the file does not belong to a segment."""
     form = _SEGMENT_FILE.fullmatch(name) if name[:1].isdigit() else None
     if form is None:
         return None
@@ -61,6 +61,6 @@ def parse_segment_file(name: str) -> SegmentFile | None:
 
 
 def parse_partition_folder(name: str) -> TopicPartition | None:
-    """None for a folder that is no partition's."""
+    """None if the folder is not that of a partition."""
     form = _PARTITION_FOLDER.fullmatch(name)
     return TopicPartition(form[1], int(form[2])) if form else None

@@ -1,11 +1,11 @@
-"""Logs of new partitions, many at once. Making their folders takes a while, so a thread does it:
+"""Creates the logs of many new partitions. Creating their folders takes a while, so a thread does it:
 
-new = directories.place([NewLog(partition, config, topic_id), ...])     owner: decides where each will lie
+new = directories.place([NewLog(partition, config, topic_id), ...])     owner: decides where each goes
 new.make()                                                              any thread
-directories.adopt(new)                                                  owner: they are there
+directories.adopt(new)                                                  owner: adds them
 
-Nothing is synced. The coordination tree knows the partitions: what a power cut takes away before the first flush of a
-log is made again at the next start.
+Nothing is synced. The coordination tree contains the partitions: a log that a power cut removes before its first flush
+is created again at the next start.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ottla.log.partition_log import PartitionLog
 
 
 class NewLog(NamedTuple):
-    """A log to be made."""
+    """A log to create."""
 
     partition: TopicPartition
     config: LogConfig
     topic_id: Uuid
-    """`ZERO_UUID` for a topic without an id, as Kafka made them before 2.8."""
+    """`ZERO_UUID` for a topic without an id, as created by Kafka before 2.8."""
 
 
 class NewLogs:
-    """See the module. `places` says in which log directory each will lie; `before` what must be done in a directory
-    before its first log is made."""
+    """See the module docstring. `places` has the log directory of each; `before` is called for a directory before its
+    first log is created."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class NewLogs:
         self._before = before
         self.made: list[tuple[Path, PartitionLog]] = []
         self.failures: dict[Path, OSError] = {}
-        """By log directory; none of its logs counts as made."""
+        """By log directory; none of its logs counts as created."""
         self.refusals: dict[TopicPartition, LogError] = {}
-        """Of single logs, whose folders hold something else."""
+        """Errors of single logs, whose folders contain something else."""
 
     def make(self) -> None:
-        """Any thread may call it, once."""
+        """Can be called in any thread, once."""
         for path, prepare in self._before.items():
             try:
                 prepare()
@@ -79,7 +79,7 @@ class NewLogs:
 
 
 def make_log(disk: Disk, clock: Clock, path: Path, new: NewLog, options: LoadOptions) -> PartitionLog:
-    """One log in the log directory; nothing of it is synced."""
+    """Creates one log in the log directory; syncs nothing."""
     log = load(disk, clock, path / str(new.partition), new.partition, new.config, options)
     if new.topic_id != ZERO_UUID:
         log.metadata.assign(new.topic_id, sync=False)

@@ -1,10 +1,10 @@
-"""Where in a segment's log an offset stands, every few KiB: the file `<base offset>.index`.
+"""The positions of offsets in a segment's log, every few KiB: the file `<base offset>.index`.
 
     relative offset   i32   0     of the last record in a batch, counted from the segment's base offset
     position          i32   4     where that batch begins in the log
 
-Offsets rise strictly, and so do positions. Positions are read without a sign: a damaged one is then beyond the log, and
-whoever follows the entry finds no batch there. See `index_file` for who may do what in which thread.
+Offsets and positions both increase strictly. Positions are read as unsigned: a damaged one is then beyond the log, and
+no batch is found there. `index_file` documents the threads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENTRY = struct.Struct(">iI")
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
 _GUESS_ENTRIES = 16
-"""How far from the guessed place a look-up first looks."""
+"""How far from the interpolated position a look-up searches first."""
 
 
 class OffsetIndex(IndexFile):
@@ -62,7 +62,7 @@ class OffsetIndex(IndexFile):
 
     @property
     def entries_left(self) -> int:
-        """How many more it takes until it is full."""
+        """How many entries fit until it is full."""
         return self.max_entries - self.entry_count
 
     def lookup(self, offset: int) -> tuple[int, int]:
@@ -78,7 +78,7 @@ class OffsetIndex(IndexFile):
             return self.base_offset, 0
         unpack = _INT32.unpack_from
         low, high = 0, len(data) >> 3
-        # Offsets mostly rise evenly, so a guess saves most of the steps, and most of the pages that must be in memory.
+        # Offsets usually increase evenly, so interpolation saves most steps, and most pages that must be in memory.
         guess = relative * high // (last[0] - self.base_offset)
         below, above = guess - _GUESS_ENTRIES, guess + _GUESS_ENTRIES
         if below > 0 and unpack(data, below << 3)[0] <= relative:
@@ -97,7 +97,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + found, position
 
     def offset_behind(self, position: int) -> int | None:
-        """The offset of the first entry that stands at the position or behind it: an upper bound for what is before."""
+        """The offset of the first entry at or after the position: an upper bound for everything before."""
         data = self._entries()
         index = self._first_at(position)
         return self.base_offset + int(_INT32.unpack_from(data, index << 3)[0]) if index < len(data) >> 3 else None
@@ -114,7 +114,7 @@ class OffsetIndex(IndexFile):
         return low
 
     def append(self, offset: int, position: int) -> None:
-        """Adds an entry behind the last one, whose offset must be smaller."""
+        """Adds an entry after the last one, whose offset must be smaller."""
         data = self._growing()
         if data and offset <= self._last[0]:
             raise ValueError(f"{self.path}: offset {offset} does not come after {self._last[0]}")
@@ -124,16 +124,16 @@ class OffsetIndex(IndexFile):
         self._last = (offset, position)
 
     def entries(self) -> list[tuple[int, int]]:
-        """Offset and position of each entry, as they stand there."""
+        """Offset and position of each entry, as stored."""
         base_offset = self.base_offset
         return [(base_offset + relative, position) for relative, position in _ENTRY.iter_unpack(self._entries())]
 
     def replace_all(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Takes these entries instead, in memory and in the file."""
+        """Replaces all entries, in memory and in the file."""
         self._replace(b"".join(_ENTRY.pack(self._relative(offset), position) for offset, position in entries))
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries at and behind the offset."""
+        """Removes the entries at and after the offset."""
         data = self._entries()
         relative = offset - self.base_offset
         low, high = 0, len(data) >> 3
@@ -146,7 +146,7 @@ class OffsetIndex(IndexFile):
         self._cut(low)
 
     def drop_beyond(self, log_size: int) -> None:
-        """Drops entries for positions that the log does not have: nothing they say can be true."""
+        """Removes entries for positions beyond the end of the log: they cannot be right."""
         if self._entries() and self._last[1] >= log_size:
             self._cut(self._first_at(log_size))
 

@@ -1,14 +1,14 @@
-"""One partition's log: segments in a row, with what is known of its producers, epochs and transactions.
+"""One partition's log: consecutive segments, with the state of its producers, epochs and transactions.
 
     log start ──▶ … closed segments … │ active segment ──▶ log end
                         ▲ last stable offset ≤ high watermark ▲
 
-Promises: records keep the order and the offsets they were given; an append is all there or not at all; a read begins
-with the batch that holds the offset. The high watermark is told to the log by replication; the log needs it to know
-what may be deleted and which transactions are decided.
+Guarantees: records keep their order and their offsets; an append is complete or does not happen; a read begins with the
+batch that contains the offset. Replication sets the high watermark; the log needs it to know what may be deleted and
+which transactions are decided.
 
 Owned by one thread, which appends, truncates, rolls and deletes. Reads and `flush` may run in others: they only touch
-files, which stay open until they are removed. An `OSError` is left to the caller, who takes the directory offline.
+files, which stay open until they are removed. The caller handles an `OSError`, and takes the directory offline.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
 from ottla.log.damages import Damages
+from ottla.log.earlier_batches import earlier_batches
 from ottla.log.errors import (
     CorruptRecordsError,
     FileError,
     InvalidReadSizeError,
     InvalidRecordsError,
     LogOffsetOutOfRangeError,
+    OutOfOrderSequenceError,
     RecordListTooLargeError,
     UnexpectedOffsetError,
 )
@@ -48,18 +50,19 @@ from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions, SegmentRead
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import AppendInfo, PreparedBatches, analyse, assign, prepare, validate_and_assign
-from ottla.records import BatchHeader
+from ottla.records import BatchHeader, TimestampType, TransactionMarker, read_header
+from ottla.records.control import marker_batch
 from ottla.records.layout import MAX_INT32
 from ottla.records.new_batch import NewBatch
 
 _logger = logging.getLogger(__name__)
 
 MAX_GAP: Final = 2**30
-"""Segments follow each other without a gap, unless it is wider: a follower's, whose leader was compacted."""
+"""There is no gap between segments, unless it is wider than this: in a follower whose leader was compacted."""
 
 
 class LogRead(NamedTuple):
-    """What a read found. `slice` is None where there is nothing between the offset and the bound."""
+    """The result of a read. `slice` is None if there is nothing between the offset and the bound."""
 
     slice: FileSlice | None
     aborted_transactions: list[AbortedTransaction] | None = None
@@ -67,7 +70,7 @@ class LogRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimestampedOffset:
-    """A record's place, found by its time."""
+    """A record found by its timestamp."""
 
     timestamp_ms: int
     offset: int
@@ -75,7 +78,7 @@ class TimestampedOffset:
 
 
 class PartitionLog:
-    """See the module. Made by `loader.load`, which brings a folder into order first."""
+    """See the module docstring. Created by `loader.load`, which brings a folder into order first."""
 
     def __init__(
         self,
@@ -111,9 +114,9 @@ class PartitionLog:
         self.compacted_below = compacted_below
         """Below it offsets may be missing, whatever the topic's policy is now."""
         self.on_roll: Callable[[PartitionLog], None] = _nothing
-        """Called when a segment was closed: the place to have it flushed in a thread."""
+        """Called when a segment was closed: to flush it in a thread."""
         self.on_flush_due: Callable[[PartitionLog], None] = PartitionLog.flush
-        """Called when `flush.messages` records wait for the disk: flushes at once, unless a thread is to do it."""
+        """Called when `flush.messages` records wait for the disk: flushes at once, unless a thread should do it."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._last_flush_ms = clock.now_ms()
@@ -122,13 +125,13 @@ class PartitionLog:
         self._flushing = threading.Lock()
         """Held to move the recovery point, which flushes in other threads do."""
         self._failed_sync: SyncFailedError | None = None
-        """What it should have made safe may be lost: no later flush succeeds."""
+        """What the sync should have made durable may be lost: no later flush succeeds."""
         self._no_roll_below: tuple[Segment, LogConfig, int, int, int] | None = None
-        """As far as the segment is known not to be full, nor too old, under that config: size, offset, timestamp."""
+        """Size, offset and timestamp up to which the segment is neither full nor too old under that config."""
         self._shortenings = 0
-        """Counts up when segments or records begin to be taken away, and when they are."""
+        """Incremented when segments or records begin to be removed, and when that is done."""
 
-    # --- what there is ----------------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------------------
 
     @property
     def active(self) -> Segment:
@@ -139,16 +142,16 @@ class PartitionLog:
         return tuple(self._segments)
 
     def segment_ends(self) -> list[tuple[Segment, int]]:
-        """Each segment, and the offset behind all that may be in it."""
+        """Each segment, and the first offset that cannot be in it."""
         return list(zip(self._segments, (*self._bases[1:], self.next_offset), strict=True))
 
     def may_lack_offsets_below(self, end: int) -> bool:
-        """Whether compaction explains that offsets below that one are missing."""
+        """Whether compaction explains missing offsets below that one."""
         return self.config.compacts or end <= self.compacted_below
 
     @property
     def size(self) -> int:
-        """Bytes of records."""
+        """The size of all records in bytes."""
         return sum(segment.size for segment in self._segments)
 
     @property
@@ -164,12 +167,14 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it, every transaction is decided: as far as a consumer of committed records may read."""
-        unstable = self.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        """Below it, every transaction is decided: consumers with read_committed may read up to it."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     def set_high_watermark(self, offset: int) -> None:
-        """Told by replication, within the log's bounds."""
+        """Set by replication, within the log's bounds."""
         if not self.log_start_offset <= offset <= self.next_offset:
             offset = min(max(offset, self.log_start_offset), self.next_offset)
         self.high_watermark = offset
@@ -185,24 +190,41 @@ class PartitionLog:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         bounded: bool = False,
     ) -> AppendInfo:
-        """Checks batches, gives them their offsets and the leader's epoch, and writes them. A producer's duplicate is
-        not written again: its first append is answered. With `bounded`, what takes long to check is left untouched and
-        raises `LargeBatchError`: then it comes again, prepared."""
+        """Checks batches, assigns offsets and the leader epoch, and writes them. A producer's duplicate is not written
+        again: the result of its first append is returned. With `bounded`, batches that take long to check are left
+        unchanged and raise `LargeBatchError`: the caller prepares them first."""
         if not len(data):
             return AppendInfo((), 0)
         now_ms = self.clock.now_ms()
         if isinstance(data, PreparedBatches):
-            if data.config is not self.config:  # changed meanwhile
+            if data.config is not self.config:  # changed in the meantime
                 data = prepare(data.data, now_ms=now_ms, config=self.config, origin=origin)
             data, info = assign(data, next_offset=self.next_offset, now_ms=now_ms, leader_epoch=leader_epoch)
         else:
             data, info = validate_and_assign(data, self.next_offset, now_ms, self.config, leader_epoch, origin, bounded)
-        if len(data) > self.config.segment_bytes:  # before their sequence, as in Kafka
+        if len(data) > self.config.segment_bytes:  # checked before sequence numbers, as in Kafka
             self._refuse_size(len(data))
-        duplicate = self.producers.check(info.headers, data, origin)
+        try:
+            duplicate = self.producers.check(info.headers, data, origin)
+        except OutOfOrderSequenceError:
+            if not self._recall_batches(info.headers):
+                raise
+            duplicate = self.producers.check(info.headers, data, origin)
         if duplicate is not None:
             return info.of_duplicate(duplicate, self.log_start_offset)
         return self._append(data, info, now_ms)
+
+    def _recall_batches(self, headers: Sequence[BatchHeader]) -> bool:
+        """Searches the log for batches of these producers that their snapshot left out; returns whether it found
+        any."""
+        is_found = False
+        for header in headers:
+            entry = self.producers.entries.get(header.producer_id)
+            if entry is not None and entry.may_lack(header):
+                earlier = earlier_batches(self._segments, entry, self.log_start_offset)
+                entry.recall(earlier)
+                is_found = is_found or bool(earlier)
+        return is_found
 
     def _refuse_size(self, size: int) -> NoReturn:
         raise RecordListTooLargeError(
@@ -210,14 +232,14 @@ class PartitionLog:
         )
 
     def append_own(self, batch: NewBatch, leader_epoch: int) -> int:
-        """Appends a batch that this broker has just made itself; the offset behind it. Nothing in it need be looked at,
-        unless it is part of a transaction: coordinators make one for each commit."""
+        """Appends a batch that this broker has just created; returns the next offset. Nothing in it has to be checked,
+        unless it is part of a transaction: coordinators create one for each commit."""
         config, size, offset = self.config, batch.size, self.next_offset
         end = offset + batch.record_count
         segment = self._segments[-1]
         if (
             batch.is_transactional
-            or not config.takes_as_sent
+            or not config.takes_plain_as_sent
             or size > config.max_message_bytes
             or leader_epoch != self.epochs.latest_epoch
             or not self._is_room_known(segment, size, end - 1, batch.timestamp_ms)
@@ -233,9 +255,29 @@ class PartitionLog:
         self._ends_at(end)
         return end
 
+    def append_marker(
+        self,
+        leader_epoch: int,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> int:
+        """Ends a producer's transaction; returns the offset after the marker."""
+        config, now_ms, offset = self.config, self.clock.now_ms(), self.next_offset
+        marker = TransactionMarker(offset, now_ms, producer_id, producer_epoch, committed, coordinator_epoch)
+        batch = marker_batch(marker, is_log_append_time=config.timestamp_type is TimestampType.LOG_APPEND_TIME)
+        data = batch.placed(offset, leader_epoch)
+        header = read_header(data)
+        self.producers.check_marker(header, marker, transaction_version)
+        self._append(data, AppendInfo.of((header,), len(data)), now_ms, marker)
+        return offset + 1
+
     def append_as_follower(self, data: Buffer, *, max_epoch: int = MAX_INT32) -> AppendInfo:
-        """Writes batches as the leader sent them. A piece of a batch at their end is left out, and so are batches of an
-        epoch above `max_epoch`: the leader lost its leadership while it sent them."""
+        """Writes batches as the leader sent them. Skips an incomplete batch at their end, and batches of an epoch above
+        `max_epoch`: the leader lost its leadership while it sent them."""
         info = analyse(data, AppendOrigin.REPLICATION)
         if info.headers and info.headers[-1].leader_epoch > max_epoch:
             headers = tuple(header for header in info.headers if header.leader_epoch <= max_epoch)
@@ -262,7 +304,10 @@ class PartitionLog:
         info.log_start_offset = self.log_start_offset
         return info
 
-    def _append(self, data: Buffer, info: AppendInfo, now_ms: int) -> AppendInfo:
+    def _append(
+        self, data: Buffer, info: AppendInfo, now_ms: int, marker: TransactionMarker | None = None
+    ) -> AppendInfo:
+        """`marker`: the one that is the only batch, if the caller knows it."""
         size, last_offset, config = len(data), info.last_offset, self.config
         # In memory only: until the next flush, which writes epochs before it moves the recovery point, recovery reads
         # them from the records themselves.
@@ -283,7 +328,7 @@ class PartitionLog:
             segment_ms=config.roll_ms,
             jitter_ms=self._jitter_ms(segment) if config.segment_jitter_ms else 0,
         ):
-            # Compaction on the leader may have left a gap that no segment can span: then the new one begins behind it.
+            # Compaction on the leader may have left a gap that no segment can span: the new segment begins after it.
             far = last_offset - self.next_offset > MAX_GAP
             segment = self.roll(info.first_offset if far else None)
         segment.append(
@@ -296,13 +341,16 @@ class PartitionLog:
             self._no_roll_below = segment, config, *segment.no_roll_below(config.segment_bytes, config.roll_ms)
         info.log_start_offset = self.log_start_offset
         self.next_offset = last_offset + 1
-        for aborted in self.producers.update(info.headers, data):
-            segment.transaction_index.append(aborted)
+        if marker is None:
+            for aborted in self.producers.update(info.headers, data):
+                segment.transaction_index.append(aborted)
+        elif (ended := self.producers.update_marker(info.headers[0], marker)) is not None:
+            segment.transaction_index.append(ended)
         self._ends_at(last_offset + 1)
         return info
 
     def _is_room_known(self, segment: Segment, size: int, last_offset: int, newest_ms: int) -> bool:
-        """Whether batches of that size, offset and time fit into the segment for sure; else it must be asked."""
+        """Whether batches of that size, offset and time certainly fit; otherwise the segment must be asked."""
         bound = self._no_roll_below
         return (
             bound is not None
@@ -314,20 +362,21 @@ class PartitionLog:
         )
 
     def _ends_at(self, offset: int) -> None:
-        """Batches were appended, up to the offset."""
+        """Called after batches were appended, up to the offset."""
         self.next_offset = self.producers.map_end_offset = offset
         if offset - self.recovery_point >= self.config.flush_messages:
             self.on_flush_due(self)
 
     def _jitter_ms(self, segment: Segment) -> int:
-        """Spreads the rolls of many partitions. Drawn from the segment's name, so that a restart does not change it."""
+        """Spreads the rolls of many partitions. Derived from the segment's name, so that a restart does not change
+        it."""
         limit_ms = min(self.config.segment_jitter_ms, self.config.roll_ms)
         return crc32(f"{self.partition}@{segment.base_offset}".encode()) % limit_ms
 
     def roll(self, base_offset: int | None = None) -> Segment:
-        """Closes the active segment and begins a new one where it ends, or at the given offset behind that."""
+        """Closes the active segment and begins a new one at its end, or at a later given offset."""
         active = self._segments[-1]
-        # Not at `next_offset`, which is further if a batch was cut in its middle: recovery takes a gap for a loss.
+        # Not at `next_offset`, which is further if a batch was cut in the middle: recovery takes a gap for a loss.
         offset = self._end_of_active() if base_offset is None else base_offset
         if active.base_offset == offset and active.size == 0:
             return active
@@ -335,7 +384,7 @@ class PartitionLog:
             reason = f"a segment cannot begin at {offset}: the active one begins at {active.base_offset}"
             raise CorruptRecordsError(f"{active.path}: {reason}, and the log ends at {self.next_offset}")
         if base_offset is not None:
-            self.compacted_below = max(self.compacted_below, offset)  # what is between was never here
+            self.compacted_below = max(self.compacted_below, offset)  # the offsets between were never here
         active.become_inactive()
         self.producers.map_end_offset = offset
         self.producers.take_snapshot(offset)
@@ -344,13 +393,13 @@ class PartitionLog:
         return segment
 
     def _end_of_active(self) -> int:
-        """The offset behind the last whole batch of the active segment; where its file is damaged, the log's end, which
+        """The offset after the last complete batch of the active segment; if its file is damaged, the log's end, which
         was counted and not read."""
         if not self.active.size:
             return self.active.base_offset
         try:
             offset = self.active.read_next_offset()
-        except CorruptRecordsError:  # which is told
+        except CorruptRecordsError:  # already reported
             return self.next_offset
         return offset if self.active.base_offset < offset <= self.next_offset else self.next_offset
 
@@ -368,8 +417,9 @@ class PartitionLog:
         return segment
 
     def _remove_half_made(self, base_offset: int) -> None:
-        """The disk was full when some files of a new segment were made. They go for good before the log goes on in the
-        old segment: the next start would take them for its end. An `OSError` of this takes the directory offline."""
+        """Called if the disk was full when some files of a new segment were created. They are removed durably before
+        the log continues in the old segment: the next start would take them for its end. An `OSError` here takes the
+        directory offline."""
         try:
             for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
                 path = self.directory / segment_name(base_offset, kind)
@@ -398,9 +448,9 @@ class PartitionLog:
         min_one: bool = True,
         with_aborted: bool = False,
     ) -> LogRead:
-        """Batches from the one that holds the offset up to `bound` (the log's end, if none), at most `max_bytes` of
-        them. The last batch may be cut off, the first never: one that does not fit is read whole with `min_one`, and
-        not at all without (KIP-74)."""
+        """Returns batches from the one that contains the offset up to `bound` (default: the log's end), at most
+        `max_bytes`. The last batch may be cut off, the first never: one that does not fit is returned completely with
+        `min_one`, and not at all without (KIP-74)."""
         end = self.next_offset
         if not self.log_start_offset <= offset <= end:
             raise LogOffsetOutOfRangeError(
@@ -413,25 +463,28 @@ class PartitionLog:
                 raise InvalidReadSizeError(f"{self.partition}: cannot read {max_bytes} bytes at offset {offset}")
             if not min_one:
                 return LogRead(None, [] if with_aborted else None)
-        index = bisect_right(self._bases, offset) - 1
-        while offset < bound and index < len(self._segments):
-            segment = self._segments[index]
-            position = self._position_of_bound(index, segment, bound)
+        segments = self._segments
+        index = bisect_right(self._bases, offset) - 1 if len(segments) > 1 else 0
+        while offset < bound and index < len(segments):
+            segment = segments[index]
+            position = None if bound == end else self._position_of_bound(index, segment, bound)
             found = segment.read(offset, max_bytes, max_position=position, min_one=min_one)
             if found is None or found.base_offset > offset:
                 self._check_gap(index, offset, found)
             if found is not None:
-                if not found.first_batch_is_whole:  # it is beyond the limit, or the bound is within it
-                    return LogRead(None, None)  # even with aborted transactions asked for, as in Kafka
-                piece = self._sound_part(index, found.slice)
+                piece = found.slice
+                if piece.size < found.first_batch_size:  # it is beyond the limit, or the bound is within it
+                    return LogRead(None, None)  # even if aborted transactions were requested, as in Kafka
+                if not segment.is_proven(piece.position, piece.position + piece.size):
+                    piece = self._valid_part(index, piece)
                 aborted = self._aborted(index, offset, piece, bound) if with_aborted else None
                 return LogRead(piece, aborted)
-            index += 1  # compaction left nothing at or behind the offset in this segment
+            index += 1  # compaction left nothing at or after the offset in this segment
         return LogRead(None, [] if with_aborted else None)
 
     def bytes_before(self, bound: int, offset: int) -> int | None:
-        """How many bytes a reader at the offset has before the bound, in the segment of both. None if the bound is in a
-        later segment than the reader: then nobody counts, the reader has fallen behind."""
+        """The number of bytes between the offset and the bound, if both are in the same segment. None if the bound is
+        in a later segment: then the reader is far behind, and nobody counts."""
         last = max(bisect_left(self._bases, bound) - 1, 0)
         for index in range(max(bisect_right(self._bases, offset) - 1, 0), last + 1):
             segment = self._segments[index]
@@ -443,8 +496,8 @@ class PartitionLog:
         return 0
 
     def _check_gap(self, index: int, offset: int, found: SegmentRead | None) -> None:
-        """The segment has no batch with the offset, but perhaps one behind it: an error unless compaction, or a leader
-        that was compacted, explains it."""
+        """Called if the segment has no batch with the offset, but perhaps one after it: an error unless compaction,
+        here or on the leader, explains it."""
         segment = self._segments[index]
         following = self._bases[index + 1] if index + 1 < len(self._bases) else None
         end = self.next_offset if following is None else following
@@ -457,12 +510,10 @@ class PartitionLog:
             self.damages.tell(segment.path, segment.size, reason)
             raise CorruptRecordsError(f"{segment.path}: {reason}", position=segment.size)
 
-    def _sound_part(self, index: int, found: FileSlice) -> FileSlice:
-        """As much of it as leads from batch to batch. It is followed once, when it is first read after a start."""
+    def _valid_part(self, index: int, found: FileSlice) -> FileSlice:
+        """The part in which each batch leads to the next. Checked once, on the first read after a start."""
         segment = self._segments[index]
         end = found.position + found.size
-        if segment.is_proven(found.position, end):
-            return found
         end_offset = self._bases[index + 1] if index + 1 < len(self._bases) else self.next_offset
         compacted = self.may_lack_offsets_below(end_offset)
         sound_end = segment.prove(found.position, end, end_offset=end_offset, compacted=compacted)
@@ -473,10 +524,10 @@ class PartitionLog:
         return FileSlice(found.file, found.position, sound_end - found.position)
 
     def _position_of_bound(self, index: int, segment: Segment, bound: int) -> int:
-        """Where in the segment reading must stop: at the first batch that reaches to the bound or beyond."""
+        """Where in the segment reading must stop: at the first batch that reaches the bound."""
         if bound >= self.next_offset or (index + 1 < len(self._bases) and bound >= self._bases[index + 1]):
             return segment.size
-        known = self._bound_position  # consumers at the tail all ask with the same high watermark
+        known = self._bound_position  # consumers at the tail all use the same high watermark
         if known is not None and known[0] is segment and known[1] == bound and known[2] == segment.size:
             return known[3]
         found = segment.position_of(bound)
@@ -485,7 +536,7 @@ class PartitionLog:
         return position
 
     def _aborted(self, index: int, offset: int, found: FileSlice, bound: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach into what was read."""
+        """The aborted transactions that overlap what was read."""
         upper = self._segments[index].offset_behind(found.position, found.size)
         if upper is None:
             upper = self._bases[index + 1] if index + 1 < len(self._bases) else bound
@@ -509,8 +560,8 @@ class PartitionLog:
         return None
 
     def offset_of_max_timestamp(self) -> TimestampedOffset | None:
-        """The record with the highest timestamp, the first of them. As in Kafka it may lie before the log's start, as
-        long as its segment is there."""
+        """The first record with the highest timestamp. As in Kafka it may be before the log start, as long as its
+        segment exists."""
         for segment in self._segments:
             segment.prove_newest()
         newest = max(self._segments, key=lambda segment: segment.max_timestamp_ms)
@@ -520,15 +571,15 @@ class PartitionLog:
         if found is None:
             return None
         epoch = self.epochs.epoch_for_offset(found[1])
-        if epoch is None:  # deleted, but still there: only its batch knows
+        if epoch is None:  # deleted, but its segment exists: only its batch knows
             headers = newest.iter_headers(newest.offset_index.lookup(found[1])[1])
             epoch = next((header.leader_epoch for _, header in headers if header.last_offset >= found[1]), None)
         return TimestampedOffset(*found, epoch)
 
-    # --- shorten ----------------------------------------------------------------------------------------------------
+    # --- truncate and delete ----------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Forgets all records at and behind the offset: what a follower does that had more than its leader."""
+        """Removes all records at and after the offset: for a follower that had more than its leader."""
         if offset < 0:
             raise ValueError(f"cannot truncate {self.partition} to offset {offset}")
         if offset >= self.next_offset:
@@ -543,12 +594,12 @@ class PartitionLog:
         self.active.become_active()
         self._no_roll_below = None
         self.active.truncate_to(offset)
-        # For good, before new records get these offsets: else a power cut could bring old ones back among them.
+        # Durably, before new records get these offsets: otherwise a power cut could bring old ones back among them.
         self.active.flush()
         self._end_at(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forgets everything, and goes on at the offset: the leader no longer has what would come before."""
+        """Removes everything, and continues at the offset: the leader no longer has what would come before."""
         self._begin_shortening()
         self._remove_from(0)
         self._new_segment(offset)
@@ -584,20 +635,20 @@ class PartitionLog:
         self.set_high_watermark(min(self.high_watermark, offset))
 
     def advance_log_start(self, offset: int) -> None:
-        """Forgets what is before the offset (delete-records, or a leader that did): nobody reads it again, and whole
-        segments below it go with the next retention."""
+        """Hides everything before the offset (DeleteRecords, or a leader that did so): it cannot be read any more, and
+        the next retention run removes complete segments below it."""
         if offset > self.high_watermark:
             raise LogOffsetOutOfRangeError(
                 f"{self.partition}: the log cannot start at {offset}: the high watermark is {self.high_watermark}"
             )
         if offset > self.log_start_offset:
             self.log_start_offset = offset
-            # Not written: a start cuts them again, and on a full disk this must not need room.
+            # Not written: a start removes them again, and on a full disk this must not need space.
             self.epochs.truncate_from_start(offset, write=False)
             self.producers.on_log_start_advanced(offset)
 
     def delete_segments(self, doomed: list[Segment]) -> None:
-        """Takes the oldest segments out of the log; their files are renamed now and removed later."""
+        """Removes the oldest segments from the log; their files are renamed now and removed later."""
         if doomed != self._segments[: len(doomed)] or len(doomed) >= len(self._segments):
             raise ValueError(f"{self.partition}: only the oldest segments can be deleted, and never the active one")
         if not doomed:
@@ -607,7 +658,7 @@ class PartitionLog:
         self.producers.delete_snapshots_before(self._bases[0])
 
     def replace_segments(self, new: list[Segment], old: list[Segment]) -> None:
-        """Puts segments where others were; the others' files are renamed now and removed later."""
+        """Replaces segments with others; the files of the old ones are renamed now and removed later."""
         self._begin_shortening()
         kept = [segment for segment in self._segments if segment not in old]
         self._segments = sorted([*kept, *new], key=lambda segment: segment.base_offset)
@@ -619,7 +670,7 @@ class PartitionLog:
             self._removable.append((due_ms, segment))
 
     def remove_due(self) -> int:
-        """Removes the files of segments deleted `file.delete.delay.ms` ago; how many."""
+        """Removes the files of segments deleted `file.delete.delay.ms` ago; returns their number."""
         due = self.take_removable()
         for segment in due:
             segment.delete()
@@ -636,21 +687,21 @@ class PartitionLog:
             segment.abandon()
         return due
 
-    # --- keep -------------------------------------------------------------------------------------------------------
+    # --- flush, config and close ------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Makes everything appended so far survive a power cut. Any thread may call it. After a sync that failed every
-        call does: the system may have dropped the data and report success the next time."""
+        """Makes everything appended so far survive a power cut. Thread-safe. After a failed sync every call fails: the
+        system may have dropped the data and report success the next time."""
         while not self._flush_once():
             pass
 
     def _flush_once(self) -> bool:
-        """Whether it counts: not if the log was shortened meanwhile, for then other records may have these offsets."""
+        """Whether it counts: not if the log was shortened meanwhile, because other records may have these offsets."""
         failed = self._failed_sync
         if failed is not None:
             raise SyncFailedError(failed.errno, failed.strerror, failed.filename) from failed
         shortenings, end, segments = self._shortenings, self.next_offset, list(self._segments)
-        # Also the segment that ends at the recovery point: its indexes were completed when it was closed.
+        # Includes the segment that ends at the recovery point: its indexes were completed when it was closed.
         first = max(bisect_left(segments, self.recovery_point, key=_base_offset) - 1, 0)
         try:
             if end > self.recovery_point:
@@ -683,20 +734,20 @@ class PartitionLog:
         self.config = config
 
     def close(self) -> None:
-        """Writes what a clean start needs, and closes the files. The caller flushes before, if it wants that."""
+        """Writes what a clean start needs, and closes the files. The caller flushes first, if necessary."""
         self.epochs.flush(self.next_offset)
         try:
             self.producers.take_snapshot(self.next_offset, sync=True)
         except OSError as error:
             if not is_full(error):
-                raise  # else the next start reads what is behind the newest one there is
+                raise  # otherwise the next start reads everything after the newest existing one
         for segment in self._segments:
             segment.close()
         for _, segment in self._removable:
             segment.abandon()
 
     def abandon(self) -> None:
-        """Closes the files of a log that goes away, without writing."""
+        """Closes the files of a log that is removed, without writing."""
         for segment in self._segments:
             segment.abandon()
         for _, segment in self._removable:
@@ -704,7 +755,7 @@ class PartitionLog:
 
 
 def rebuild_producers(log: PartitionLog, end_offset: int) -> None:
-    """Brings the producers' state to that of a log that ends there: the newest snapshot, and the batches behind it."""
+    """Restores the producer state of a log that ends there: from the newest snapshot, and the batches after it."""
     producers = log.producers
     producers.truncate_and_reload(log.log_start_offset, end_offset, log.clock.now_ms())
     start = max(producers.map_end_offset, log.log_start_offset)
@@ -714,7 +765,7 @@ def rebuild_producers(log: PartitionLog, end_offset: int) -> None:
 
 
 def replay_producers(segments: Sequence[Segment], producers: ProducerStates, start: int, end: int) -> None:
-    """Lets the producers' state see the batches between two offsets."""
+    """Updates the producer state with the batches between two offsets."""
     bases = [segment.base_offset for segment in segments]
     for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
         if segment.base_offset >= end:
@@ -733,8 +784,8 @@ def replay_producers(segments: Sequence[Segment], producers: ProducerStates, sta
 
 
 def _per_segment(headers: Sequence[BatchHeader], segment_bytes: int) -> Iterator[tuple[BatchHeader, ...]]:
-    """Groups that fit a segment by size and offsets. A batch that is too large for any is alone: the leader's topic had
-    larger segments."""
+    """Yields groups that fit into a segment by size and offsets. A batch that is too large for any is alone: the
+    leader's topic had larger segments."""
     group: list[BatchHeader] = []
     size = 0
     for header in headers:

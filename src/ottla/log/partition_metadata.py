@@ -1,9 +1,9 @@
-"""`partition.metadata`: which topic a partition's folder belongs to, by id, so that a topic of the same name that was
-deleted and made anew is never taken for the old one.
+"""`partition.metadata`: the id of the topic to which a partition's folder belongs, so that a topic that was deleted and
+created again with the same name is never taken for the old one.
 
-Belongs to the thread that owns the log, but for `flush`. The file is written once, when the id becomes known. It need
-not be synced then: a log without flushed records can be made again. The first flush of records syncs it, with the
-folder and the folder's own name, so flushed records are never found without them.
+Belongs to the thread that owns the log, except `flush`. The file is written once, when the id becomes known. It is not
+synced then: a log without flushed records can be created again. The first flush of records syncs it, with the folder
+and the folder's own name, so flushed records are never found without them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class InconsistentTopicIdError(FileError):
 
 
 class PartitionMetadata:
-    """The topic id of one partition's folder; None until it is assigned, as in a folder older than topic ids."""
+    """The topic id of one partition's folder; None until it is set, as in a folder older than topic ids."""
 
     __slots__ = ("_directory", "_disk", "_is_synced", "topic_id", "version")
 
@@ -59,8 +59,8 @@ class PartitionMetadata:
 
     @classmethod
     def load(cls, disk: Disk, directory: Path, *, was_flushed: bool = True) -> PartitionMetadata:
-        """What the folder's file says; without an id if there is no file. `was_flushed` says whether records of the log
-        were: if not, the file may be torn, and then it counts as absent."""
+        """Reads the folder's file; without an id if there is no file. `was_flushed` says whether records of the log
+        were flushed: if not, the file may be incomplete, and is then treated as missing."""
         path = directory / PARTITION_METADATA
         try:
             content = disk.read(path)
@@ -76,7 +76,7 @@ class PartitionMetadata:
         return cls(disk, directory, topic_id, version, is_synced=was_flushed)
 
     def assign(self, topic_id: Uuid, *, sync: bool = True) -> None:
-        """Writes the id down, if it is not yet there. Without `sync`, `flush` makes it survive a power cut."""
+        """Writes the id, if there is none yet. Without `sync`, `flush` makes it survive a power cut."""
         if topic_id == ZERO_UUID:
             raise ValueError("an id of all zeros is not a topic id")
         if self.topic_id == topic_id:
@@ -95,8 +95,8 @@ class PartitionMetadata:
         self.topic_id = topic_id
 
     def flush(self) -> None:
-        """Makes the file, the folder and the folder's name survive a power cut. Any thread may call it; costs nothing
-        once it was done."""
+        """Makes the file, the folder and the folder's name survive a power cut. Thread-safe; costs nothing once it was
+        done."""
         if self._is_synced:
             return
         directory = self._directory
@@ -111,12 +111,12 @@ class PartitionMetadata:
         self._is_synced = True
 
     def move_to(self, directory: Path) -> None:
-        """The folder was renamed."""
+        """Called when the folder was renamed."""
         self._directory = directory
 
 
 def _parse(path: Path, content: bytes) -> tuple[int, Uuid]:
-    """A newer version is read as far as it is known, so that a broker can be replaced by an older one."""
+    """Reads the known fields of a newer version, so that a broker can be replaced by an older one."""
     lines = lines_of(content.decode("utf-8", "replace"))
     version = number(_field(path, lines, 0, "version: <number>"), _MAX_INT32)
     if version is None or version < VERSION:
@@ -131,7 +131,7 @@ def _parse(path: Path, content: bytes) -> tuple[int, Uuid]:
 
 
 def _field(path: Path, lines: list[str], index: int, form: str) -> str:
-    """What follows the colon. The name before it is for people, here as in Kafka."""
+    """Returns what follows the colon. The name before it is not checked, as in Kafka."""
     if index >= len(lines):
         raise _corrupt(path, f"line {index + 1}, {form!r}, is missing")
     field = _FIELD.fullmatch(lines[index])

@@ -1,11 +1,13 @@
-"""One producer of a partition: what it wrote last, what it may write next, and its open transaction.
+"""One producer of a partition: its last batches, what it may write next, and its open transaction.
 
-The last five batches are kept, as many as a client may have in flight. Checks raise what the producer is told and
-change nothing; what was appended is added without a check. Owned by the thread that owns the log.
+The last five batches are kept, as many as a client may have in flight. A snapshot has only the last of them; the log
+still has the others (`earlier_batches`). Checks raise the error that the producer gets, and change nothing; appended
+batches are added without a check. Owned by the thread that owns the log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ottla.log.append_origin import AppendOrigin
@@ -21,6 +23,10 @@ from ottla.records.control import TransactionMarker
 from ottla.records.layout import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT
 
 BATCHES_KEPT: Final = 5
+EPOCH_RISES_SINCE: Final = 2
+"""The transaction version in which the end of each transaction raises the producer epoch."""
+_FURTHEST_BACK: Final = 2**30
+"""Sequence numbers wrap around: one that is further behind than this is treated as ahead."""
 
 _CLIENT: Final = AppendOrigin.CLIENT
 _REPLICATION: Final = AppendOrigin.REPLICATION
@@ -34,6 +40,12 @@ class RecentBatch(NamedTuple):
     offset_delta: int
     timestamp_ms: int
 
+    @classmethod
+    def of(cls, header: BatchHeader) -> RecentBatch:
+        sequence, offset_delta = header.base_sequence, header.last_offset_delta
+        last_sequence = NO_SEQUENCE if sequence == NO_SEQUENCE else (sequence + offset_delta) & MAX_INT32
+        return cls(last_sequence, header.last_offset, offset_delta, header.max_timestamp_ms)
+
     @property
     def first_sequence(self) -> int:
         return (self.last_sequence - self.offset_delta) & MAX_INT32
@@ -44,12 +56,13 @@ class RecentBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer. All its batches are of its present epoch."""
+    """One producer. All its batches have its current epoch."""
 
     __slots__ = (
         "batches",
         "coordinator_epoch",
         "current_transaction_first_offset",
+        "is_from_snapshot",
         "last_timestamp_ms",
         "producer_epoch",
         "producer_id",
@@ -62,6 +75,8 @@ class ProducerEntry:
         self.last_timestamp_ms = NO_TIMESTAMP
         self.current_transaction_first_offset: int | None = None
         self.batches: list[RecentBatch] = []
+        self.is_from_snapshot = False
+        """Whether the log may have earlier ones of its last five batches, which were not searched for yet."""
 
     @classmethod
     def of_row(cls, row: ProducerRow) -> ProducerEntry:
@@ -73,10 +88,11 @@ class ProducerEntry:
             entry.current_transaction_first_offset = row.current_transaction_first_offset
         if row.last_offset >= 0:
             entry.batches.append(RecentBatch(row.last_sequence, row.last_offset, row.offset_delta, row.timestamp_ms))
+            entry.is_from_snapshot = True
         return entry
 
     def row(self) -> ProducerRow:
-        """What a snapshot keeps: of the batches only the last."""
+        """The row of a snapshot, which contains only the last batch."""
         last_sequence, last_offset, offset_delta, _ = self.batches[-1] if self.batches else (NO_SEQUENCE, -1, 0, -1)
         first_offset = self.current_transaction_first_offset
         return ProducerRow(
@@ -97,6 +113,7 @@ class ProducerEntry:
         other.last_timestamp_ms = self.last_timestamp_ms
         other.current_transaction_first_offset = self.current_transaction_first_offset
         other.batches = self.batches.copy()
+        other.is_from_snapshot = self.is_from_snapshot
         return other
 
     @property
@@ -109,15 +126,15 @@ class ProducerEntry:
 
     @property
     def last_offset(self) -> int:
-        """That of its last data; -1 if none is known."""
+        """The offset of its last data; -1 if none is known."""
         return self.batches[-1].last_offset if self.batches else -1
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Silent for too long, with no open transaction."""
+        """Whether it was inactive for too long, with no open transaction."""
         return self.current_transaction_first_offset is None and now_ms - self.last_timestamp_ms >= expiration_ms
 
     def duplicate_of(self, header: BatchHeader) -> RecentBatch | None:
-        """The recent batch with the same epoch and the very same sequence numbers."""
+        """The recent batch with the same epoch and exactly the same sequence numbers."""
         sequence = header.base_sequence
         if header.producer_epoch != self.producer_epoch or sequence < 0:
             return None
@@ -128,8 +145,23 @@ class ProducerEntry:
                 return batch
         return None
 
+    def may_lack(self, header: BatchHeader) -> bool:
+        """Whether this may be one of its last five batches, although it is unknown: a snapshot keeps only one."""
+        return (
+            self.is_from_snapshot
+            and len(self.batches) < BATCHES_KEPT
+            and header.producer_epoch == self.producer_epoch
+            and header.base_sequence >= 0
+            and (self.last_sequence - header.base_sequence) & MAX_INT32 < _FURTHEST_BACK
+        )
+
+    def recall(self, earlier: Sequence[RecentBatch]) -> None:
+        """Adds batches that came before the known ones; the log has no others."""
+        self.batches[:0] = earlier
+        self.is_from_snapshot = False
+
     def check_data(self, header: BatchHeader, origin: AppendOrigin, *, any_sequence: bool = False) -> None:
-        """Refuses what may not follow. `any_sequence`: nothing was known of the producer before this append."""
+        """Refuses a batch that may not follow. `any_sequence`: the producer was unknown before this append."""
         if origin is not _REPLICATION:
             epoch, known_epoch = header.producer_epoch, self.producer_epoch
             if epoch < known_epoch:
@@ -149,12 +181,25 @@ class ProducerEntry:
                 f"{self.current_transaction_first_offset} is open; it must be committed or aborted first"
             )
 
-    def check_marker(self, header: BatchHeader, marker: TransactionMarker, origin: AppendOrigin) -> None:
-        """Refuses a marker of a producer or a coordinator that was replaced."""
+    def is_in_transaction(self, producer_epoch: int) -> bool:
+        """Whether a transaction of that epoch is open: a batch of a later epoch begins another one."""
+        return self.current_transaction_first_offset is not None and self.producer_epoch == producer_epoch
+
+    def check_marker(
+        self, header: BatchHeader, marker: TransactionMarker, origin: AppendOrigin, *, transaction_version: int = 0
+    ) -> None:
+        """Refuses a marker of a producer or a coordinator that was replaced. With transaction version 2, a marker has a
+        higher epoch than the transaction that it ends: one with the epoch of an open transaction is a delayed
+        repetition of the previous one, and must not end this one (KIP-890)."""
         if origin is _REPLICATION:
             return
         if header.producer_epoch < self.producer_epoch:
             self._refuse_epoch(header)
+        if transaction_version >= EPOCH_RISES_SINCE and self.is_in_transaction(header.producer_epoch):
+            raise InvalidProducerEpochError(
+                f"producer {self.producer_id}: a marker of epoch {header.producer_epoch}, in which a transaction is "
+                "open; the marker belongs to an earlier transaction"
+            )
         if marker.coordinator_epoch < self.coordinator_epoch:
             raise CoordinatorFencedError(
                 f"producer {self.producer_id}: a marker of coordinator epoch {marker.coordinator_epoch}, "
@@ -174,7 +219,7 @@ class ProducerEntry:
         )
 
     def add_data(self, header: BatchHeader) -> bool:
-        """A batch was appended. Whether a transaction began with it."""
+        """Adds an appended batch. Returns whether a transaction began with it."""
         base_offset, _, _, _, _, attributes, offset_delta, _, max_timestamp_ms, _, epoch, sequence, _ = header
         batches = self.batches
         if epoch != self.producer_epoch:
@@ -193,7 +238,7 @@ class ProducerEntry:
         return False
 
     def add_marker(self, header: BatchHeader, marker: TransactionMarker) -> int | None:
-        """A marker was appended. Where the transaction began that it ends; None if there was none."""
+        """Adds an appended marker. Returns where the transaction that it ends began; None if there was none."""
         first_offset = self.current_transaction_first_offset
         if header.producer_epoch != self.producer_epoch:
             self.batches.clear()

@@ -1,4 +1,4 @@
-"""Snapshots of what a log knows of its producers: `<offset>.snapshot` beside the segments, in Kafka's format.
+"""Snapshots of a log's producer state: `<offset>.snapshot` next to the segments, in Kafka's format.
 
     version         i16   1
     crc-32c         u32       of all that follows
@@ -7,10 +7,10 @@
         last sequence i32, last offset i64, last offset less first i32: those of its last batch,
         last timestamp i64, coordinator epoch i32, first offset of its open transaction i64
 
--1 stands for nothing, but 0 for the difference of no offsets. A snapshot holds the state of all records
-below its offset. One that cannot be read is never repaired: an older one and the records behind it tell the same.
+-1 means none, but 0 for the difference of missing offsets. A snapshot contains the state of all records below its
+offset. One that cannot be read is never repaired: an older one and the records after it give the same state.
 
-Belongs to the thread that owns the log; `sync_snapshot` may run in any.
+Belongs to the thread that owns the log; `sync_snapshot` is thread-safe.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def encode_snapshot(rows: Sequence[ProducerRow]) -> bytes:
 
 
 def decode_snapshot(path: Path, data: bytes) -> list[ProducerRow]:
-    """The producers in a snapshot; the path is for the words of errors."""
+    """The producers in a snapshot; the path is for error messages."""
     if len(data) < _ROWS_AT:
         raise CorruptSnapshotError(path, f"{len(data)} bytes are too few for a snapshot of producers")
     version, crc = _HEAD.unpack_from(data)
@@ -73,7 +73,8 @@ def decode_snapshot(path: Path, data: bytes) -> list[ProducerRow]:
 
 
 class SnapshotFiles:
-    """The snapshots in one partition's folder, known by their offsets. Who has looked into the folder may tell them."""
+    """The snapshots in one partition's folder, by offset. The caller may pass the offsets if it has listed the
+    folder."""
 
     __slots__ = ("_disk", "_offsets", "directory")
 
@@ -87,7 +88,7 @@ class SnapshotFiles:
             self._offsets += sorted(offsets)
 
     def reload(self) -> None:
-        """Looks again at what the folder holds."""
+        """Lists the folder again."""
         names = (name for name in self._disk.list(self.directory) if name.endswith(PRODUCER_SNAPSHOT))
         forms = map(parse_segment_file, names)
         self._offsets = sorted(form.base_offset for form in forms if form and form[1:] == (PRODUCER_SNAPSHOT, ""))
@@ -129,8 +130,8 @@ class SnapshotFiles:
             self._disk.remove(self.path(offset))
 
     def remove_where(self, unwanted: Callable[[int], bool]) -> None:
-        """Removes for good what does not belong to the log as it now is: a snapshot of records that were cut off must
-        not be back after a power cut, when other records may have their offsets."""
+        """Durably removes snapshots that do not match the log as it is now: a snapshot of truncated records must not
+        come back after a power cut, when other records may have their offsets."""
         doomed = [offset for offset in self._offsets if unwanted(offset)]
         for offset in doomed:
             self.remove(offset)
@@ -138,12 +139,13 @@ class SnapshotFiles:
             self._disk.sync_directory(self.directory)
 
     def remove_before(self, offset: int) -> None:
-        """Those that only records below the offset could need."""
+        """Removes snapshots that only records below the offset could need."""
         for old in self._offsets[: bisect_left(self._offsets, offset)]:
             self.remove(old)
 
     def remove_strays(self, segment_base_offsets: Collection[int]) -> None:
-        """Those at no segment's start; but the last of them stays if a clean stop left it behind the last segment."""
+        """Removes those at no segment's start; but keeps the last one if a clean stop left it after the last
+        segment."""
         strays = [offset for offset in self._offsets if offset not in segment_base_offsets]
         if strays and (not segment_base_offsets or strays[-1] >= max(segment_base_offsets)):
             strays.pop()
@@ -151,7 +153,7 @@ class SnapshotFiles:
             self.remove(offset)
 
     def mark_deleted(self, offset: int) -> Path | None:
-        """Renames the snapshot of a segment that is deleted, for the caller to remove with the segment's files."""
+        """Renames the snapshot of a deleted segment; the caller removes it with the segment's files."""
         if offset not in self._offsets:
             return None
         self._offsets.remove(offset)

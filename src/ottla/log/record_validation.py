@@ -1,11 +1,11 @@
-"""The records of a producer's batch before they are appended: decompressed, walked over, and held to the topic's rules.
+"""Validates the records of a producer's batch before they are appended: decompresses, walks and checks them.
 
-What Kafka checks of every record: see `ottla.records.record_walk`. All faulty records of a batch are named (KIP-467),
+`ottla.records.record_walk` says what Kafka checks of every record. All faulty records of a batch are listed (KIP-467),
 up to a limit, because a batch of a few kilobytes can have millions of them.
 
-What takes too long for the loop raises `LargeBatchError` where the caller asks for it (`bounded`), before much was
-done: then the caller validates the batch in a thread. How long it takes follows from the size of the decompressed
-records, and from their number where Python has to look at each.
+If the caller asks for it (`bounded`), a batch that takes too long for the loop raises `LargeBatchError`, before much
+was done: then the caller validates the batch in a thread. The time depends on the size of the decompressed records, and
+on their number if Python has to look at each.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from ottla.records.record_facts import RecordFacts
 from ottla.records.record_walk import LOAD_AT_RECORDS, iter_marks, walk, walker
 
 FAULTS_MAX: Final = 10_000
-"""As many faulty records of a batch are named."""
+"""The maximum number of faulty records that are listed per batch."""
 LOOP_RECORDS_MAX: Final = 10_000
-"""As many records may be walked in Python at once: some milliseconds."""
+"""The maximum number of records that Python walks at once: a few milliseconds."""
 _LOOP_BYTES_MIN: Final = 2**20
 _LOOP_BYTES_MAX: Final = 8 * 2**20
 _LOOP_RATIO: Final = 32
-"""What may be decompressed at once: 1 MiB and 32 times the compressed size, at most 8 MiB. Ordinary data stays below;
-small requests that expand to a lot do not hold everybody up."""
+"""The limit for decompressing at once: 1 MiB plus 32 times the compressed size, at most 8 MiB. Ordinary data stays
+below it; small requests that expand to a lot do not hold up other clients."""
 _SHOWN: Final = 3
-"""Faults that the sentence for the whole batch quotes."""
+"""The number of faults quoted in the message for the whole batch."""
 
 
 def decompressed(codec: int, records: Buffer, *, bounded: bool) -> Buffer:
-    """What a batch's codec has packed. Raises `RecordError`, or `LargeBatchError` if that is much."""
+    """Decompresses records. Raises `RecordError`, or `LargeBatchError` if there is too much."""
     if not codec:
         return records
     if not bounded:
@@ -56,12 +56,12 @@ def decompressed(codec: int, records: Buffer, *, bounded: bool) -> Buffer:
 
 
 def is_large(count: int) -> bool:
-    """Whether so many records take too long to walk over, while there is no kernel for it."""
+    """Whether so many records take too long to walk, while no kernel is loaded."""
     return count > LOOP_RECORDS_MAX and walker.kernel is None
 
 
 def keeps_rules(facts: RecordFacts, config: LogConfig, now_ms: int) -> bool:
-    """Whether records of which this is known may be appended."""
+    """Whether records with these facts may be appended."""
     newest_ms, oldest_ms, keyless = facts
     if keyless and config.compacts:
         return False
@@ -73,37 +73,37 @@ def keeps_rules(facts: RecordFacts, config: LogConfig, now_ms: int) -> bool:
 def validate_records(
     data: Buffer, position: int, header: BatchHeader, *, config: LogConfig, now_ms: int, bounded: bool
 ) -> tuple[Buffer, int]:
-    """The records of the batch at that position, decompressed, and their newest timestamp. Raises what the producer is
-    told, or `LargeBatchError`."""
+    """The decompressed records of the batch at that position, and their newest timestamp. Raises the error that the
+    producer gets, or `LargeBatchError`."""
     packed = memoryview(data)[position + HEADER_SIZE : position + header.size_in_bytes]
     count = header.record_count
     try:
         records = decompressed(header.compression, packed, bounded=bounded)
     except RecordError as error:
         raise InvalidRecordsError(str(error)) from error
-    if count * MINIMUM_RECORD_SIZE > len(records):  # before anything is done for so many
+    if count * MINIMUM_RECORD_SIZE > len(records):  # before any work is done for that many
         raise InvalidRecordsError(f"its header says {count} records, which do not fit into {len(records)} bytes")
     if bounded and is_large(count):
         raise LargeBatchError(f"{count} records")
-    if count >= LOAD_AT_RECORDS:  # in a thread: Python would keep the loop from running for seconds, on and off
+    if count >= LOAD_AT_RECORDS:  # in a thread: Python would block the loop for seconds, on and off
         walker.wait()
     facts = walk(records, 0, count, header.base_timestamp_ms)
     if facts is None or not keeps_rules(facts, config, now_ms) or _pretends_to_be_stamped(header, config):
-        if bounded and count > LOOP_RECORDS_MAX:  # Python looks for the words
+        if bounded and count > LOOP_RECORDS_MAX:  # Python finds the error message
             raise LargeBatchError(f"{count} records with faults")
         _refuse(records, header, config, now_ms, is_sound=facts is not None)
     return records, facts[0]
 
 
 def _pretends_to_be_stamped(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether the producer says that the broker gave the records their time, where that cannot be ignored. Kafka takes
-    it for a mistake, and the timestamps for the producer's own, if the topic keeps those."""
+    """Whether the producer claims that the broker set the timestamps, where that cannot be ignored. Kafka treats it as
+    an error, and the timestamps as the producer's own, if the topic keeps those."""
     is_own_time_kept = config.timestamp_type is TimestampType.CREATE_TIME and header.max_timestamp_ms != NO_TIMESTAMP
     return bool(header.attributes & TIMESTAMP_TYPE_BIT) and not is_own_time_kept
 
 
 def _refuse(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int, *, is_sound: bool) -> NoReturn:
-    """Says what is wrong with records that were found faulty; of sound ones, no more than is told."""
+    """Raises the error for faulty records; for well-formed ones, only if they break the topic's rules."""
     faults: list[RecordFault] = []
     untimely = 0
     try:
@@ -126,7 +126,7 @@ def _refuse(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
 
 
 def _faults(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Iterator[tuple[RecordFault, bool]]:
-    """Each faulty record, and whether it is its timestamp. A missing key comes first, as in Kafka."""
+    """Yields each faulty record, and whether its timestamp is at fault. A missing key comes first, as in Kafka."""
     after_max_ms, before_max_ms = config.timestamp_after_max_ms, config.timestamp_before_max_ms
     checks_time = config.timestamp_type is TimestampType.CREATE_TIME
     is_stamped = _pretends_to_be_stamped(header, config)

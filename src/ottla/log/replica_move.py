@@ -1,15 +1,15 @@
-"""A replica on its way to another log directory of its broker.
+"""Moves a replica to another log directory of its broker.
 
-It is copied as a follower copies a leader, batch by batch, into a folder of its own beside the others; when nothing is
-missing, the folder takes the partition's name, and the old one goes. Until then the old replica serves, whole: a copy
-that is left by a crash, a failure or a change of mind is worth nothing and is removed.
+It is copied like a follower copies a leader, batch by batch, into a separate folder in the target directory. When
+nothing is missing, the folder gets the partition's name, and the old one is removed. Until then the complete old
+replica serves: a copy that is left by a crash, a failure or a cancelled move is worthless and is removed.
 
     while (piece := move.next_piece()) is not None:      owner
         move.copy(piece)                                 any thread
-    directories.finish_move(move, …)                     owner, which also copies what came meanwhile
+    directories.finish_move(move, …)                     owner, which also copies what was appended meanwhile
 
-The steps follow each other: the copy belongs to whoever is at work on one. An `OSError` of any of them is of the
-target; what is wrong with the source is a `MoveError`.
+The steps follow each other: the copy belongs to the thread that executes one. An `OSError` of any step concerns the
+target; a problem of the source is a `MoveError`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class MoveError(FileError):
 
 
 class ReplicaMove:
-    """`source` serves; `copy_log`, in `target`, will. Made by `LogDirectories.begin_move`."""
+    """`source` serves now; `copy_log`, in `target`, will replace it. Created by `LogDirectories.begin_move`."""
 
     def __init__(self, source: PartitionLog, folder: Path) -> None:
-        """The folder is made, beside the partitions of the directory it lies in."""
+        """Creates the folder, next to the partitions of its directory."""
         self.source = source
         self.partition = source.partition
         self.target_path = folder.parent
@@ -50,32 +50,32 @@ class ReplicaMove:
 
     @property
     def lag(self) -> int:
-        """Offsets that the copy lacks."""
+        """The number of offsets that the copy lacks."""
         return max(self.source.next_offset - self.copy_log.next_offset, 0)
 
     def source_truncated(self, offset: int) -> None:
-        """What the copy has from there on is not what the source has."""
+        """From this offset on the copy differs from the source."""
         self._cut_at = min(self._cut_at, offset)
 
     def next_piece(self) -> FileSlice | None:
-        """What to copy next; None if nothing is missing."""
+        """Returns what to copy next; None if nothing is missing."""
         source, copy = self.source, self.copy_log
         if self._cut_at < copy.next_offset:
             copy.truncate_to(self._cut_at)
         self._cut_at = _NEVER
         if copy.next_offset < source.log_start_offset and copy.next_offset < (first := self._first_offset()):
-            copy.truncate_fully_and_start_at(first)  # what is between was deleted before it was copied
+            copy.truncate_fully_and_start_at(first)  # the records between were deleted before they were copied
         if copy.next_offset >= source.next_offset:
             return None
         start = max(copy.next_offset, source.log_start_offset)
         found = self._read(start, min(_PIECE_BYTES, source.config.segment_bytes))
-        if found is None:  # compaction left nothing up to the end, which is kept nevertheless
+        if found is None:  # compaction left nothing up to the end, but the end offset is kept
             copy.roll(source.next_offset)
             copy.next_offset = source.next_offset
         return found
 
     def copy(self, piece: FileSlice) -> None:
-        """Appends it to the copy."""
+        """Appends the piece to the copy."""
         try:
             data = piece.read()
         except OSError as error:
@@ -83,8 +83,8 @@ class ReplicaMove:
         self.copy_log.append_as_follower(data)
 
     def catch_up(self) -> None:
-        """Copies what is missing, and gives the copy all that the source knows. Nothing may be appended before the copy
-        has taken its place. What was on the disk before is on the disk again, not only the records."""
+        """Copies what is missing, and all state of the source. Nothing may be appended before the copy has taken its
+        place. Everything that was synced before is synced again, not only the records."""
         while (piece := self.next_piece()) is not None:
             self.copy(piece)
         source, copy = self.source, self.copy_log
@@ -102,7 +102,7 @@ class ReplicaMove:
         copy.flush()
 
     def _first_offset(self) -> int:
-        """Where the first batch begins: the source may start within one."""
+        """Where the first batch begins: the log start of the source may be within a batch."""
         start = self.source.log_start_offset
         found = self._read(start, 1)
         if found is None:
@@ -123,7 +123,7 @@ class ReplicaMove:
 
 
 def relocate(log: PartitionLog, folder: Path) -> None:
-    """The folder of an open log was renamed."""
+    """Called when the folder of an open log was renamed."""
     log.directory = folder
     for segment in log.segments:
         segment.relocate(folder)

@@ -1,8 +1,8 @@
-"""Which segments a log no longer keeps: below its start, by size, and by age. Whole ones only, never the active one.
+"""Which segments a log no longer keeps: below its start, by size, and by age. Complete ones only, never the active one.
 
-An active segment that is due by size or age is closed first, and a new one begins: else the last records of a topic to
-which nobody writes any more would stay for ever. Nothing goes that the high watermark has not passed: it may still be
-needed by a follower.
+An active segment that is due by size or age is closed first, and a new one begins: otherwise the last records of a
+topic to which nobody writes any more would stay forever. Nothing above the high watermark is deleted: a follower may
+still need it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from ottla.log.segment import Segment
 _logger = logging.getLogger(__name__)
 
 _FUTURE_MS: Final = 3_600_000
-"""A record that is newer than now by more keeps its segment for so long that this is worth a look."""
+"""A record with a timestamp further in the future keeps its segment for so long that a warning is justified."""
 
 
 def apply_retention(log: PartitionLog) -> int:
-    """Deletes what is due; how many segments. A log that is only compacted loses just what is below its start."""
+    """Deletes what is due; returns the number of segments. With only compaction, deletes only what is below the log
+    start."""
     deleted = _delete(log, _below_start(log), f"below the log start offset {log.log_start_offset}")
     if log.config.deletes:
         deleted += _delete(log, _beyond_size(log), f"more than retention.bytes={log.config.retention_bytes}")
@@ -31,7 +32,7 @@ def apply_retention(log: PartitionLog) -> int:
 
 
 def _deletable(log: PartitionLog) -> list[Segment]:
-    """The oldest segments, as far as the high watermark has passed them; an empty active one has nothing to delete."""
+    """The oldest segments below the high watermark; an empty active one has nothing to delete."""
     passed = [segment for segment, following in pairwise(log.segments) if following.base_offset <= log.high_watermark]
     if log.active.size and log.next_offset <= log.high_watermark:
         passed.append(log.active)
@@ -59,7 +60,7 @@ def _beyond_size(log: PartitionLog) -> list[Segment]:
     excess = log.size - log.config.retention_bytes
     doomed = []
     for segment in _deletable(log):
-        if excess < segment.size:  # deleting it would leave less than was asked for
+        if excess < segment.size:  # deleting it would leave less than retention.bytes
             break
         excess -= segment.size
         doomed.append(segment)
@@ -85,13 +86,13 @@ def _delete(log: PartitionLog, doomed: list[Segment], why: str) -> int:
 def _delete_from(log: PartitionLog, doomed: list[Segment]) -> int:
     active = log.active
     closed = [segment for segment in doomed if segment is not active]
-    log.delete_segments(closed)  # first: an active segment that cannot be closed does not keep these
+    log.delete_segments(closed)  # first, so that an active segment that cannot be closed does not keep these
     if doomed[-1] is active:
         try:
             log.roll()
         except OSError as error:
             if not is_full(error):
                 raise
-            return len(closed)  # there is room for a new segment when their files are gone
+            return len(closed)  # there is space for a new segment when their files are removed
         log.delete_segments([active])
     return len(doomed)

@@ -1,12 +1,12 @@
 """Looks for damage in closed segments: reads every batch again, checks its CRC and its offsets, and compares the offset
 index with the batches.
 
-A broker checks what it serves when it first reads it after a start, and clients check CRCs. What is damaged later, or
-lies where nobody reads, is found here, while a copy may still exist elsewhere.
+A broker checks what it serves on the first read after a start, and clients check CRCs. Damage that comes later, or in
+data that nobody reads, is found here, while there may still be a copy elsewhere.
 
-`Scrubber` chooses the segment, on the thread that owns the logs. `scrub_segment` runs in another thread, on a file of
-its own, at a bounded rate. It changes nothing: it reports damage, and leaves an index that lies to `repair`, which runs
-on the owner's thread again.
+`Scrubber` chooses the segment, in the thread that owns the logs. `scrub_segment` runs in another thread, with its own
+file, at a limited rate. It changes nothing: it reports damage, and leaves a wrong index to `repair`, which runs in the
+owner's thread again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ottla.records.layout import MAGIC_V2
 
 _CHUNK_BYTES: Final = 256 * 1024
 _REST_MS: Final = 600_000
-"""After a segment was opened or made: a broker that starts has other things to do."""
+"""The delay after a segment was opened or created: a starting broker has other things to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scrubbed:
-    """What was found in one segment."""
+    """The result for one segment."""
 
     batch_count: int
     byte_count: int
     damage: RecordError | None
-    """The first batch that is not sound. What is behind it was not looked at."""
+    """The first damaged batch. Nothing after it was checked."""
     lying_index: bool
     """Whether an entry of the offset index leads to no batch, or past some."""
 
@@ -42,8 +42,8 @@ class Scrubbed:
 def scrub_segment(
     log: PartitionLog, segment: Segment, end_offset: int, spend: Callable[[int], object] | None = None
 ) -> Scrubbed:
-    """Reads a segment that does not grow, whose offsets are below `end_offset`. `spend` is called with the bytes that
-    were read, and may wait. Damage is reported by the log. `OSError` if the segment is removed meanwhile."""
+    """Reads a segment that does not grow, whose offsets are below `end_offset`. `spend` is called with the number of
+    bytes read, and may wait. The log reports damage. `OSError` if the segment is removed in the meantime."""
     size = segment.size
     compacted = log.may_lack_offsets_below(end_offset)
     starts: dict[int, int] = {}
@@ -81,13 +81,13 @@ def scrub_segment(
 
 
 class Scrubber:
-    """Remembers when each segment was scrubbed. On the thread that owns the logs."""
+    """Remembers when each segment was scrubbed. Used in the thread that owns the logs."""
 
     def __init__(self) -> None:
         self._done_ms: dict[tuple[Path, int], int] = {}
 
     def due(self, logs: Iterable[PartitionLog], now_ms: int, interval_ms: int) -> list[ScrubTask]:
-        """The closed segments of these logs that were not looked at for so long, or ever."""
+        """The closed segments of these logs that were not scrubbed for this interval, or never."""
         return [
             ScrubTask(log, segment, end_offset)
             for log in logs
@@ -100,18 +100,18 @@ class Scrubber:
         return segment.created_ms + min(_REST_MS, interval_ms) if done_ms is None else done_ms + interval_ms
 
     def done(self, task: ScrubTask, now_ms: int) -> None:
-        """It was looked at, whatever was found."""
+        """Called when a segment was scrubbed, whatever was found."""
         self._done_ms[_key(task.log, task.segment)] = now_ms
 
     def forget_gone(self, logs: Iterable[PartitionLog]) -> None:
-        """Of segments that are no longer there nothing need be known."""
+        """Forgets segments that no longer exist."""
         present = {_key(log, segment) for log in logs for segment in log.segments}
         self._done_ms = {key: done_ms for key, done_ms in self._done_ms.items() if key in present}
 
 
 @dataclass(frozen=True, slots=True)
 class ScrubTask:
-    """A segment to look at, and the offset behind it."""
+    """A segment to scrub, and the offset after it."""
 
     log: PartitionLog
     segment: Segment
@@ -127,6 +127,6 @@ def _key(log: PartitionLog, segment: Segment) -> tuple[Path, int]:
 
 
 def repair(segment: Segment, found: Scrubbed) -> None:
-    """Rebuilds the offset index if it lies. For the thread that owns the log."""
+    """Rebuilds the offset index if it is wrong. For the thread that owns the log."""
     if found.lying_index:
         segment.repair_offset_index()

@@ -1,15 +1,15 @@
-"""A stretch of a partition's log: the file of batches `<base offset>.log`, and the indexes that lead into it.
+"""A part of a partition's log: the file of batches `<base offset>.log`, and its indexes.
 
-The last segment of a log is its active one, the only one that grows. Batches follow each other without gaps in the
-file, offsets rise, and none is further than 2^31 from the base offset. What the indexes say is a function of the log
-file: appending and recovering make the same entries, one for the first batch that begins more than an index interval
-behind the last indexed one; and closing adds the newest timestamp to the time index if that lacks it.
+The last segment of a log is the active one, the only one that grows. The file has no gaps between batches, offsets
+increase, and none is further than 2^31 from the base offset. The contents of the indexes are a function of the log
+file: appending and recovering create the same entries, one for the first batch that begins more than an index interval
+after the last indexed one; and closing adds the newest timestamp to the time index if it is missing there.
 
-Nothing is opened or read before it is needed: making a segment of existing files asks only for the log's size.
+Nothing is opened or read before it is needed: opening a segment of existing files only needs the size of the log.
 
 A segment belongs to the thread that owns its log. Others may read from it and call `flush` while the owner appends or
-rolls, but not while it truncates, recovers, renames or deletes. An append that fails is cut off again; any other
-`OSError` leaves a segment that only `abandon` is good for.
+rolls, but not while it truncates, recovers, renames or deletes. A failed append is truncated again; after any other
+`OSError` only `abandon` may be called.
 """
 
 from __future__ import annotations
@@ -48,40 +48,38 @@ from ottla.records.plain import decode_batch
 
 _LENGTH = struct.Struct(">i")
 _PLACE_AND_TIME = struct.Struct(">qi11xi8xq")
-"""Of a batch's header: base offset, length, last offset delta, newest timestamp."""
+"""Fields of a batch header: base offset, length, last offset delta, newest timestamp."""
 _REPAIR_INTERVAL_MS: Final = 60_000
+_HELD_BYTES_MAX: Final = 8 * 1024
+"""Of a read: more is not kept in memory, even if it was read to find where it begins."""
 
 
 class SegmentOverflowError(LogError):
-    """Too far from the segment's base offset for its indexes: the log must roll, or an old segment be split."""
+    """Too far from the segment's base offset for its indexes: the log must roll, or an old segment must be split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentOptions:
-    """What a segment is told by its log's config."""
+    """The part of the log's config that a segment uses."""
 
     index_interval_bytes: int
     max_index_bytes: int
     clock: Clock
     damages: Damages = field(default_factory=Damages)
-    """Where damage to its files is told."""
+    """Where damage to its files is reported."""
 
 
 class SegmentRead(NamedTuple):
-    """What a read found: the bytes, from the batch with this base offset at this position on."""
+    """The result of a read: the bytes from the batch with this base offset, at this position, on."""
 
     slice: FileSlice
     base_offset: int
     position: int
     first_batch_size: int
 
-    @property
-    def first_batch_is_whole(self) -> bool:
-        return self.slice.size >= self.first_batch_size
-
 
 class Segment:
-    """See the module. `open` makes one, of existing files or new ones."""
+    """See the module docstring. `open` creates one, from existing files or new ones."""
 
     __slots__ = (
         "_clock",
@@ -110,19 +108,19 @@ class Segment:
         if self._size > MAX_INT32:
             raise FileError(files.path, f"{self._size} bytes are more than a segment can have, 2^31 - 1")
         self._is_torn = False
-        """An append failed, and so did cutting it off again: the file has more than the log."""
+        """An append failed, and so did truncating it: the file has more than the log."""
         self._entry_due: int | None = None
-        """No entry of an index is due before the log is larger than this. None where the index must be asked."""
+        """No index entry is due before the log is larger than this. None if the index must be asked."""
         self._newest: tuple[int, int] | None = None
         self._is_newest_proven = not size
-        """Whether the newest timestamp is more than what the time index says."""
+        """Whether the newest timestamp was verified, and not only taken from the time index."""
         self._first_batch_timestamp_ms: int | None = None
         self._unproven_end = size
-        """What is behind it was appended or recovered by this object; what is before it was only found."""
+        """Bytes after it were appended or recovered by this object; bytes before it already existed."""
         self._proven = (0, 0)
-        """From where to where batches that were found are known to lead to each other."""
+        """The range in which existing batches are known to lead to each other."""
         self._next_repair_ms = 0
-        """When an index that lies may be rebuilt: not with every read of a log that is damaged itself."""
+        """When a wrong index may be rebuilt: not on every read of a log that is damaged itself."""
         self.base_offset = files.base_offset
         self.created_ms = options.clock.now_ms()
 
@@ -137,8 +135,7 @@ class Segment:
         suffix: str = "",
         is_new: bool = False,
     ) -> Segment:
-        """Of the files that are there; of new ones if there is no log file, which need not be looked for if `is_new`
-        says so."""
+        """Opens existing files, or creates new ones if there is no log file; with `is_new` that is not checked."""
         files = SegmentFiles(disk, directory, base_offset, config.max_index_bytes, suffix)
         if is_new:
             files.create()
@@ -147,11 +144,11 @@ class Segment:
     def __repr__(self) -> str:
         return f"Segment({str(self.path)!r}, size={self._size})"
 
-    # What it has.
+    # State.
 
     @property
     def path(self) -> Path:
-        """Of the log."""
+        """The path of the log."""
         return self._files.path
 
     @property
@@ -160,12 +157,12 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """Bytes of the log."""
+        """The size of the log in bytes."""
         return self._size
 
     @property
     def log(self) -> File:
-        """The file of batches, opened when it is first asked for."""
+        """The file of batches, opened on first use."""
         return self._files.log
 
     @property
@@ -185,7 +182,7 @@ class Segment:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """The newest timestamp, -1 if there is none. After opening, the last entry of the time index tells it."""
+        """The newest timestamp, -1 if there is none. After opening, it comes from the last entry of the time index."""
         return self._newest_batch()[0]
 
     @property
@@ -199,30 +196,30 @@ class Segment:
         return self._newest
 
     def prove_newest(self) -> None:
-        """Compares the newest timestamp with the batch that is said to have it, unless that was done before; rebuilds a
-        time index that lies. For whoever deletes or skips the segment because of it."""
+        """Compares the newest timestamp with the batch that should have it, unless that was done before; rebuilds a
+        wrong time index. To be called before the segment is deleted or skipped because of its timestamp."""
         if self._is_newest_proven:
             return
         self._is_newest_proven = True
         is_log_in_use = self._files.is_log_open
         try:
             newest = self._newest_batch()
-            # One that lost its end says the truth about an older batch; the last interval has a newer one then.
+            # An index that lost its end is right about an older batch; the last interval has a newer one then.
             is_true = self._is_time_true(*newest) and all(
                 header.max_timestamp_ms <= newest[0] for _, header in self.iter_headers(self.offset_index.last_position)
             )
             if not is_true:
                 self._rebuild_time_index()
-        except (CorruptRecordsError, CorruptIndexError):  # which is told
+        except (CorruptRecordsError, CorruptIndexError):  # already reported
             pass
         finally:
             if not is_log_in_use:
                 self.release_log()
 
     def _is_time_true(self, timestamp_ms: int, offset: int) -> bool:
-        """Whether the batch that holds the offset has that newest timestamp, as an entry of the time index says."""
+        """Whether the batch that contains the offset has that newest timestamp, as an entry of the time index says."""
         if timestamp_ms == NO_TIMESTAMP:
-            return offset == self.base_offset  # what is said where there is no entry
+            return offset == self.base_offset  # the values used if there is no entry
         found = self._find(offset, 0)
         if found is None or found[2] > offset:
             return False
@@ -230,7 +227,7 @@ class Segment:
         return header.max_timestamp_ms == timestamp_ms
 
     def _rebuild_time_index(self) -> None:
-        """From the headers of all batches. Raises `CorruptRecordsError` if they cannot be followed."""
+        """Reads the headers of all batches. Raises `CorruptRecordsError` if they do not lead to each other."""
         newest, entries, entry_at = (NO_TIMESTAMP, self.base_offset), list[tuple[int, int]](), 0
         for position, header in self.iter_headers():
             if position - entry_at > self._index_interval_bytes:
@@ -249,7 +246,7 @@ class Segment:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """By which retention goes: the newest record's, or when the file was last written if records have none."""
+        """The time for retention: that of the newest record, or of the last write if records have none."""
         newest_ms = self.max_timestamp_ms
         return newest_ms if newest_ms >= 0 else self.modified_ms
 
@@ -265,7 +262,7 @@ class Segment:
                 for _, header in self.iter_headers(chunk_bytes=1024):
                     self._first_batch_timestamp_ms = header.max_timestamp_ms
                     break
-            except CorruptRecordsError:  # which is told, and no reason to refuse appends
+            except CorruptRecordsError:  # already reported, and no reason to refuse appends
                 self._first_batch_timestamp_ms = NO_TIMESTAMP
         found_ms = self._first_batch_timestamp_ms
         return None if found_ms is None or found_ms < 0 else found_ms
@@ -292,8 +289,8 @@ class Segment:
     ) -> bool:
         """Whether batches of that size, offset and time belong into the next segment.
 
-        Time is measured between timestamps, from the first batch on; by the clock since the segment was made where the
-        first batch has none.
+        The time is the difference between timestamps, from the first batch on; if the first batch has none, the time
+        since the segment was created.
         """
         size = self._size
         if size > segment_bytes - batch_size:
@@ -310,12 +307,12 @@ class Segment:
         return self.offset_index.is_full or self._files.time_index.is_full
 
     def no_roll_below(self, segment_bytes: int, segment_ms: int) -> tuple[int, int, int]:
-        """Size, last offset and timestamp up to which `should_roll` will say no, whatever is appended until then. What
-        cannot be told, since the first batch has no timestamp, is -1."""
+        """Size, last offset and timestamp up to which `should_roll` returns False, whatever is appended until then. -1
+        if that is not known, because the first batch has no timestamp."""
         first_ms = self.first_batch_timestamp_ms
         if first_ms is None:
             return -1, -1, -1
-        # An entry is made an index interval behind the last one at the earliest, but for the first of them.
+        # An entry comes at least an index interval after the last one, except for the first entry.
         entries_left = min(self.offset_index.entries_left, self._files.time_index.entries_left) - 2
         size = min(segment_bytes, MAX_INT32, self._size + entries_left * self._index_interval_bytes)
         return size, self.base_offset + MAX_INT32, first_ms + segment_ms
@@ -326,7 +323,7 @@ class Segment:
     # Appending.
 
     def append(self, data: Buffer, *, last_offset: int, max_timestamp_ms: int, offset_of_max_timestamp: int) -> None:
-        """Whole valid batches that come after all others, in one write."""
+        """Appends complete valid batches, whose offsets come after all others, in one write."""
         size = len(data)
         if not size:
             return
@@ -356,7 +353,7 @@ class Segment:
             raise
         files.change_count += 1
         self._size = end
-        if end <= entry_due:  # no entry for any of them
+        if end <= entry_due:  # no entry is due for any of them
             if max_timestamp_ms > newest[0]:
                 self._newest = (max_timestamp_ms, offset_of_max_timestamp)
         elif _LENGTH.unpack_from(data, LENGTH_AT)[0] == size - LENGTH_PREFIX_SIZE:
@@ -365,7 +362,7 @@ class Segment:
             self._note_each(data, position)
 
     def _note_each(self, data: Buffer, position: int) -> None:
-        """The same as `_note` for each batch, which is called only where an entry may be due."""
+        """Calls `_note` for each batch for which an entry may be due."""
         newest = self._newest or self._newest_batch()
         interval, entry_at = self._index_interval_bytes, self.offset_index.last_position
         at, size = 0, len(data)
@@ -384,7 +381,7 @@ class Segment:
             at += length + LENGTH_PREFIX_SIZE
 
     def _note(self, position: int, last_offset: int, max_timestamp_ms: int, offset_of_max_timestamp: int) -> None:
-        """Remembers the newest timestamp, and makes index entries if the last ones are an interval away."""
+        """Remembers the newest timestamp, and adds index entries if the last ones are an interval away."""
         newest = self._newest or self._newest_batch()
         if max_timestamp_ms > newest[0]:
             self._newest = newest = (max_timestamp_ms, offset_of_max_timestamp)
@@ -393,7 +390,7 @@ class Segment:
             return
         if offset_index.is_full or time_index.is_full:
             return  # in the middle of an append: the next one rolls
-        # Very old logs may have offsets that fall: those are found by the entry before.
+        # Very old logs may have decreasing offsets: those are found by the entry before.
         if last_offset > offset_index.last_offset:
             offset_index.append(last_offset, position)
             self._entry_due = None
@@ -402,19 +399,19 @@ class Segment:
                 time_index.maybe_append(newest[0], newest[1])
 
     def become_active(self) -> None:
-        """Makes the last segment of a reopened log ready to grow: preallocated indexes get their real size."""
+        """Prepares the last segment of a reopened log to grow: preallocated indexes get their real size."""
         self.offset_index.trim()
         self.time_index.trim()
 
     def become_inactive(self) -> None:
-        """Completes the indexes of a segment that will not grow any more, and lets go of them. Nothing is synced."""
+        """Completes the indexes of a segment that will not grow any more, and releases them. Nothing is synced."""
         self._add_last_time_entry()
         self._entry_due = None
         self._files.release_indexes()
 
     def complete_time_index(self) -> None:
-        """Makes the last entry of a closed segment's time index anew, if a crash took or spoilt it: it is made after
-        the last record was, so a sync of all records does not prove it. Reads no more than two index intervals."""
+        """Restores the last entry of a closed segment's time index if a crash removed or damaged it: the entry is added
+        after the last record, so a sync of all records does not cover it. Reads at most two index intervals."""
         time_index = self.time_index
         while time_index.entry_count and not self._has_batch(*time_index.last_entry):
             time_index.drop_last()
@@ -444,7 +441,8 @@ class Segment:
     def read(
         self, offset: int, max_bytes: int, *, max_position: int | None = None, min_one: bool = True
     ) -> SegmentRead | None:
-        """The bytes from the batch on that holds the offset, or is the next after it; None if there is no such batch.
+        """Returns the bytes from the batch that contains the offset, or is the next after it; None if there is no such
+        batch.
 
         At most `max_bytes`, which may end in the middle of a batch, and never beyond `max_position`; with `min_one` the
         whole first batch, however large.
@@ -452,40 +450,46 @@ class Segment:
         found = self._find(offset, 0)
         if found is None:
             return None
-        position, batch_size, base_offset = found
+        position, batch_size, base_offset, window, at = found
         end = self._size
         if max_position is not None and max_position < end:
             end = max_position
         size = batch_size if min_one and batch_size > max_bytes else max_bytes
         if size > end - position:
-            size = max(end - position, 0)
-        return SegmentRead(FileSlice(self._files.log, position, size), base_offset, position, batch_size)
+            size = end - position if end > position else 0
+        # The few bytes that a reader at the end asks for were read with the header.
+        held = window[at : at + size] if size <= _HELD_BYTES_MAX and size <= len(window) - at else None
+        return SegmentRead(FileSlice(self._files.log, position, size, held), base_offset, position, batch_size)
 
     def position_of(self, offset: int, start_position: int = 0) -> tuple[int, int] | None:
         """Position and size of the first batch whose last offset is at least this one.
 
-        `start_position` is where a batch begins that is known not to come behind it.
+        `start_position` is the start of a batch that is known not to come after it.
         """
         found = self._find(offset, start_position)
         return None if found is None else found[:2]
 
-    def _find(self, offset: int, start_position: int) -> tuple[int, int, int] | None:
-        if not self._size:
+    def _find(self, offset: int, start_position: int) -> segment_scan.FoundBatch | None:
+        size = self._size
+        if not size:
             return None
-        indexed_offset, indexed = self.offset_index.lookup(offset)
+        # There is no entry for the first interval: the index of a small segment need not be asked.
+        is_small = size <= self._index_interval_bytes
+        indexed_offset, indexed = (0, 0) if is_small else self.offset_index.lookup(offset)
+        start = max(start_position, indexed)
         try:
-            found = segment_scan.find_offset(self._files.log, max(indexed, start_position), self._size, offset)
+            found = segment_scan.find_offset(self._files.log, start, size, offset)
         except RecordError as error:
             if indexed and self._mend_entry(indexed_offset, indexed):
                 return self._find(offset, start_position)
             raise self._refuse(error) from error
-        # A batch behind the offset, or none at all: perhaps because the entry leads past it.
+        # A batch after the offset, or none at all: perhaps because the entry skips it.
         if indexed and (found is None or found[2] > offset) and self._mend_entry(indexed_offset, indexed):
             return self._find(offset, start_position)
         return found
 
     def _mend_entry(self, offset: int, position: int) -> bool:
-        """Rebuilds the offset index if that entry of it lies; whether it did."""
+        """Rebuilds the offset index if that entry is wrong; returns whether it was."""
         if self._is_entry_true(offset, position):
             return False
         if self.repair_offset_index():
@@ -494,14 +498,14 @@ class Segment:
         raise CorruptIndexError(self._files.offset_index.path, f"{reason}, and the log is damaged as well")
 
     def _is_entry_true(self, offset: int, position: int) -> bool:
-        """Whether a batch begins there whose offsets come after the entry before, and reach no further than it says."""
+        """Whether a batch begins there whose offsets come after the previous entry, up to the offset of this one."""
         former_offset, former = self.offset_index.lookup(offset - 1)
         first = former_offset + 1 if former else self.base_offset
         return segment_scan.has_batch_of(self.log, position, self._size, first, offset)
 
     def repair_offset_index(self) -> bool:
-        """Rebuilds the offset index from the log. Whether it is another one now: else the log is to blame. Behind a
-        damaged batch it goes on at the next entry that leads to a whole one."""
+        """Rebuilds the offset index from the log. Returns whether it has changed: otherwise the log is at fault. After
+        a damaged batch it continues at the next entry that leads to a complete one."""
         now_ms = self._clock.now_ms()
         if now_ms < self._next_repair_ms:
             return False
@@ -560,25 +564,25 @@ class Segment:
 
     def prove(self, position: int, end: int, *, end_offset: int, compacted: bool) -> int:
         """Follows the batches from the one at `position` up to `end`, unless that was done before. Returns how far they
-        are sound: `end`, or where a damaged batch begins, which is told. All offsets must be below `end_offset`.
+        are valid: `end`, or the start of a damaged batch, which is reported. All offsets must be below `end_offset`.
 
-        No CRC covers base offset and length, and a client would jump to wherever they lead. Damage that comes after
-        this, under a running broker, is for the scrub to find.
+        No CRC covers base offset and length, and a client would jump to wherever they lead. Later damage, under a
+        running broker, is found by the scrub.
         """
-        until = min(end + 1, self._unproven_end)  # with the header behind it, if it ends with a batch
+        until = min(end + 1, self._unproven_end)  # with the header after it, if it ends with a batch
         low, reach = self._proven
         if not low <= position <= reach:
             low = reach = position
         if reach >= until:
             return end
         last, reach, damage = self._follow(reach, until, end_offset=end_offset, compacted=compacted)
-        # Not with the last one, unless it is the last of all: where it leads to is not known yet.
+        # Without the last one, unless it is the last of all: it is not known yet where it leads.
         self._proven = (low, reach if reach == self._unproven_end and damage is None else max(last, low))
         return end if damage is None else min(max(damage, position), end)
 
     def check_gap(self, offset: int, position: int, *, end_offset: int, compacted: bool) -> None:
-        """A reader asks for the offset and would get the batch at the position, behind it. Raises `CorruptRecordsError`
-        if the batches around show damage."""
+        """Called if a reader asks for the offset and would get the batch at the position, after it. Raises
+        `CorruptRecordsError` if the batches around it show damage."""
         if position >= self._unproven_end:
             return
         index = self.offset_index
@@ -589,7 +593,7 @@ class Segment:
             raise CorruptRecordsError(f"{self.path}: {reason}", position=damage)
 
     def _follow(self, start: int, until: int, *, end_offset: int, compacted: bool) -> tuple[int, int, int | None]:
-        """As `check_chain`; damage is told, and its position returned."""
+        """Like `check_chain`; reports damage, and returns its position."""
         last, reach, error = segment_scan.check_chain(
             self.log,
             start,
@@ -605,11 +609,11 @@ class Segment:
         return last, reach, start if error.position is None else error.position
 
     def offset_behind(self, position: int, size: int) -> int | None:
-        """An offset that is surely not within that many bytes from the position on; None if the index has none."""
+        """An offset that is certainly not within that many bytes from the position; None if the index has none."""
         return self.offset_index.offset_behind(position + size)
 
     def offset_for_timestamp(self, timestamp_ms: int, starting_offset: int) -> tuple[int, int] | None:
-        """Timestamp and offset of the first record that is not older, and not before the starting offset."""
+        """Timestamp and offset of the first record at or after that time, and not before the starting offset."""
         entry = self.time_index.lookup(timestamp_ms)
         if not self._is_time_true(*entry):
             self._rebuild_time_index()
@@ -630,12 +634,12 @@ class Segment:
         return None
 
     def read_next_offset(self) -> int:
-        """The offset behind the last record, or the base offset. Reads the headers behind the last index entry; raises
+        """The offset after the last record, or the base offset. Reads the headers after the last index entry; raises
         `CorruptRecordsError` if they do not lead to the end of the file."""
         return self.read_end()[0]
 
     def read_end(self) -> tuple[int, int]:
-        """The offset behind the last record, and the leader epoch of the last batch; -1 without one."""
+        """The offset after the last record, and the leader epoch of the last batch; -1 without one."""
         if not self._size:
             return self.base_offset, NO_LEADER_EPOCH
         index = self.offset_index
@@ -656,16 +660,16 @@ class Segment:
     def iter_headers(
         self, position: int = 0, *, chunk_bytes: int = segment_scan.CHUNK_BYTES
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of each whole batch, from a position on at which one begins.
+        """Position and header of each complete batch, from a position at which one begins.
 
-        See `segment_scan` for the headers of old messages.
+        `segment_scan` describes the headers of old messages.
         """
         try:
             yield from segment_scan.iter_headers(self.log, position, self._size, chunk_bytes=chunk_bytes)
         except RecordError as error:
             raise self._refuse(error) from error
 
-    # Repairing and shortening.
+    # Recovery and truncation.
 
     def recover(
         self,
@@ -673,11 +677,11 @@ class Segment:
         *,
         end_offset: int | None = None,
     ) -> int:
-        """Reads the whole log, cuts it before the first batch that is not whole and valid or reaches to `end_offset`,
-        and makes the indexes anew. Returns the bytes cut off.
+        """Reads the whole log, truncates it before the first batch that is not complete and valid or reaches
+        `end_offset`, and rebuilds the indexes. Returns the number of bytes removed.
 
-        `on_batch` is given header and bytes of each batch of magic 2; it has to fill the transaction index, which then
-        begins empty. Without it that index keeps what it has about the records that stay.
+        `on_batch` gets header and bytes of each batch of magic 2; it has to fill the transaction index, which is
+        emptied first. Without it that index keeps its entries about the remaining records.
         """
         self._entry_due = None
         self._files.offset_index.clear()
@@ -715,7 +719,7 @@ class Segment:
         return cut
 
     def check_indexes(self) -> None:
-        """Raises `CorruptIndexError` for indexes that contradict themselves or the log, as far as their ends tell."""
+        """Raises `CorruptIndexError` if the first or last entries of indexes contradict each other or the log."""
         index = self._files.offset_index
         index.check()
         self.time_index.check()
@@ -725,7 +729,7 @@ class Segment:
             raise CorruptIndexError(index.path, reason)
 
     def truncate_to(self, offset: int) -> int:
-        """Drops the batch that holds the offset and all behind it. Returns the bytes cut off."""
+        """Removes the batch that contains the offset and all after it. Returns the number of bytes removed."""
         found = self._find(offset, 0)
         return self._cut(self._size if found is None else found[0], offset)
 
@@ -757,35 +761,35 @@ class Segment:
                 newest = header.max_timestamp_ms, header.last_offset
         return newest
 
-    # Keeping and leaving.
+    # Flushing and closing.
 
     def flush(self) -> None:
-        """Makes everything survive a power cut. Any thread may call it; what is appended meanwhile may be left out."""
+        """Makes everything survive a power cut. Thread-safe; may leave out what is appended meanwhile."""
         self._files.sync()
 
     def release_indexes(self) -> None:
-        """Gives their maps and memory back; they come again when they are needed."""
+        """Releases their maps and memory; they are loaded again when they are needed."""
         self._files.release_indexes()
 
     def release_log(self) -> None:
-        """Gives its descriptor back until it is needed again. Nobody else may be using it."""
+        """Closes its descriptor until it is needed again. Nobody else may be using it."""
         self._files.close_log()
 
     def close(self) -> None:
-        """Completes the indexes, syncs what was not synced, and lets go of all files."""
+        """Completes the indexes, syncs what was not synced, and closes all files."""
         self._add_last_time_entry()
         self._files.close()
 
     def abandon(self) -> None:
-        """Lets go of all files without writing: for a disk that failed."""
+        """Closes all files without writing: for a disk that failed."""
         self._files.abandon()
 
     def rename_suffix(self, old: str, new: str) -> None:
-        """Gives all files another suffix. Open files stay open; the folder is not synced."""
+        """Changes the suffix of all files. Open files stay open; the folder is not synced."""
         self._files.rename_suffix(old, new)
 
     def relocate(self, directory: Path) -> None:
-        """The folder was renamed, with everything in it."""
+        """Called when the folder was renamed, with everything in it."""
         self._files.relocate(directory)
 
     def delete(self) -> None:

@@ -1,10 +1,10 @@
-"""The files of a segment under their names: the log and three indexes. Opens, syncs, renames and removes them together.
+"""The files of a segment: the log and three indexes. Opens, syncs, renames and removes them together.
 
-Nothing is opened before it is needed, and of an index nothing is there before it is asked for: most segments of most
-partitions are never touched. The log's descriptor stays open from its first use until the segment is closed or deleted,
-for responses under way may still send from it; indexes hold none.
+Nothing is opened before it is needed, and index objects are created on first use: most segments of most partitions are
+never touched. The log's descriptor stays open from its first use until the segment is closed or deleted, because
+responses in progress may still send from it; indexes hold none.
 
-Belongs to the thread that owns the log; `log`, the indexes and `sync` may be used by others.
+Belongs to the thread that owns the log; `log`, the indexes and `sync` are thread-safe.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class SegmentFiles:
         self._guard = threading.Lock()
         self._log: File | None = None
         self._is_made = False
-        """The files are of this object's making."""
+        """Whether this object created the files."""
         self._is_new = False
-        """Perhaps the folder was not synced since they were made."""
+        """Whether the folder may not have been synced since they were created."""
         self.change_count = 0
-        """Of the log, by its owner; those that a sync has made safe are in `_synced_changes`."""
+        """The number of changes of the log by its owner; `_synced_changes` counts those that a sync has covered."""
         self._synced_changes = 0
         self._max_index_bytes = max_index_bytes
         self._offset_index: OffsetIndex | None = None
@@ -104,7 +104,7 @@ class SegmentFiles:
 
     @property
     def path(self) -> Path:
-        """Of the log."""
+        """The path of the log."""
         return self._path(LOG)
 
     @property
@@ -112,26 +112,26 @@ class SegmentFiles:
         return self._disk.modified_ms(self.path)
 
     def find_size(self) -> int:
-        """Bytes of the log; a new segment's files are created."""
+        """The size of the log in bytes; creates the files of a new segment."""
         try:
             size = self._disk.size(self.path)
         except FileNotFoundError:
             self.create()
             return 0
-        self._is_new = not size  # it may be there without its name having been synced
+        self._is_new = not size  # it may exist without its name having been synced
         return size
 
     def create(self) -> None:
-        """Empty files, for there is no log: Kafka rebuilds the indexes of a segment that lacks them."""
+        """Creates empty files if there is no log: Kafka rebuilds the indexes of a segment that lacks them."""
         for kind in (LOG, OFFSET_INDEX, TIME_INDEX):
             file = self._disk.open(self._path(kind), create=True)
             try:
-                if kind is not LOG and file.size():  # it was another log's
+                if kind is not LOG and file.size():  # it belonged to another log
                     file.truncate(0)
             finally:
                 file.close()
         self._is_made = self._is_new = True
-        if self.base_offset or self.suffix:  # else they say no more than a folder without them
+        if self.base_offset or self.suffix:  # otherwise they mean the same as an empty folder
             self.change_count += 1
 
     @property
@@ -150,16 +150,16 @@ class SegmentFiles:
         return self._log is not None
 
     def mark_unsynced(self) -> None:
-        """The log was changed."""
+        """Called when the log was changed."""
         self.change_count += 1
 
     def mark_doubtful(self) -> None:
-        """The log was found after a crash: neither its bytes nor its name need have reached the disk."""
+        """Called when the log was found after a crash: neither its bytes nor its name may be on the disk."""
         self.change_count += 1
         self._is_new = True
 
     def sync(self) -> None:
-        """All files that were changed, and the folder if it got new ones."""
+        """Syncs all files that were changed, and the folder if it has new ones."""
         changes = self.change_count
         if changes != self._synced_changes:
             self.log.sync()
@@ -171,16 +171,16 @@ class SegmentFiles:
             self._is_new = False
             if transactions is not None:
                 transactions.is_new = False
-        # Only now: a sync in another thread must not take for safe what this one is still at.
+        # Only now: a sync in another thread must not treat as safe what this one is still writing.
         self._synced_changes = changes
 
     def release_indexes(self) -> None:
-        """Gives their maps and memory back; they come again when they are needed."""
+        """Releases their maps and memory; they are loaded again when they are needed."""
         for index in self._indexes_in_use():
             index.release()
 
     def close(self) -> None:
-        """Syncs what was not, and lets go of all files."""
+        """Syncs what was not, and closes all files."""
         if self.change_count != self._synced_changes:
             self.sync()
         for index in self._indexes_in_use():
@@ -188,13 +188,13 @@ class SegmentFiles:
         self.close_log()
 
     def abandon(self) -> None:
-        """Lets go of all files without writing."""
+        """Closes all files without writing."""
         for index in self._indexes_in_use():
             index.abandon()
         self.close_log()
 
     def close_log(self) -> None:
-        """Gives its descriptor back, which nobody else may be using."""
+        """Closes its descriptor, which nobody else may be using."""
         if self._log is None:
             return
         with self._guard:
@@ -203,11 +203,11 @@ class SegmentFiles:
                 log.close()
 
     def rename_suffix(self, old: str, new: str) -> None:
-        """The log first. Open files stay open; the folder is not synced."""
+        """Renames the log first. Open files stay open; the folder is not synced."""
         if self.suffix != old:
             raise ValueError(f"{self.path} does not have suffix {old!r}")
         source = self.path
-        # Before the suffix changes: one that nobody asked for yet would be given the new name, its file the old one.
+        # Before the suffix changes: an index object created later would have the new name, but its file the old one.
         offset_index, time_index, transaction_index = self.offset_index, self.time_index, self.transaction_index
         self.suffix = new
         self._disk.replace(source, self.path)
@@ -216,7 +216,7 @@ class SegmentFiles:
         transaction_index.rename(self._path(TRANSACTION_INDEX))
 
     def relocate(self, directory: Path) -> None:
-        """The folder was renamed, with everything in it."""
+        """Called when the folder was renamed, with everything in it."""
         self.directory = directory
         with self._guard:
             if self._offset_index is not None:
@@ -227,7 +227,7 @@ class SegmentFiles:
                 self._transaction_index.path = self._path(TRANSACTION_INDEX)
 
     def delete(self) -> None:
-        """The log first: indexes without a log are known to be worthless."""
+        """Removes the log first: indexes without a log are known to be worthless."""
         self.abandon()
         self._disk.remove(self.path)
         self.offset_index.delete()

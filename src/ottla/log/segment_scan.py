@@ -1,12 +1,13 @@
-"""Walks through the batches of a log file, by their headers or whole, without holding more than a chunk in memory.
+"""Walks through the batches of a log file, by their headers or completely, with no more than a chunk in memory.
 
-A file may hold messages of magic 0 and 1 from before an upgrade. They get a header too: base offset and last offset are
-both the message's own (for a wrapper the last one inside), the timestamps both its timestamp, which for a wrapper is
-the newest inside; there is no producer and no epoch, and the record count of a wrapper is not known (-1).
+A file may contain messages of magic 0 and 1 from before an upgrade. They get a header, too: base offset and last offset
+are both the message's own (for a wrapper the last one inside), the timestamps both its timestamp, which for a wrapper
+is the newest inside; there is no producer and no epoch, and the record count of a wrapper is unknown (-1).
 
-`end` bounds the walk and stands for the end of the file. A batch that reaches beyond it is a `TruncatedBatchError`: a
-damaged length must not look like the end of the file. Any other nonsense is a `RecordError` with the position in the
-file. Offsets rise from batch to batch; `OffsetOrderError` says where they do not, since no CRC covers a base offset.
+`end` limits the walk and is treated as the end of the file. A batch that extends beyond it raises a
+`TruncatedBatchError`: a damaged length must not look like the end of the file. Any other damage is a `RecordError` with
+the position in the file. Offsets increase from batch to batch; `OffsetOrderError` says where they do not, because no
+CRC covers a base offset.
 """
 
 from __future__ import annotations
@@ -48,10 +49,13 @@ from ottla.records.layout import (
 CHUNK_BYTES: Final = 1024 * 1024
 _FIRST_CHUNK_BYTES: Final = 64 * 1024
 _WINDOW_BYTES: Final = 8 * 1024
-"""For look-ups: an index interval and a little more, which is where most of them end."""
+"""For look-ups: a little more than an index interval, within which most of them end."""
+
+FoundBatch = tuple[int, int, int, bytes, int]
+"""Position, size and base offset of a batch; bytes that were read to find it, and where in them it begins."""
 
 _STEP = struct.Struct(">qi4xb6xi")
-"""Of a header only base offset, length, magic and last offset delta."""
+"""Only base offset, length, magic and last offset delta of a header."""
 _NO_STEP: Final = (0, 0, 0, 0)
 _PREFIX = struct.Struct(">qi4xb")
 _OLD = struct.Struct(">qiIbB")
@@ -62,8 +66,8 @@ _SHORTEST_V2: Final = HEADER_SIZE - LENGTH_PREFIX_SIZE
 
 
 def header_at(buffer: ByteBuffer, at: int, available: int, position: int) -> BatchHeader:
-    """The header of the batch at `at`; the file has `available` bytes from there on, of which the buffer holds at least
-    those of the header. `position` is where that is in the file, for errors."""
+    """The header of the batch at `at`; the file has `available` bytes from there on, of which the buffer contains at
+    least those of the header. `position` is the position in the file, for errors."""
     if available >= HEADER_SIZE:
         header = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, at))
         if header[3] == MAGIC_V2 and _SHORTEST_V2 <= header[1] <= available - LENGTH_PREFIX_SIZE:
@@ -113,7 +117,7 @@ def _refuse_length(length: int, position: int, offset: int) -> NoReturn:
 
 
 class OffsetOrderError(RecordError):
-    """A batch whose offsets do not come after those of the batch before it."""
+    """The offsets of a batch do not come after those of the previous batch."""
 
 
 def _check_length_read(size: int, wanted: int, position: int) -> None:
@@ -124,8 +128,8 @@ def _check_length_read(size: int, wanted: int, position: int) -> None:
 def iter_headers(
     file: File, position: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch. Reads at most `chunk_bytes` at once, and less the larger batches are: of large
-    ones little more than the headers."""
+    """Position and header of each batch. Reads at most `chunk_bytes` at once, and less the larger batches are: for
+    large ones little more than the headers."""
     wanted = min(chunk_bytes, _FIRST_CHUNK_BYTES)
     while position < end:
         buffer = file.read_at(position, min(wanted, end - position))
@@ -150,7 +154,7 @@ def iter_headers(
 def iter_batches(
     file: File, position: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of each batch, its CRC checked. The bytes stay good for as long as they are held."""
+    """Position, header and bytes of each batch, with its CRC checked. The bytes stay valid as long as they are held."""
     wanted = chunk_bytes
     while position < end:
         buffer = file.read_at(position, min(wanted, end - position))
@@ -176,33 +180,35 @@ def iter_batches(
 
 
 def iter_in_order(file: File, end: int, first_offset: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """The batches of a file from its start, their CRCs checked, up to the first that is not sound. No CRC covers a base
-    offset: a batch that leaves a gap before it does not count if the next one does not follow it."""
+    """The batches of a file from its start, with their CRCs checked, up to the first invalid one. No CRC covers a base
+    offset: a batch with a gap before it does not count if the next one does not follow it."""
     expected = first_offset
     doubtful: tuple[int, BatchHeader, memoryview] | None = None
-    batches = iter_batches(file, 0, end)
-    while True:
-        try:
-            batch = next(batches)
-        except (RecordError, StopIteration):
-            break
-        header = batch[1]
-        if header[0] < expected and header[3] >= MAGIC_V2:
-            return
-        if doubtful is not None:
-            yield doubtful
-            doubtful = None
-        if header[0] == expected or header[3] < MAGIC_V2:
-            yield batch
-        else:
-            doubtful = batch
-        expected = header[0] + header[6] + 1
-    if doubtful is not None:  # a follower that cut a batch in its middle has such a gap
+    try:
+        for batch in iter_batches(file, 0, end):
+            header = batch[1]
+            base_offset = header[0]
+            if base_offset == expected and doubtful is None:  # nearly all
+                yield batch
+            elif base_offset < expected and header[3] >= MAGIC_V2:
+                return
+            else:
+                if doubtful is not None:
+                    yield doubtful
+                    doubtful = None
+                if base_offset == expected or header[3] < MAGIC_V2:
+                    yield batch
+                else:
+                    doubtful = batch
+            expected = base_offset + header[6] + 1
+    except RecordError:
+        pass
+    if doubtful is not None:  # a follower that truncated in the middle of a batch has such a gap
         yield doubtful
 
 
 def check_crc(header: BatchHeader, data: memoryview, position: int) -> None:
-    """Raises `CorruptBatchError` if the bytes of a whole batch, of any magic, are not what they were."""
+    """Raises `CorruptBatchError` if the CRC of a complete batch, of any magic, is wrong."""
     crc = crc32c(data[ATTRIBUTES_AT:]) if header[3] == MAGIC_V2 else zlib.crc32(data[MAGIC_AT:])
     if crc != header[4]:
         raise CorruptBatchError(
@@ -212,11 +218,11 @@ def check_crc(header: BatchHeader, data: memoryview, position: int) -> None:
 
 def find_offset(
     file: File, position: int, end: int, offset: int, *, window_bytes: int = _WINDOW_BYTES
-) -> tuple[int, int, int] | None:
-    """Position, size and base offset of the first batch that reaches to the offset or beyond; None if none does.
+) -> FoundBatch | None:
+    """The first batch that reaches the offset; None if none does.
 
-    The hot path of reading: one read of a window, and of each header only what is needed to step on. Behind a batch
-    that is larger than the window no more than the next header is read.
+    The hot path of reading: one read of a window, and only the necessary fields of each header. After a batch that is
+    larger than the window only the next header is read.
     """
     unpack = _STEP.unpack_from
     wanted = window_bytes
@@ -239,7 +245,7 @@ def find_offset(
             if previous >= offset:
                 if position + at + size > end:
                     _refuse_size(size, position + at, end, base_offset)
-                return position + at, size, base_offset
+                return position + at, size, base_offset, buffer, at
             at += size
         position += at
         if size > window_bytes:
@@ -248,10 +254,10 @@ def find_offset(
             wanted = window_bytes = min(window_bytes * 2, CHUNK_BYTES)
     if position > end:
         _refuse_size(size, position - size, end, None)
-    # Fewer bytes than a header of today: an old message perhaps.
+    # Fewer bytes than a current header: perhaps an old message.
     for found, header in iter_headers(file, position, end):
         if header.last_offset >= offset:
-            return found, header.size_in_bytes, header.base_offset
+            return found, header.size_in_bytes, header.base_offset, b"", 0
     return None
 
 
@@ -269,19 +275,19 @@ def check_chain(
     file: File, position: int, until: int, end: int, *, first_offset: int, end_offset: int, compacted: bool
 ) -> tuple[int, int, RecordError | None]:
     """Follows the batches from the one at `position` to the last that begins before `until`. Each must lead to the
-    next, and their offsets rise from `first_offset` on and stay below `end_offset`.
+    next, and their offsets must increase from `first_offset` on and stay below `end_offset`.
 
-    Where offsets are missing between two batches of a log that is not `compacted`, the CRC of the former tells whether
-    its length or last offset are damaged; if it is right so is the gap (a follower has those of its leader).
+    If offsets are missing between two batches of a log that is not `compacted`, the CRC of the first one tells whether
+    its length or last offset are damaged; if it is right, so is the gap (a follower has those of its leader).
 
-    Returns where to go on later, the last batch that is known to be sound; how far those reach; and what is wrong with
-    the first one that cannot be relied on, which is at the error's position.
+    Returns where to continue later, the last batch that is known to be valid; how far those reach; and the error of the
+    first one that cannot be relied on, at the error's position.
     """
     unpack = _STEP.unpack_from
     wanted = window_bytes = _WINDOW_BYTES
     previous, previous_at, previous_size, previous_magic = first_offset - 1, position, 0, MAGIC_V2
     before_at, is_continuing = position, True
-    # A batch that follows its former without a gap is not the one to blame if the next does not follow.
+    # A batch that follows the previous one without a gap is not at fault if the next does not follow.
     try:
         while position < until:
             buffer = file.read_at(position, min(wanted, until - position + HEADER_SIZE, end - position))
@@ -308,7 +314,7 @@ def check_chain(
                     if not is_continuing:
                         return before_at, previous_at, OffsetOrderError(reason, position=previous_at)
                     raise OffsetOrderError(reason, position=position, base_offset=base_offset)
-                # An old message after a batch is more likely to be what a wrong length leads to.
+                # An old message after a batch is more likely the result of a wrong length.
                 is_gap_strange = not follows and not compacted
                 if previous_size and (is_gap_strange or (magic != MAGIC_V2 and previous_magic == MAGIC_V2)):
                     try:
@@ -345,7 +351,7 @@ def _check_crc_at(file: File, position: int, size: int) -> None:
 
 
 def has_batch_of(file: File, position: int, end: int, first_offset: int, last_offset: int) -> bool:
-    """Whether a batch begins at the position whose offsets lie within: what an index entry promises."""
+    """Whether a batch with offsets in this range begins at the position: what an index entry promises."""
     size = min(HEADER_SIZE, end - position)
     buffer = file.read_at(position, max(size, 0))
     if len(buffer) < size:

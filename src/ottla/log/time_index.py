@@ -1,12 +1,13 @@
-"""When a segment's records were made, every few KiB: the file `<base offset>.timeindex`.
+"""The timestamps of a segment's records, every few KiB: the file `<base offset>.timeindex`.
 
     timestamp         i64   0     the newest so far in the segment
     relative offset   i32   8     of the last record in the first batch that has it, counted from the base offset
 
-Both rise strictly: an entry says that no record up to its offset is newer than its timestamp. The last place is kept
-for the entry that is made when the segment is closed: by it retention knows the newest timestamp without reading the
-log.
-See `index_file` for who may do what in which thread.
+Both increase strictly: an entry means that no record up to its offset is newer than its timestamp. The last slot is
+reserved for the entry that is added when the segment is closed: it gives retention the newest timestamp without reading
+the log.
+
+`index_file` documents the threads.
 """
 
 from __future__ import annotations
@@ -51,17 +52,17 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """But for the place that is kept for the end."""
+        """Whether only the reserved slot is left."""
         data = self._data
         return len(self._load() if data is None else data) >= (self.max_entries - 1) * 12
 
     @property
     def entries_left(self) -> int:
-        """How many more it takes until it is full."""
+        """How many entries fit until it is full."""
         return self.max_entries - 1 - self.entry_count
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
-        """Timestamp and offset of the last entry that is not newer; without one no timestamp and the base offset."""
+        """Timestamp and offset of the last entry that is not newer; without one, no timestamp and the base offset."""
         data = self._entries()
         last = self._last
         if timestamp_ms >= last[0]:
@@ -79,7 +80,7 @@ class TimeIndex(IndexFile):
         return found_ms, self.base_offset + relative
 
     def maybe_append(self, timestamp_ms: int, offset: int, *, even_if_full: bool = False) -> None:
-        """Adds an entry if its timestamp is newer than the last one's; an older one is an error, as is its offset.
+        """Adds an entry if its timestamp is newer than the last one's; an older timestamp or offset is an error.
 
         `even_if_full` is for the last entry of a segment.
         """
@@ -96,7 +97,7 @@ class TimeIndex(IndexFile):
             self._last = (timestamp_ms, offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the entries at and behind the offset."""
+        """Removes the entries at and after the offset."""
         data = self._entries()
         relative = offset - self.base_offset
         low, high = 0, len(data) // _ENTRY.size

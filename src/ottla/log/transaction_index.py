@@ -1,14 +1,14 @@
-"""Which transactions were aborted in a segment: the file `<base offset>.txnindex`, absent as long as there is none.
+"""The aborted transactions of a segment: the file `<base offset>.txnindex`, which is missing if there are none.
 
-    version        i16   0      first offset         i64   10     of its records, perhaps in a former segment
+    version        i16   0      first offset         i64   10     of its records, perhaps in an earlier segment
     producer id    i64   2      last offset          i64   18     of the abort marker, which is in this segment
                                 last stable offset   i64   26     after the marker
 
-Last offsets rise strictly, last stable offsets never fall. A reader of committed records is told the aborted
-transactions that overlap what it reads; the last stable offset says when there can be no more of them in later entries.
+Last offsets increase strictly, last stable offsets never decrease. A consumer with read_committed gets the aborted
+transactions that overlap its fetch; the last stable offset says when later entries cannot contain more of them.
 
-Aborts are rare, so each is written at once. Changes belong to the thread that owns the log; `collect` and `sync` may
-run in others.
+Aborts are rare, so each is written at once. Changes belong to the thread that owns the log; `collect` and `sync` are
+thread-safe.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _VERSION = 0
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """A transaction whose records, `first_offset` to `last_offset` of its producer, nobody shall see."""
+    """A transaction whose records, `first_offset` to `last_offset` of its producer, are not visible."""
 
     producer_id: int
     first_offset: int
@@ -38,7 +38,7 @@ class AbortedTransaction:
 
 
 class TransactionIndex:
-    """The transaction index of one segment. Nothing is read before it is asked for."""
+    """The transaction index of one segment. Nothing is read before it is needed."""
 
     __slots__ = ("_data", "_disk", "_guard", "_unsynced", "base_offset", "is_new", "path")
 
@@ -50,7 +50,7 @@ class TransactionIndex:
         self._unsynced = False
         self._guard = threading.Lock()
         self.is_new = False
-        """The file was created, and its folder not synced since: that is for whoever syncs the segment."""
+        """The file was created, and its folder not synced since: whoever syncs the segment has to do that."""
 
     def __repr__(self) -> str:
         return f"TransactionIndex({str(self.path)!r})"
@@ -60,7 +60,7 @@ class TransactionIndex:
         if data is None:
             with self._guard:
                 data = self._disk.read(self.path) if self._disk.exists(self.path) else b""
-                # A crash may have torn the last entry.
+                # A crash may have left an incomplete last entry.
                 data = data[: len(data) - len(data) % _ENTRY.size]
                 self._data = data
         return data
@@ -80,8 +80,8 @@ class TransactionIndex:
         return [self._entry(data, index) for index in range(len(data) // _ENTRY.size)]
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """The aborted transactions that overlap the offsets from `fetch_offset` to below `upper_bound_offset`, and
-        whether those are all: if not, the next segment's index may have more."""
+        """The aborted transactions that overlap the offsets from `fetch_offset` (inclusive) to `upper_bound_offset`
+        (exclusive), and whether those are all: if not, the next segment's index may have more."""
         data = self._entries()
         if not data:
             return [], False
@@ -131,14 +131,14 @@ class TransactionIndex:
         self._store(data, entry)
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the transactions whose marker is at the offset or behind it."""
+        """Removes the transactions whose marker is at or after the offset."""
         data = self._entries()
         kept = self._first_ending_at(data, offset) * _ENTRY.size
         if kept < len(data):
             self._store(data[:kept], b"")
 
     def clear(self) -> None:
-        """Drops all transactions."""
+        """Removes all transactions."""
         if self._disk.exists(self.path):
             self._store(b"", b"")
         self._data = b""
@@ -158,7 +158,7 @@ class TransactionIndex:
             self._data = kept + added
 
     def sync(self) -> None:
-        """Makes it survive a power cut. Any thread may call it."""
+        """Makes it survive a power cut. Thread-safe."""
         with self._guard:
             if self._unsynced:
                 file = self._disk.open(self.path)
@@ -169,7 +169,7 @@ class TransactionIndex:
                 self._unsynced = False
 
     def release(self) -> None:
-        """Gives the memory back; what is asked next reads the file again."""
+        """Releases the memory; the next access reads the file again."""
         self._data = None
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class TransactionIndex:
         self._data = None
 
     def abandon(self) -> None:
-        """Forgets what is in memory: for a file that goes away or a disk that failed."""
+        """Drops what is in memory: for a file that is removed or a disk that failed."""
         self._data = None
         self._unsynced = False
 
@@ -192,7 +192,7 @@ class TransactionIndex:
         self._disk.remove(self.path)
 
     def check(self) -> None:
-        """Raises `CorruptIndexError` for entries that cannot be of this segment, and for a torn one at the end."""
+        """Raises `CorruptIndexError` for entries that cannot belong to this segment, or an incomplete last entry."""
         size = self._disk.size(self.path) if self._disk.exists(self.path) else 0
         if size % _ENTRY.size:
             raise CorruptIndexError(self.path, f"its size of {size} bytes is not a multiple of {_ENTRY.size}")

@@ -1,11 +1,11 @@
-"""Batches before they are appended: validated, and made the log's own.
+"""Validates batches before they are appended, and assigns their offsets.
 
-Headers are checked here; of a producer's batch, the records as well (`record_validation`). Coordinators and followers
-are trusted with theirs. A batch is patched where it lies; it is copied only when its codec must change.
+Checks headers and, for a producer's batch, the records as well (`record_validation`). Batches of coordinators and
+leaders are trusted. A batch is patched in place; it is copied only if its codec must change.
 
-`validate_and_assign` does it all at once. Where the caller asks for it (`bounded`), a batch that takes long raises
-`LargeBatchError` instead, untouched: `prepare`, which any thread may call, then does all but giving it its offsets.
-Changing the codec of a batch that is not small takes long: compressing costs more than all the rest of an append.
+`validate_and_assign` does everything at once. If the caller asks for it (`bounded`), a batch that takes long raises
+`LargeBatchError` instead, and is left unchanged: `prepare`, which is thread-safe, then does everything except assigning
+offsets. Changing the codec of a batch that is not small takes long: compressing costs more than the rest of an append.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ NO_TIMESTAMP: Final = -1
 _LAST_CODEC: Final = max(Compression)
 _NOT_FOR_CLIENTS: Final = CONTROL_BIT | DELETE_HORIZON_BIT
 _UNUSUAL_FOR_CLIENTS: Final = _NOT_FOR_CLIENTS | TIMESTAMP_TYPE_BIT
-# Looking a member up in its enumeration costs as much as a comparison.
+# Looking up an enum member costs as much as a comparison.
 _CLIENT: Final = AppendOrigin.CLIENT
 _COORDINATOR: Final = AppendOrigin.COORDINATOR
 _LOG_APPEND_TIME: Final = TimestampType.LOG_APPEND_TIME
 _LOOP_RECOMPRESSED_BYTES: Final = 16 * 1024
-"""Of a batch as it was sent: a larger one is given another codec in a thread, a smaller one costs less than the way to
-a thread and back."""
+"""The size of a batch as it was sent: a larger one is recompressed in a thread; for a smaller one that costs more than
+it gains."""
 _PLACE = struct.Struct(">qii")
-"""Base offset, length and leader epoch: what a batch begins with, none of it within the CRC."""
+"""Base offset, length and leader epoch: the start of a batch, which the CRC does not cover."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class AppendInfo:
 
     headers: tuple[BatchHeader, ...]
     valid_bytes: int
-    """Without the piece of a batch that a fetch may end in."""
+    """Without the incomplete batch at the end of a fetch."""
     first_offset: int = -1
     last_offset: int = -1
     max_timestamp_ms: int = NO_TIMESTAMP
@@ -112,13 +112,13 @@ class AppendInfo:
         return info
 
     def of_duplicate(self, duplicate: DuplicateBatch, log_start_offset: int) -> AppendInfo:
-        """What the producer is told who sent this before."""
+        """What a producer gets for a batch that it sent before."""
         return AppendInfo(
             self.headers,
             self.valid_bytes,
             first_offset=duplicate.first_offset,
             last_offset=duplicate.last_offset,
-            log_append_time_ms=duplicate.timestamp_ms,  # even if the topic does not keep that time, as in Kafka
+            log_append_time_ms=duplicate.timestamp_ms,  # even if the topic does not use that time, as in Kafka
             log_start_offset=log_start_offset,
             is_duplicate=True,
         )
@@ -132,7 +132,7 @@ class ValidatedBatches(NamedTuple):
 
 
 class PreparedBatches(NamedTuple):
-    """Batches that were validated under a config, and only need their offsets. The buffer is theirs, and writable."""
+    """Batches that were validated under a config, and only need offsets. They own the buffer, which is writable."""
 
     data: Buffer
     headers: tuple[BatchHeader, ...]
@@ -140,7 +140,7 @@ class PreparedBatches(NamedTuple):
 
 
 def analyse(data: Buffer, origin: AppendOrigin) -> AppendInfo:
-    """The headers of the batches, whose bytes are sound: lengths, magic, CRC. A follower's last may be cut off."""
+    """The headers of the batches, after checking lengths, magic and CRC. A follower's last batch may be incomplete."""
     headers, valid_bytes = _sound_headers(data, origin)
     return AppendInfo.of(headers, valid_bytes)
 
@@ -154,36 +154,36 @@ def _sound_headers(data: Buffer, origin: AppendOrigin) -> tuple[tuple[BatchHeade
             header = read_header(data, position)
             end = position + header.length + LENGTH_PREFIX_SIZE
             if crc32c(view[position + ATTRIBUTES_AT : end]) != header.crc:
-                BatchView(data, position).validate()  # raises: it has the words
+                BatchView(data, position).validate()  # raises with a full message
             count = header[12]
             if (
                 header[5] & COMPRESSION_MASK > _LAST_CODEC
                 or not 0 <= count <= header[6] + 1
                 or count * MINIMUM_RECORD_SIZE > header[1]
             ):
-                BatchView(data, position).validate(verify_crc=False)  # raises, unless compression makes room for them
+                BatchView(data, position).validate(verify_crc=False)  # raises, unless compression explains it
             headers.append(header)
             position = end
     except TruncatedBatchError as error:
         if origin is not AppendOrigin.REPLICATION:
             raise NotOneBatchError(str(error)) from error
     except RecordError as error:
-        # Under a right CRC it is what the producer sent, and sending it again cannot help.
+        # With a right CRC it is what the producer sent, and sending it again cannot help.
         is_lie = origin is _CLIENT and isinstance(error, (RecordCountError, OffsetDeltaError, UnknownCompressionError))
         raise (InvalidRecordsError if is_lie else CorruptRecordsError)(str(error)) from error
     return tuple(headers), position
 
 
 def _check_lengths(data: Buffer, config: LogConfig) -> None:
-    """A client may send one batch per partition, from offset 0 on and of a limited size. Checked before CRCs, as in
-    Kafka: clients retry a wrong CRC."""
+    """A client may send one batch per partition, with offset 0 and a limited size. Checked before CRCs, as in Kafka:
+    clients retry a wrong CRC."""
     try:
         header = read_header(data, 0)
     except RecordError:
         return  # reported with the batch's other faults
     size = header.size_in_bytes
     if size < len(data):
-        with suppress(RecordError):  # less than another batch is reported with the faults of the first, if it has any
+        with suppress(RecordError):  # trailing bytes are reported with the faults of the first batch, if it has any
             if not _is_old_batch(data, size):
                 read_header(data, size)
             behind = len(data) - size
@@ -196,7 +196,7 @@ def _check_lengths(data: Buffer, config: LogConfig) -> None:
 
 
 def _is_old_batch(data: Buffer, position: int) -> bool:
-    """Whether a whole message of magic 0 or 1 stands there, as far as its length tells."""
+    """Whether a complete message of magic 0 or 1 is there, according to its length."""
     if len(data) - position <= MAGIC_AT or data[position + MAGIC_AT] >= MAGIC_V2:
         return False
     length = int.from_bytes(data[position + LENGTH_AT : position + LENGTH_PREFIX_SIZE], "big", signed=True)
@@ -217,8 +217,8 @@ def validate_and_assign(
     origin: AppendOrigin,
     bounded: bool = False,
 ) -> ValidatedBatches:
-    """Checks what a leader is asked to append and gives it offsets from `next_offset` on, the epoch, and, where the
-    topic says so, the time and the codec. Patches the given buffer when it can be written to."""
+    """Checks what a leader should append and assigns offsets from `next_offset` on, the epoch, and, if the topic says
+    so, the time and the codec. Patches the given buffer if it is writable."""
     if config.compression is None:
         info = _assign_one(data, next_offset, now_ms, config, leader_epoch, origin, bounded)
         if info is not None:
@@ -230,14 +230,14 @@ def validate_and_assign(
 
 
 def _codec(data: Buffer) -> int:
-    """The codec of the first batch, by its header, if it is one."""
+    """The codec of the first batch, according to its header, if there is one."""
     return data[ATTRIBUTES_AT + 1] & COMPRESSION_MASK
 
 
 def prepare(
     data: Buffer, *, now_ms: int, config: LogConfig, origin: AppendOrigin = _CLIENT, bounded: bool = False
 ) -> PreparedBatches:
-    """Does all that `validate_and_assign` does to batches but for what depends on the log. Safe in any thread."""
+    """Does everything of `validate_and_assign` that does not depend on the log. Thread-safe."""
     if has_old_magic(data):
         raise NotOneBatchError(
             f"records of the old format {data[MAGIC_AT]}; this needs format {MAGIC_V2}, Kafka 0.11's"
@@ -258,13 +258,13 @@ def prepare(
         headers = tuple(read_header(batch, 0) for batch in batches)
         for header in headers:
             _check_size(header, config)  # another codec may have made it larger
-    elif origin is _CLIENT:  # timestamps may have been put right
+    elif origin is _CLIENT:  # timestamps may have been corrected
         headers = tuple(read_header(batch, 0) for batch in batches)
     return PreparedBatches(data, headers, config)
 
 
 def assign(prepared: PreparedBatches, *, next_offset: int, now_ms: int, leader_epoch: int) -> ValidatedBatches:
-    """Gives prepared batches their offsets, the epoch and, where the topic says so, the time."""
+    """Assigns offsets, the epoch and, if the topic says so, the time to prepared batches."""
     data, headers, config = prepared
     stamped = config.timestamp_type is _LOG_APPEND_TIME
     position, offset = 0, next_offset
@@ -296,8 +296,8 @@ def _assign_one(
     origin: AppendOrigin,
     bounded: bool,
 ) -> AppendInfo | None:
-    """What every well-behaved producer sends, in one go: a single batch with nothing wrong and nothing to change but
-    its time. None for anything else, untouched: the long way has the words for it."""
+    """Handles what every well-behaved producer sends: a single valid batch with nothing to change but its time. Returns
+    None for anything else, unchanged: the general path has the error messages."""
     size = len(data)
     if type(data) is not memoryview or data.readonly or size < HEADER_SIZE:
         return None
@@ -359,7 +359,7 @@ def _prepared(
     now_ms: int,
     bounded: bool,
 ) -> Buffer:
-    """The batch, validated and in the topic's codec: a view of what was given, or a copy where that must change."""
+    """The batch, validated and in the topic's codec: a view of the argument, or a copy if that must change."""
     batch = memoryview(data)[position : position + header.size_in_bytes]
     records: Buffer | None = None
     if origin is _CLIENT:
@@ -368,7 +368,7 @@ def _prepared(
         if is_wrong and not config.timestamp_type:
             BatchView(batch).assign_max_timestamp(TimestampType.CREATE_TIME, newest_ms)  # as Kafka does
     codec = config.compression
-    if codec is None or header.compression == codec or header.is_control:  # nobody gains by a smaller marker
+    if codec is None or header.compression == codec or header.is_control:  # a smaller marker gains nothing
         return batch
     if records is None:
         try:
@@ -379,7 +379,7 @@ def _prepared(
 
 
 def _positions(headers: Sequence[BatchHeader]) -> Iterator[int]:
-    """Where each batch begins, one behind the other."""
+    """The position of each batch."""
     position = 0
     for header in headers:
         yield position
@@ -423,7 +423,7 @@ def _refuse_attributes(header: BatchHeader) -> NoReturn:
 
 
 def _recompressed(batch: memoryview, records: Buffer, codec: Compression, level: int | None) -> bytearray:
-    """The same records under another codec: their bytes stay, only what is around them changes."""
+    """Changes the codec: the bytes of the records stay the same, only the batch around them changes."""
     result = bytearray(batch[:HEADER_SIZE])
     result += records if codec is Compression.NONE else compress(codec, records, level)
     attributes = BatchView(batch).attributes & ~COMPRESSION_MASK | codec

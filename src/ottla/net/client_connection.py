@@ -131,6 +131,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.address = address
         self.served: dict[int, Versions] = {}
         """The versions that both sides know, by API key."""
+        self.finalized_features: dict[str, int] = {}
+        """The level of each feature that the whole cluster has agreed to use (KIP-584), when this was connected."""
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -332,6 +334,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 low, high = max(api.versions.low, served.min_version), min(api.versions.high, served.max_version)
                 if low <= high:
                     self.served[served.api_key] = Versions(low, high)
+        self.finalized_features = {one.name: one.max_version_level for one in answer.finalized_features}
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(client_software_name="ottla", client_software_version=_software_version())

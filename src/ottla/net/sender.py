@@ -17,6 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.background_load import BackgroundLoad
+from ottla.net.sending_layout import ANSWERS_MAX, BYTES_MAX, COUNT, DESCRIPTORS, SENT, SIZES, SLOTS
 
 if TYPE_CHECKING:
     from ottla.net.sending_kernel import BatchTable
@@ -28,22 +29,10 @@ MANY: Final = 8
 """From this many answers on it pays to wake the thread."""
 _LOAD_AT: Final = 100
 """How often in a second there must be many answers before numba is loaded, which takes 100 MB."""
-SLOTS: Final = 8
-"""The maximum number of batches in progress."""
-ANSWERS_MAX: Final = 256
-"""Answers in a batch."""
-BYTES_MAX: Final = 64 * 1024
-COUNT: Final = 0
-"""The first number of a batch: how many answers it has; -1 ends the thread."""
-DESCRIPTORS: Final = 1
-SIZES: Final = DESCRIPTORS + ANSWERS_MAX
-SENT: Final = SIZES + ANSWERS_MAX
-"""The result of `send` for each answer: fewer bytes than its size if the socket accepts no more now."""
-NUMBERS: Final = SENT + ANSWERS_MAX
 
 
 class AnswerSender:
-    """See the module."""
+    """See the module docstring."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop

@@ -18,7 +18,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ottla.net.sender import BYTES_MAX, COUNT, DESCRIPTORS, NUMBERS, SENT, SIZES, SLOTS
+from ottla.net.sending_layout import BYTES_MAX, COUNT, DESCRIPTORS, NUMBERS, SENT, SIZES, SLOTS
 
 _WORD = ir.IntType(64)
 _WORD_BYTES: Final = 8
@@ -75,7 +75,7 @@ def _address(name: str) -> int:
 
 
 class BatchTable:
-    """The memory that the loop and the thread share. `sender` defines the numbers of a batch."""
+    """The memory that the loop and the thread share. `sending_layout` defines the numbers of a batch."""
 
     def __init__(self) -> None:
         self.numbers: NDArray[np.int64] = np.zeros((SLOTS, NUMBERS), np.int64)

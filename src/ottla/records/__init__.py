@@ -1,7 +1,7 @@
 """Record batches: layout, building, reading, columns, compression, control records.
 
-What is named here is plain Python and loads no compiled kernels: a broker needs no more. Columns and their kernels are
-imported from their own modules by those who want them.
+The names exported here are plain Python and load no compiled kernels: a broker needs no more. Import columns and their
+kernels from their own modules.
 """
 
 from ottla.records.batch import (

@@ -1,8 +1,8 @@
-"""A magic-2 record batch where it lies: its header read, checked and patched in place, its records left alone.
+"""A magic-2 record batch in a buffer: reads, checks and patches its header in place, and does not touch its records.
 
-This is all a broker needs of a batch, so it is per batch and cheap: `read_header` takes every field with one unpack,
-`BatchView` reads single fields on demand and always sees what the buffer holds now. Views own nothing: they are good
-for as long as the buffer keeps its bytes, and patching needs a writable one. Neither decompresses or reads records.
+This is all that a broker needs, so work is per batch and cheap: `read_header` reads every field with one unpack,
+`BatchView` reads single fields on demand and always sees the current content of the buffer. Views own nothing: they are
+valid as long as the buffer keeps its bytes, and patching needs a writable one. Neither decompresses or reads records.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ _INT64 = struct.Struct(">q")
 _PRODUCER = struct.Struct(">qhi")
 
 _SHORTEST_LENGTH = 14
-"""What a message of any magic has at least after its length field: less is not a length, whatever the magic says."""
+"""The minimum number of bytes after the length field for any magic: less is not a valid length."""
 
 _COMPRESSIONS = tuple(Compression)
 _TIMESTAMP_TYPES = tuple(TimestampType)
 
 
 def compression_of(attributes: int) -> Compression:
-    """The codec that the attribute bits name."""
+    """The codec in the attribute bits."""
     codec = attributes & COMPRESSION_MASK
     if codec >= len(_COMPRESSIONS):
         raise UnknownCompressionError(f"compression {codec} is not one of {', '.join(c.name for c in _COMPRESSIONS)}")
@@ -119,13 +119,13 @@ class _HeaderFields(NamedTuple):
 
 
 class BatchHeader(_HeaderFields):
-    """The header of one batch as it was when read: plain numbers in field order, and what follows from them."""
+    """The header of one batch when it was read: plain numbers in field order, and derived properties."""
 
     __slots__ = ()
 
     @property
     def size_in_bytes(self) -> int:
-        """The whole batch, header and all."""
+        """The whole batch, including the header."""
         return self.length + LENGTH_PREFIX_SIZE
 
     @property
@@ -150,7 +150,7 @@ class BatchHeader(_HeaderFields):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones and markers in here (KIP-534): kept where the base timestamp was."""
+        """When compaction may drop the tombstones and markers of this batch (KIP-534): replaces the base timestamp."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
@@ -163,14 +163,14 @@ class BatchHeader(_HeaderFields):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, or -1 where the producer gives none."""
+        """The sequence number of the last record, or -1 if the producer sends none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return sequence_after(self.base_sequence, self.last_offset_delta)
 
 
 def batch_size(buffer: ByteBuffer, position: int = 0) -> int:
-    """Bytes of the whole magic-2 batch at `position`, after checking that they are there."""
+    """The size of the whole magic-2 batch at `position`, after checking that it is complete."""
     available = len(buffer) - position
     if available <= MAGIC_AT:
         _refuse_stub(buffer, position, available)
@@ -204,9 +204,9 @@ def _refuse_start(buffer: ByteBuffer, position: int, length: int, magic: int) ->
 
 
 def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
-    """The header of the batch at `position`, which must be there whole. Checks length and magic, not the CRC."""
+    """The header of the batch at `position`, which must be complete. Checks length and magic, not the CRC."""
     if len(buffer) - position < HEADER_SIZE:
-        batch_size(buffer, position)  # Raises: it has the words for each way of being too short.
+        batch_size(buffer, position)  # raises, with a message for each kind of error
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(buffer, position))
     length = header[1]
     if header[3] != MAGIC_V2 or not HEADER_SIZE <= length + LENGTH_PREFIX_SIZE <= len(buffer) - position:
@@ -215,13 +215,13 @@ def read_header(buffer: ByteBuffer, position: int = 0) -> BatchHeader:
 
 
 def compute_crc(buffer: ByteBuffer, position: int = 0) -> int:
-    """The CRC-32C that the batch at `position` should carry."""
+    """The right CRC-32C of the batch at `position`."""
     end = position + batch_size(buffer, position)
     return crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
 
 
 class BatchView:
-    """One whole batch inside a buffer. Making it checks length and magic; `validate` checks the rest of the header."""
+    """One complete batch in a buffer. Creating it checks length and magic; `validate` checks the rest of the header."""
 
     __slots__ = ("buffer", "position", "size_in_bytes")
 
@@ -235,7 +235,7 @@ class BatchView:
 
     @property
     def header(self) -> BatchHeader:
-        """All fields as they are now, by one unpack: for those who look at more than two or three."""
+        """All current fields with one unpack: for callers that need more than two or three."""
         return tuple.__new__(BatchHeader, HEADER.unpack_from(self.buffer, self.position))
 
     @property
@@ -245,10 +245,10 @@ class BatchView:
 
     @property
     def payload(self) -> memoryview:
-        """The records, compressed as they are."""
+        """The records, possibly compressed."""
         return memoryview(self.buffer)[self.position + RECORDS_AT : self.position + self.size_in_bytes]
 
-    # Fields, each read where it lies.
+    # Fields, each read in place.
 
     def _int32(self, at: int) -> int:
         value: int = _INT32.unpack_from(self.buffer, self.position + at)[0]
@@ -264,7 +264,7 @@ class BatchView:
 
     @property
     def length(self) -> int:
-        """What follows the length field: twelve bytes less than the whole."""
+        """The number of bytes after the length field: twelve less than the whole."""
         return self.size_in_bytes - LENGTH_PREFIX_SIZE
 
     @property
@@ -314,7 +314,7 @@ class BatchView:
     def record_count(self) -> int:
         return self._int32(RECORD_COUNT_AT)
 
-    # What follows from them: said once, in BatchHeader.
+    # Derived properties: defined once, in BatchHeader.
 
     @property
     def compression(self) -> Compression:
@@ -355,7 +355,7 @@ class BatchView:
     # Checking.
 
     def validate(self, *, verify_crc: bool = True) -> BatchHeader:
-        """The header, after checking CRC, codec and counts: all that can be known without reading the records."""
+        """Returns the header after checking CRC, codec and counts: everything except the records."""
         header = self.header
         if verify_crc:
             crc = compute_crc(self.buffer, self.position)
@@ -382,7 +382,7 @@ class BatchView:
             )
         payload_size = self.size_in_bytes - HEADER_SIZE
         fits = compression is not Compression.NONE or count * MINIMUM_RECORD_SIZE <= payload_size
-        # Compaction leaves gaps between offsets, so fewer records than offsets are right and more never are.
+        # Compaction leaves gaps between offsets, so there may be fewer records than offsets, but never more.
         if not (0 <= count <= last_offset_delta + 1 and fits):
             raise RecordCountError(
                 f"{count} records cannot be within {last_offset_delta + 1} offsets and {payload_size} bytes",
@@ -393,15 +393,15 @@ class BatchView:
     # Patching in place.
 
     def assign_offset(self, base_offset: int) -> None:
-        """Move the batch to its place in the log. Outside of the CRC."""
+        """Sets the offset of the batch in the log. Not covered by the CRC."""
         _INT64.pack_into(self._writable(), self.position, base_offset)
 
     def assign_leader_epoch(self, leader_epoch: int) -> None:
-        """Write the epoch of the leader that appends it. Outside of the CRC."""
+        """Sets the epoch of the leader that appends it. Not covered by the CRC."""
         _INT32.pack_into(self._writable(), self.position + LEADER_EPOCH_AT, leader_epoch)
 
     def assign_max_timestamp(self, timestamp_type: TimestampType, max_timestamp_ms: int) -> None:
-        """Write timestamp type and max timestamp, and the CRC that covers them. Nothing is done where both are so."""
+        """Sets timestamp type and max timestamp, and updates the CRC. Does nothing if both are already right."""
         header = self.header
         if header.timestamp_type == timestamp_type and header.max_timestamp_ms == max_timestamp_ms:
             return
@@ -412,14 +412,14 @@ class BatchView:
         self.refresh_crc()
 
     def assign_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Write the producer's identity and sequence, and the CRC that covers them: a producer may learn them late."""
+        """Sets the producer's identity and sequence number, and updates the CRC: a producer may learn them late."""
         _PRODUCER.pack_into(
             self._writable(), self.position + PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence
         )
         self.refresh_crc()
 
     def refresh_crc(self) -> None:
-        """Write the CRC of the bytes as they are now."""
+        """Updates the CRC to the current bytes."""
         _UINT32.pack_into(self._writable(), self.position + CRC_AT, compute_crc(self.buffer, self.position))
 
     def _writable(self) -> bytearray | memoryview:
@@ -429,10 +429,10 @@ class BatchView:
 
 
 def iter_batches(buffer: ByteBuffer, position: int = 0, *, partial_tail: bool = False) -> Iterator[BatchView]:
-    """Views of the batches that follow each other from `position` to the end of the buffer.
+    """Yields the batches from `position` to the end of the buffer.
 
-    With `partial_tail` a last batch that the end of the buffer cuts off is left out, as fetch responses have it; a
-    wrong length or magic is an error all the same. Without it, being cut off is an error as well.
+    With `partial_tail`, an incomplete last batch is skipped, as in fetch responses; a wrong length or magic is still an
+    error. Without it, an incomplete batch is an error as well.
     """
     end = len(buffer)
     while position < end:

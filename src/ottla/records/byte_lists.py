@@ -1,7 +1,7 @@
-"""Lists of `bytes` as the kernels read them: where they lie, without a copy, and without the interpreter's lock.
+"""Lists of `bytes` for the kernels, which read them in place, without a copy and without the GIL.
 
-That takes knowing how CPython lays out a list and a `bytes` object, which is the same from 3.8 on in all builds with a
-global lock. Where sizes say otherwise nothing here is used, and lists become Arrow arrays first.
+That requires knowledge of CPython's layout of lists and `bytes` objects, which has been the same since 3.8 in all
+builds with a GIL. If sizes differ, nothing here is used, and lists become Arrow arrays first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from ottla.records import kernels
 
 _REFERENCES_AT: Final = 24
-"""In a list: where the address of its references is."""
+"""The offset in a list object of the address of its references."""
 _AS_KNOWN: Final = (
     sys.implementation.name == "cpython"
     and (object.__basicsize__, list.__basicsize__, bytes.__basicsize__) == (16, 40, kernels.OBJECT_BYTES_AT + 1)
@@ -24,7 +24,7 @@ _AS_KNOWN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ByteList:
-    """A list of `bytes` and None, and the address of its references: good for as long as nobody changes the list."""
+    """A list of `bytes` and None, and the address of its references: valid as long as nobody changes the list."""
 
     column: list[bytes | None]
     references: int
@@ -34,7 +34,7 @@ class ByteList:
 
 
 def byte_list(column: Any) -> ByteList | None:
-    """The list, if it holds nothing else; None of anything else."""
+    """The list, if it contains nothing else; otherwise None."""
     if not _AS_KNOWN or type(column) is not list:
         return None
     address = ctypes.c_void_p.from_address(id(column) + _REFERENCES_AT).value or 0

@@ -1,7 +1,7 @@
-"""What people give as columns, brought to what the kernels read: addresses of offsets, bytes and validity bits.
+"""Converts columns to what the kernels read: addresses of offsets, bytes and validity bits.
 
-Arrow arrays are read where they lie, slices and both widths of offsets included; lists of `bytes` become Arrow arrays
-first. What is no column of bytes is a `TypeError`, what cannot be in a batch a `ValueError`.
+Arrow arrays are read in place, including slices and both widths of offsets; lists of `bytes` become Arrow arrays first.
+Anything that is not a column of bytes raises a `TypeError`, values that cannot be in a batch a `ValueError`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TimestampsColumn: TypeAlias = "pa.Array | pa.ChunkedArray | Int64s | Sequence[in
 _ABSENT = [0] * kernels.COLUMN_FIELDS
 _NONE = np.empty(0, np.int64)
 _WIDTHS = {pa.binary().id: 4, pa.string().id: 4, pa.large_binary().id: 8, pa.large_string().id: 8}
-"""Of the offsets, in bytes: the types that are read where they lie."""
+"""The types that are read in place, with the width of their offsets in bytes."""
 _CAST_FIRST = {pa.null().id, pa.binary_view().id, pa.string_view().id, pa.binary(1).id}
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TICKS_PER_MS = {"us": 1000, "ns": 1_000_000}
@@ -36,13 +36,13 @@ _TICKS_PER_MS = {"us": 1000, "ns": 1_000_000}
 
 @dataclass(frozen=True, slots=True)
 class CellColumns:
-    """Columns of the same number of rows, as the kernels want them."""
+    """Columns with the same number of rows, in the form of the kernels."""
 
     rows: int
     table: Int64s
     header_ends: Int64s
     sources: tuple[Any, ...]
-    """Keeps the bytes alive that the addresses point at."""
+    """Keeps the bytes alive to which the addresses point."""
 
 
 def cell_columns(
@@ -51,7 +51,7 @@ def cell_columns(
     headers: HeadersColumn | None,
     header_sections: BytesColumn | None = None,
 ) -> CellColumns:
-    """The columns of records; those that are not there are null, and without headers, in all rows."""
+    """The columns of records; missing ones are null, or without headers, in all rows."""
     arrays: list[Any] = [None] * kernels.COLUMNS
     arrays[kernels.VALUE] = _cells(values)
     arrays[kernels.KEY] = None if keys is None else _cells(keys)
@@ -89,7 +89,7 @@ def _describe(array: Any) -> list[int]:
 
 
 def _cells(column: BytesColumn) -> Any:
-    """The column as it can be described: an Arrow array, or the list that it is."""
+    """The column in a form that can be described: an Arrow array, or the list itself."""
     listed = byte_list(column)
     return _bytes_array(column) if listed is None else listed
 
@@ -141,12 +141,13 @@ def _is_list(kind: Any) -> bool:
 
 
 def kernel_array(numbers: Int64s | Sequence[int]) -> Int64s:
-    """The numbers as the kernels are compiled for: 64 bits, contiguous, and writable although none writes to them."""
+    """The numbers in the form for which kernels are compiled: 64 bits, contiguous, and writable although none
+    writes."""
     return np.require(numbers, np.int64, ["C", "A", "W"])
 
 
 def timestamps_ms_of(timestamps: TimestampsColumn, rows: int) -> Int64s:
-    """The timestamps in milliseconds, one a row."""
+    """The timestamps in milliseconds, one per row."""
     if isinstance(timestamps, int):
         stamps = np.empty(rows, np.int64)
         stamps.fill(timestamps)

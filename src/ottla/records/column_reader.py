@@ -1,14 +1,13 @@
-"""Record batches into columns: many at once, into one Arrow record batch or a list of records.
+"""Reads many record batches at once into columns: one Arrow record batch or a list of records.
 
-Two passes, neither with a step per record in Python: one kernel checks all records and notes where keys, values and
-headers lie, so that every column can be allocated at its exact size; then each column that is wanted is brought
-together, the only copy of its bytes.
+There are two passes, without Python code per record: one kernel checks all records and notes the positions of keys,
+values and headers, so that every column can be allocated at its exact size; then each requested column is gathered, the
+only copy of its bytes.
 
-A timestamp is what the batch says, -1 ms where there is none, as Spark's own connector has it. Arrow's are in
-microseconds, as Spark wants them, and stop at the ends of what 64 bits can count.
+A timestamp is that of the batch, -1 ms if there is none, as in Spark's own connector. Arrow timestamps are in
+microseconds, as Spark expects them, and are clamped to the range of 64 bits.
 
-Stateless, safe in any thread; kernels and codecs run without the interpreter's lock. The buffer must not change while
-it is read.
+Stateless and thread-safe; kernels and codecs run without the GIL. The buffer must not change while it is read.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _MILLISECONDS: Final = 1
 
 
 class ColumnSizeError(ValueError):
-    """The batches are sound, but a column of them would be larger than Arrow's type can count: read fewer at once."""
+    """The batches are valid, but a column would be larger than Arrow's type can count: read fewer at once."""
 
 
 def decode_columns(
@@ -52,10 +51,10 @@ def decode_columns(
     timestamp_types: bool = False,
     partition: int | None = None,
 ) -> Any:
-    """The records of all batches as a `pyarrow.RecordBatch`, control records left out.
+    """Returns the records of all batches as a `pyarrow.RecordBatch`, without control records.
 
-    Its columns are those asked for, under the names and in the order of Spark's connector: key, value, partition,
-    offset (always there), timestamp, timestampType, headers.
+    It has the requested columns, with the names and in the order of Spark's connector: key, value, partition, offset
+    (always included), timestamp, timestampType, headers.
     """
     noted = _note_records(data, reading, _MICROSECONDS)
     rows = noted.rows
@@ -77,22 +76,22 @@ def decode_columns(
 
 
 def decode_records(data: ByteBuffer, reading: Reading | None = None) -> list[Record]:
-    """The records of all batches as objects, control records left out: what the plain codec says, in far less time."""
+    """Returns the records of all batches as objects, without control records: like the plain codec, but much faster."""
     return list(iterate_records(data, reading))
 
 
 def iterate_records(data: ByteBuffer, reading: Reading | None = None) -> Iterator[Record]:
-    """The same records one by one, for who takes them one by one: in about two thirds of the time.
+    """Yields the same records one by one, in about two thirds of the time.
 
-    Everything is checked by the time this returns. The objects are made as they are taken, and those that are dropped
-    again leave the garbage collector nothing to look at.
+    Everything is checked by the time this returns. The objects are created on demand, and objects that are dropped
+    immediately give the garbage collector nothing to scan.
     """
-    # What the class itself does when called, without a step in Python.
+    # What calling the class does, without executing Python code.
     return map(tuple.__new__, repeat(Record), zip(*decode_lists(data, reading), strict=True))
 
 
 def decode_lists(data: ByteBuffer, reading: Reading | None = None) -> RecordLists:
-    """The fields of the records of all batches, control records left out."""
+    """The fields of the records of all batches, without control records."""
     noted = _note_records(data, reading, _MILLISECONDS)
     rows = noted.rows
     return RecordLists(
@@ -122,7 +121,7 @@ def _numbers(kind: Any, numbers: Int64s | Int32s, rows: int) -> Any:
 
 
 class _Cells(NamedTuple):
-    """Where the keys or the values lie."""
+    """The positions of the keys or the values."""
 
     ends: Int32s
     at: Int64s
@@ -131,7 +130,7 @@ class _Cells(NamedTuple):
     nulls: int
 
     def gather(self, rows: int) -> Any:
-        """Bring them together as an Arrow array."""
+        """Gathers them in an Arrow array."""
         target = pa.allocate_buffer(self.size_in_bytes)
         kernels.copy_cells(rows, self.ends, self.at, target.address)
         validity = pa.py_buffer(self.bits) if self.nulls else None
@@ -139,7 +138,7 @@ class _Cells(NamedTuple):
 
 
 class _Headers(NamedTuple):
-    """Where the headers lie."""
+    """The positions of the headers."""
 
     ends: Int32s
     at: Int64s
@@ -153,7 +152,7 @@ class _Headers(NamedTuple):
         return pa.Array.from_buffers(HEADERS_TYPE, rows, buffers, 0, children=[self.gather_pairs(rows)])
 
     def gather_pairs(self, rows: int) -> Any:
-        """The headers of all records one after the other, as an Arrow array of structs."""
+        """The headers of all records, one after the other, as an Arrow array of structs."""
         key_ends, value_ends = np.empty(self.total + 1, np.int32), np.empty(self.total + 1, np.int32)
         bits = np.empty((self.total + 7) // 8, np.uint8)
         keys, values = pa.allocate_buffer(self.key_bytes), pa.allocate_buffer(self.value_bytes)
@@ -167,11 +166,11 @@ class _Headers(NamedTuple):
 
 
 class _NotedRecords(NamedTuple):
-    """Records that were checked, and where everything in them lies."""
+    """Checked records, and the positions of everything in them."""
 
     rows: int
     sections: Sections
-    """Keeps the bytes alive that the addresses point at."""
+    """Keeps the bytes alive to which the addresses point."""
     offsets: Int64s
     timestamps: Int64s
     keys: _Cells
@@ -179,7 +178,7 @@ class _NotedRecords(NamedTuple):
     headers: _Headers
 
     def timestamp_types(self) -> Int32s:
-        """Who set the timestamp of each: 0 the producer, 1 the broker."""
+        """Who set the timestamp of each record: 0 the producer, 1 the broker."""
         table = self.sections.table
         types = (table[:, kernels.ATTRIBUTES] & TIMESTAMP_TYPE_BIT != 0).astype(np.int32)
         return np.repeat(types, table[:, kernels.RECORD_COUNT])

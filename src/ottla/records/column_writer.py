@@ -1,8 +1,8 @@
-"""Columns into record batches, byte for byte what the plain codec writes, without a step per record in Python.
+"""Writes columns into record batches, with the same bytes as the plain codec, without Python code per record.
 
-One kernel measures the records and plans the batches, one writes them into a buffer of exactly that size: what is not
-compressed is written once and never moved. Python takes a step per batch, for CRC and compression. Stateless, safe in
-any thread; kernels and codecs run without the interpreter's lock. Columns must not change while they are read.
+One kernel measures the records and plans the batches, one writes them into a buffer of exactly that size: uncompressed
+data is written once and never moved. Python does work per batch, for CRC and compression. Stateless and thread-safe;
+kernels and codecs run without the GIL. Columns must not change while they are read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ottla.records.layout import (
 from ottla.records.plain import BatchOptions
 
 _FOLLOWING = np.empty(0, np.int64)
-"""Stands for offsets that follow each other without a gap."""
+"""Means that offsets are consecutive."""
 _INT32 = struct.Struct(">i")
 _UINT32 = struct.Struct(">I")
 
@@ -57,9 +57,9 @@ def encode_columns(
     offsets: Int64s | Sequence[int] | None = None,
     header_sections: BytesColumn | None = None,
 ) -> bytearray:
-    """One batch of all rows. Offsets follow each other from the base offset on, unless they are given.
+    """Encodes all rows in one batch. Offsets are consecutive from the base offset on, unless they are given.
 
-    Headers that are encoded already come as `header_sections` (see the module of that name) instead of `headers`.
+    Headers that are already encoded are passed as `header_sections` (see the module of that name) instead of `headers`.
     Bytes are Arrow arrays (binary, string, their large forms) or lists; headers are lists of key and value, in Arrow a
     list of structs of those two; timestamps are whole milliseconds, Arrow timestamps of any unit, or one for all rows.
     """
@@ -87,10 +87,11 @@ def encode_batches(
     max_batch_bytes: int,
     options: BatchOptions | None = None,
 ) -> list[memoryview]:
-    """As many batches as it takes for none to be longer than that before compression, offsets and sequences continued.
+    """Encodes rows in batches that are not larger than the limit before compression, with continuous offsets and
+    sequence numbers.
 
-    A record that does not fit by itself is alone in a longer batch: who sends it is told so by the broker's limit.
-    The batches can be patched; those that are not compressed share one buffer.
+    A record that exceeds the limit is alone in a larger batch: the broker's limit decides about it. The batches can be
+    patched; uncompressed ones share one buffer.
     """
     options = options or BatchOptions()
     if options.last_offset_delta is not None:
@@ -122,7 +123,7 @@ def _write(
     max_bytes: int,
     most_batches: int,
 ) -> tuple[bytearray | memoryview, Int64s]:
-    """The batches one after the other, neither compressed nor with their CRCs, and their plan."""
+    """The batches one after the other, without compression and CRCs, and their plan."""
     rows = cells.rows
     stamps = timestamps_ms_of(timestamps_ms, rows)
     kept = _FOLLOWING if offsets is None else _checked_offsets(offsets, rows, options.base_offset)
@@ -140,7 +141,7 @@ def _write(
     if count > most_batches or plan[:, kernels.RECORD_BYTES].max() > MAX_INT32 - HEADER_SIZE:
         raise ValueError(f"a batch can have {MAX_INT32} bytes and these {rows} records need more: split them")
     size = int(plan[:, kernels.RECORD_BYTES].sum()) + count * HEADER_SIZE
-    # What is compressed next lives for a moment only: Arrow's pool keeps the pages, where malloc would return them.
+    # Data that is compressed next is short-lived: Arrow's pool keeps the pages, where malloc would return them.
     compression = options.compression if rows else Compression.NONE
     out = bytearray(size) if compression is Compression.NONE else memoryview(pa.allocate_buffer(size))
     template = pa.py_buffer(_template(options, compression))
@@ -174,7 +175,7 @@ def _checked_offsets(offsets: Int64s | Sequence[int], rows: int, base_offset: in
 
 
 def _template(options: BatchOptions, compression: Compression) -> bytes:
-    """A batch header with what all batches share; what the kernel fills in is 0."""
+    """A batch header with what all batches share; fields that the kernel fills in are 0."""
     attributes = attributes_of(
         compression=compression,
         timestamp_type=options.timestamp_type,

@@ -1,7 +1,7 @@
-"""Record batches as columns: the face of the compiled codec.
+"""Record batches as columns: the interface of the compiled codec.
 
-Importing it loads the kernels, and compiles them where nobody ran `python -m ottla.records.warm`: import it where
-columns are used, never in a broker.
+Importing it loads the kernels, and compiles them unless `python -m ottla.records.warm` was run: import it where columns
+are used, never in a broker.
 """
 
 from ottla.records.column_reader import (

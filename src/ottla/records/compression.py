@@ -1,9 +1,9 @@
-"""The four codecs of record batches: in the framing that Kafka's own clients write, and read without trusting a length.
+"""The four codecs of record batches, with the framing of Kafka's own clients. No length in a payload is trusted.
 
-`compress` writes what the Java client can read; `decompress` reads what any client writes. What a compressed payload
-may grow to is bounded by `max_bytes`: each codec's framing is walked first for what it can become at most, and output
-is only ever allocated up to that or the limit. Stateless and safe in any thread; the libraries release the GIL.
-Which library serves which codec, and why, is measured in docs/decisions/0003-compression.md.
+`compress` writes what the Java client can read; `decompress` reads what any client writes. `max_bytes` limits the size
+of decompressed data: the framing of each codec is inspected first for the most it can become, and output is only
+allocated up to that or the limit. Stateless and thread-safe; the libraries release the GIL.
+docs/decisions/0003-compression.md has the choice of libraries and its measurements.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
 _BIG_ENDIAN_INT32 = struct.Struct(">i")
 _LITTLE_ENDIAN_UINT32 = struct.Struct("<I")
 _TOO_LONG = "failed to write whole buffer"
-"""How cramjam says that the output did not fit."""
+"""cramjam's message if the output did not fit."""
 
 
 def compress(codec: Compression, data: ByteBuffer, level: int | None = None) -> bytes:
-    """`data` in the framing of that codec. Without a level, the one that docs/decisions/0003-compression.md chose."""
+    """`data` in the framing of that codec, by default with the level of docs/decisions/0003-compression.md."""
     match codec:
         case Compression.NONE:
             return bytes(data)
@@ -51,7 +51,7 @@ def decompress(
     max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     magic: int = MAGIC_V2,
 ) -> ByteBuffer:
-    """What was compressed. `magic` is the batch's: 0 and 1 know no zstd, 0 has broken lz4 headers (KAFKA-3160)."""
+    """The decompressed data. `magic` is the batch's: 0 and 1 have no zstd, 0 has wrong lz4 headers (KAFKA-3160)."""
     match codec:
         case Compression.NONE:
             if len(data) > max_bytes:
@@ -71,8 +71,8 @@ def decompress(
 
 
 def expanded_bytes(codec: Compression, data: ByteBuffer) -> int:
-    """About how much `decompress` would give, by the framing alone, without a step for each byte. What is broken, or
-    lies, may give any number: nothing is to be allocated by it."""
+    """The approximate size of the result of `decompress`, from the framing alone. Corrupt or forged data may give any
+    number: do not allocate memory by it."""
     try:
         match codec:
             case Compression.GZIP:
@@ -100,9 +100,9 @@ def _too_long(max_bytes: int) -> DecompressionLimitError:
 
 _GZIP_WINDOW_BITS = zlib.MAX_WBITS | 16
 _GZIP_DEFAULT_LEVEL = 1
-"""Of isal's scale, which ends at 3."""
+"""On isal's scale, which ends at 3."""
 _MAX_GZIP_MEMBERS = 64
-"""Reading each member copies what follows it: a payload of nothing but empty members would take quadratic time."""
+"""Reading each member copies what follows it: a payload of only empty members would take quadratic time."""
 
 
 def _compress_gzip(data: ByteBuffer, level: int | None) -> bytes:
@@ -114,8 +114,8 @@ def _compress_gzip(data: ByteBuffer, level: int | None) -> bytes:
 
 
 def _decompress_gzip(data: ByteBuffer, max_bytes: int) -> bytes:
-    # The last four bytes tell how long the last member is. It need not be true, and members may precede it; but an
-    # output buffer that needs neither to grow nor to shrink makes reading more than twice as fast.
+    # The last four bytes give the length of the last member. It may be wrong, and there may be earlier members; but an
+    # output buffer that need neither grow nor shrink makes reading more than twice as fast.
     claimed = _LITTLE_ENDIAN_UINT32.unpack_from(data, len(data) - 4)[0] if len(data) >= 4 else 0
     room = min(claimed, max_bytes) + 1
     left = max_bytes
@@ -141,14 +141,14 @@ def _decompress_gzip(data: ByteBuffer, max_bytes: int) -> bytes:
     raise DecompressionError(f"gzip: more than {_MAX_GZIP_MEMBERS} members")
 
 
-# snappy, framed as by snappy-java: a header of sixteen bytes, then blocks with their lengths before them
+# snappy, framed like snappy-java: a header of sixteen bytes, then blocks preceded by their lengths
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSION = 1
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", _XERIAL_VERSION, _XERIAL_VERSION)
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _SNAPPY_MAX_RATIO = 22
-"""The densest element makes 64 bytes of 3: a block that announces more growth than this is lying."""
+"""The densest element makes 64 bytes of 3: a block that claims more growth than this is invalid."""
 
 
 def _compress_snappy(data: ByteBuffer) -> bytes:
@@ -185,7 +185,7 @@ def _xerial_blocks(source: memoryview) -> Iterator[memoryview]:
     position = 0
     while position < len(source):
         if source[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            # Another stream may follow the first without a break.
+            # Another stream may follow the first directly.
             position += len(_XERIAL_HEADER)
             if position > len(source):
                 raise DecompressionError("snappy: the stream's header is cut off")
@@ -260,7 +260,7 @@ def _decompress_lz4(data: ByteBuffer, max_bytes: int, *, repair: bool) -> ByteBu
 
 
 class _Lz4Frame:
-    """One frame, walked: its blocks, what they can grow to at most, and where it ends."""
+    """One parsed frame: its blocks, the most that they can become, and where it ends."""
 
     __slots__ = ("_flags", "_source", "block_size", "blocks", "end", "start")
 
@@ -270,7 +270,7 @@ class _Lz4Frame:
         position = self._read_header(check_header)
         checksum_size = 4 if self._flags & _LZ4_BLOCK_CHECKSUM_BIT else 0
         self.blocks: list[tuple[int, int, bool]] = []
-        """Where each block begins, its size, and whether it is stored as it is."""
+        """Where each block begins, its size, and whether it is stored uncompressed."""
         while True:
             if position + 4 > len(source):
                 raise DecompressionError("lz4: a frame is cut off")
@@ -306,7 +306,7 @@ class _Lz4Frame:
         return self.start + end + 1
 
     def decompress(self, max_bytes: int) -> ByteBuffer:
-        """What the frame holds, or a block more than `max_bytes` of it: the caller compares."""
+        """The content of the frame, or one block more than `max_bytes` of it: the caller compares."""
         most = sum(size if stored else min(self.block_size, _LZ4_MAX_RATIO * size) for _, size, stored in self.blocks)
         most = min(most, max_bytes + self.block_size)
         if self._flags & ~_LZ4_CONTENT_SIZE_BIT == _LZ4_VERSION | _LZ4_INDEPENDENT_BIT:
@@ -332,7 +332,7 @@ class _Lz4Frame:
         return output[:position]
 
     def _decompress_whole(self, max_bytes: int, most: int) -> memoryview:
-        """Linked blocks and checksums are left to the library, which wants the header's checksum right."""
+        """Linked blocks and checksums are left to the library, which requires a right header checksum."""
         frame = bytearray(self._source[self.start : self.end])
         header_end = 6 + (8 if self._flags & _LZ4_CONTENT_SIZE_BIT else 0)
         frame[header_end] = _header_checksum(bytes(frame[4:header_end]))
@@ -350,7 +350,8 @@ _XXH_PRIMES = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
 
 def _header_checksum(descriptor: bytes) -> int:
-    """The second byte of XXH32 over a frame's descriptor: always short of the 16 bytes that need all of XXH32."""
+    """The second byte of XXH32 over a frame's descriptor, which is always shorter than the 16 bytes that need all of
+    XXH32."""
     p1, p2, p3, p4, p5 = _XXH_PRIMES
     mask = 0xFFFF_FFFF
     value = p5 + len(descriptor)
@@ -390,7 +391,7 @@ def _decompress_zstd(data: ByteBuffer, max_bytes: int) -> ByteBuffer:
 
 
 def _zstd_bound(source: memoryview) -> int:
-    """What the frames can hold at most, by their block headers. A content size in the frame is only a claim."""
+    """The most that the frames can contain, by their block headers. A content size in the frame is only a claim."""
     position = most = 0
     while position < len(source):
         if position + 5 > len(source):

@@ -1,28 +1,34 @@
-"""Control records: what brokers write among the data. A key of version and type; transaction markers with a value.
+"""Control records, which brokers write among the data. The key contains version and type; transaction markers have a
+value.
 
-Readers take the fields they know and leave alone what a newer version may have added behind them, as Kafka does: so
-both are read by hand here rather than through the compiled codec, which would refuse the rest.
+Readers parse the fields that they know and ignore what a newer version may have added after them, as Kafka does. So
+both are parsed by hand here instead of with the compiled codec, which would refuse the rest.
 """
 
 from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.records.batch import BatchView
 from ottla.records.errors import MalformedRecordError, RecordCountError
-from ottla.records.layout import NO_LEADER_EPOCH, ByteBuffer
-from ottla.records.plain import BatchOptions, decode_batch, encode_batch
-from ottla.records.record import Record
+from ottla.records.layout import CONTROL_BIT, NO_LEADER_EPOCH, TIMESTAMP_TYPE_BIT, ByteBuffer
+from ottla.records.new_batch import NewBatch, new_batch_of_transaction
+from ottla.records.plain import decode_batch
 
 _KEY = struct.Struct(">hh")
 _END_TRANSACTION = struct.Struct(">hi")
 _CURRENT_VERSION = 0
+_MARKER = struct.Struct(">5shhBhix")
+"""The record of a marker: what comes before its key, its key, the size of its value, its value, and no headers."""
+_MARKER_START: Final = bytes((16 << 1, 0, 0, 0, _KEY.size << 1))
+"""The record's size, attributes, time and offset, and the size of its key."""
+_MARKER_VALUE_SIZE: Final = _END_TRANSACTION.size << 1
 
 
 class ControlType(IntEnum):
-    """What a control record says. Those from LEADER_CHANGE on belong to KRaft's own log."""
+    """The type of a control record. Those from LEADER_CHANGE on belong to KRaft's own log."""
 
     ABORT = 0
     COMMIT = 1
@@ -34,7 +40,7 @@ class ControlType(IntEnum):
 
 
 class ControlKey(NamedTuple):
-    """The key of a control record. The type may be one that is not known here: then `known_type` is None."""
+    """The key of a control record. If the type is unknown here, `known_type` is None."""
 
     version: int
     type: int
@@ -89,26 +95,29 @@ def encode_transaction_marker(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytearray:
     """The batch of one record that ends a transaction in a partition."""
-    type_ = ControlType.COMMIT if committed else ControlType.ABORT
-    record = Record(
-        offset=base_offset,
-        timestamp_ms=timestamp_ms,
-        key=_KEY.pack(_CURRENT_VERSION, type_),
-        value=_END_TRANSACTION.pack(_CURRENT_VERSION, coordinator_epoch),
+    marker = TransactionMarker(base_offset, timestamp_ms, producer_id, producer_epoch, committed, coordinator_epoch)
+    return bytearray(marker_batch(marker).placed(base_offset, leader_epoch))
+
+
+def marker_batch(marker: TransactionMarker, *, is_log_append_time: bool = False) -> NewBatch:
+    """The same before it has a place in a log. A broker writes one for each partition of each transaction: so this
+    packs the bytes directly."""
+    record = _MARKER.pack(
+        _MARKER_START,
+        _CURRENT_VERSION,
+        ControlType.COMMIT if marker.committed else ControlType.ABORT,
+        _MARKER_VALUE_SIZE,
+        _CURRENT_VERSION,
+        marker.coordinator_epoch,
     )
-    options = BatchOptions(
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
+    attributes = CONTROL_BIT | TIMESTAMP_TYPE_BIT if is_log_append_time else CONTROL_BIT
+    return new_batch_of_transaction(
+        record, 1, marker.timestamp_ms, marker.producer_id, marker.producer_epoch, attributes=attributes
     )
-    return encode_batch([record], options)
 
 
 def read_transaction_marker(batch: BatchView, *, verify_crc: bool = True) -> TransactionMarker | None:
-    """The marker in a control batch; None where it was compacted empty or its record ends no transaction."""
+    """The marker in a control batch; None if compaction emptied it or its record ends no transaction."""
     header = batch.header
     where = {"position": batch.position, "base_offset": header.base_offset}
     if not header.is_control:

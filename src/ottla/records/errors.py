@@ -1,6 +1,6 @@
-"""What can be wrong with record bytes that came from outside. Every reader in this room raises these and nothing else.
+"""Errors in record bytes that came from outside. Readers in this package raise only these.
 
-Each error says which batch (its base offset when that much could be read, and its position in the buffer), what is
+Each error says which batch it is about (its base offset if that could be read, and its position in the buffer), what is
 wrong with it, and the offending value.
 """
 
@@ -10,7 +10,7 @@ from typing import Self
 
 
 class RecordError(ValueError):
-    """Bytes that are not a valid record batch. `position` is the byte in the buffer where the batch begins."""
+    """Bytes that are not a valid record batch. `position` is the position in the buffer where the batch begins."""
 
     def __init__(self, reason: str, *, position: int | None = None, base_offset: int | None = None) -> None:
         self.reason = reason
@@ -24,7 +24,7 @@ class RecordError(ValueError):
         super().__init__(f"record batch {' '.join(where)}: {reason}" if where else reason)
 
     def located(self, *, position: int, base_offset: int) -> Self:
-        """The same error, now saying which batch it is about: what parses a record's bytes does not know."""
+        """The same error with the batch that it is about, which the parser of a single record does not know."""
         return type(self)(self.reason, position=position, base_offset=base_offset)
 
 
@@ -33,7 +33,7 @@ class TruncatedBatchError(RecordError):
 
 
 class BatchLengthError(RecordError):
-    """A length that no batch can have: negative, or too small for its own header."""
+    """A length that no batch can have: negative, or too small for a header."""
 
 
 class CorruptBatchError(RecordError):
@@ -45,11 +45,11 @@ class RecordCountError(RecordError):
 
 
 class OffsetDeltaError(RecordError):
-    """The header's last offset delta, or a record's own, does not fit the records found."""
+    """The header's last offset delta, or a record's own, does not match the records found."""
 
 
 class MalformedRecordError(RecordError):
-    """A record inside a batch is broken: a negative length, a bad varint, bytes left over."""
+    """A record in a batch is corrupt: a negative length, an invalid varint, trailing bytes."""
 
 
 class UnknownMagicError(RecordError):
@@ -57,12 +57,12 @@ class UnknownMagicError(RecordError):
 
 
 class UnknownCompressionError(RecordError):
-    """Compression bits that name no codec, or a codec the format does not allow there."""
+    """Compression bits that name no codec, or a codec that is not allowed there."""
 
 
 class DecompressionError(RecordError):
-    """Compressed bytes that the codec refuses."""
+    """Compressed bytes that the codec cannot read."""
 
 
 class DecompressionLimitError(DecompressionError):
-    """Compressed bytes that would grow beyond the limit: refused before they are expanded."""
+    """Compressed bytes that would grow beyond the limit: refused before they are decompressed."""

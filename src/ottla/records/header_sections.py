@@ -1,7 +1,7 @@
-"""The headers of a record as they stand at its end: their count, and a length and bytes for each key and value.
+"""The encoded headers at the end of a record: their count, and a length and bytes for each key and value.
 
-A producer encodes them when it is given the record. The bytes take less memory than the objects, cannot change any
-more, and go into the batch as they are, whichever codec writes it.
+A producer encodes them when `send` is called. The bytes take less memory than the objects, cannot change any more, and
+are copied into the batch as they are, whichever codec writes it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ def _encoded(number: int) -> bytes:
 
 
 VARINTS: Final = tuple(_encoded(number) for number in range(_TABLE_SIZE))
-"""Those of small numbers, which nearly all are."""
+"""Encoded small numbers, which nearly all are."""
 NULL: Final = _encoded(-1)
 
 
 def varint(number: int) -> bytes:
-    """A number that is not negative."""
+    """Encodes a number that is not negative."""
     return VARINTS[number] if number < _TABLE_SIZE else _encoded(number)
 
 
 class _Names(dict[str, bytes]):
-    """Header keys with their lengths, encoded: a program uses a few, over and over."""
+    """Encoded header keys with their lengths: a program uses only a few."""
 
     def __missing__(self, name: str) -> bytes:
         data = name.encode()
@@ -47,7 +47,7 @@ _names: Final = _Names()
 
 
 def header_section(headers: Sequence[Header]) -> bytes:
-    """Of headers that are known to be pairs of a str and bytes, or None."""
+    """Encodes headers that are known to be pairs of str and bytes or None."""
     parts = [varint(len(headers))]
     for name, content in headers:
         parts.append(_names[name])
@@ -60,7 +60,7 @@ def header_section(headers: Sequence[Header]) -> bytes:
 
 
 def fast_header_section(headers: Any) -> bytes | None:
-    """The same for what is most often given: a list, a tuple or a dict of str and bytes. None for anything else."""
+    """The same for the most common forms: a list, a tuple or a dict of str and bytes. None for anything else."""
     kind = headers.__class__
     if kind is dict:
         headers = headers.items()

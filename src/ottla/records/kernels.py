@@ -1,17 +1,17 @@
-"""Compiled loops over record bytes: what runs once a record, and nothing else.
+"""Compiled loops over record bytes: the code that runs once per record, and nothing else.
 
-Importing this module loads every kernel from numba's cache, or compiles it where the cache is cold: seconds, once.
-Nothing imports it but the columns and `ottla.records.warm`, so a broker never pays for it. All that is compiled stands
-in this one file, because numba tells a stale cache by the age of the file a kernel is in.
+Importing this module loads every kernel from numba's cache, or compiles it if the cache is cold: seconds, once. Only
+the columns and `ottla.records.warm` import it, so a broker never pays for it. All compiled code is in this one file,
+because numba detects a stale cache by the modification time of the kernel's own file.
 
-Bytes are reached by address, so that records in the caller's buffer and records that were just decompressed are both
-read where they lie. Compiled code checks no bounds; what keeps it safe is this. A reader is given the end of what it
-may read and compares before it loads. After a failure its position is `BEYOND`, past every end, so that whatever reads
-on fails as well and one comparison after the last field finds all of it. `parse_records` checks everything there is to
-check about records and notes where keys, values and headers lie; the kernels that copy use its notes only. The caller
-keeps every buffer alive and unchanged until the last kernel returned: they run without the interpreter's lock.
+Bytes are accessed by address, so that records in the caller's buffer and records that were just decompressed are both
+read in place. Compiled code has no bounds checks; it is safe because of this: a reader gets the end of what it may read
+and compares before it loads. After a failure its position is `BEYOND`, past every end, so that all further reads fail
+as well and one comparison after the last field detects any failure. `parse_records` checks everything about records and
+notes the positions of keys, values and headers; the kernels that copy only use its notes. The caller keeps every buffer
+alive and unchanged until the last kernel has returned: they run without the GIL.
 
-Kernels say which batch is wrong, not why: the plain codec then reads that batch and finds the words.
+Kernels say which batch is invalid, not why: the plain codec then reads that batch and produces the error message.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ KERNELS: Final[list[str]] = []
 """The names of all kernels, in the order they were compiled or loaded."""
 
 BEYOND: Final = 1 << 62
-"""A position past the end of everything: where a reader stands that has failed."""
+"""A position past the end of everything: that of a reader that has failed."""
 
 
 def _kernel(signature: str) -> Callable[[_F], _F]:
@@ -139,7 +139,7 @@ ADDRESS, SIZE, BASE_OFFSET, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, RE
 BATCH_FIELDS: Final = 9
 MIN_INT64: Final = -(2**63)
 NOT_GIVEN: Final = MIN_INT64
-"""A timestamp that the caller leaves to the kernel."""
+"""A timestamp that the kernel determines."""
 LAST_CODEC: Final = int(max(Compression))
 
 
@@ -161,7 +161,7 @@ def read_int64(at: int) -> int:
 
 @_kernel("int64(int64, int64)")
 def count_batches(address: int, size: int) -> int:
-    """How many batches `scan_batches` will find: whole ones of magic 2 that follow each other."""
+    """The number of batches that `scan_batches` will find: complete consecutive ones of magic 2."""
     position = batches = 0
     while size - position >= HEADER_SIZE:
         length = read_int32(address + position + LENGTH_AT) + LENGTH_PREFIX_SIZE
@@ -175,7 +175,7 @@ def count_batches(address: int, size: int) -> int:
 
 @_kernel("int64(int64, int64[:,::1])")
 def scan_batches(address: int, table: Int64s) -> int:
-    """Fill the table with the headers of that many batches. Returns how many of them, from the first on, are sound."""
+    """Fills the table with the headers of that many batches. Returns how many of them, from the first on, are valid."""
     position = sound = 0
     for batch in range(len(table)):
         at = address + position
@@ -210,7 +210,7 @@ def scan_batches(address: int, table: Int64s) -> int:
 # Records to columns.
 
 NULL: Final = -1
-"""The length that says there is nothing, which is not the same as nothing inside."""
+"""The length of null, which is not the same as empty."""
 
 KEY_BYTES, KEY_NULLS, VALUE_BYTES, VALUE_NULLS, HEADERS, HEADER_KEY_BYTES, HEADER_VALUE_BYTES = range(7)
 """What `parse_records` totals."""
@@ -253,7 +253,7 @@ def read_varlong(at: int, end: int) -> tuple[int, int]:
         byte = load_byte(at)
         at += 1
         if shift == 63 and byte > 1:
-            return 0, BEYOND  # More bits than 64, or one byte more to come.
+            return 0, BEYOND  # more bits than 64, or another byte to come
         folded |= (byte & 0x7F) << shift
         shift += 7
     return ((folded >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(folded & 1), at
@@ -261,13 +261,13 @@ def read_varlong(at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def is_utf8(at: int, end: int) -> bool:
-    """Whether the bytes are UTF-8 in its strict form: nothing overlong, no surrogates, nothing above U+10FFFF."""
+    """Whether the bytes are strict UTF-8: nothing overlong, no surrogates, nothing above U+10FFFF."""
     while at < end:
         byte = load_byte(at)
         at += 1
         if byte < 0x80:
             continue
-        low, high = 0x80, 0xBF  # Of the second byte; the others always have these.
+        low, high = 0x80, 0xBF  # the range of the second byte; the others always have this one
         if 0xC2 <= byte <= 0xDF:
             more = 1
         elif 0xE0 <= byte <= 0xEF:
@@ -293,7 +293,7 @@ def is_utf8(at: int, end: int) -> bool:
 
 @_inlined
 def skip_headers(at: int, end: int, count: int) -> tuple[int, int, int]:
-    """The position after that many headers, or `BEYOND`; and how many bytes their keys and values have."""
+    """The position after that many headers, or `BEYOND`; and the total size of their keys and values."""
     key_bytes = value_bytes = 0
     if count < 0 or count > (end - at) >> 1:
         return BEYOND, 0, 0
@@ -314,7 +314,7 @@ def skip_headers(at: int, end: int, count: int) -> tuple[int, int, int]:
 
 @_inlined
 def scaled(timestamp_ms: int, scale: int, most_ms: int) -> int:
-    """The timestamp in a finer unit, held at the ends of what 64 bits can say."""
+    """The timestamp in a finer unit, clamped to 64 bits."""
     return min(max(timestamp_ms, -most_ms), most_ms) * scale
 
 
@@ -344,10 +344,11 @@ def parse_records(
     header_at: Int64s,
     totals: Int64s,
 ) -> int:
-    """Check the records of every section; for those with an offset in the range, note what the columns need.
+    """Checks the records of every section; for those with an offset in the range, notes what the columns need.
 
     Sections are a table of batches with the address and size of uncompressed records; their record counts become their
-    numbers of rows. The arrays have room for all records. Returns the number of rows, or -1 - n if section n is wrong.
+    numbers of rows. The arrays have room for all records. Returns the number of rows, or -1 - n if section n is
+    invalid.
     """
     most_ms = MAX_INT64 // ticks_per_ms
     key_ends[0] = value_ends[0] = header_ends[0] = 0
@@ -371,7 +372,7 @@ def parse_records(
             if size < 0 or size > end - at:
                 return -1 - section
             record_end = at + size
-            at += 1  # The attributes of a record mean nothing yet.
+            at += 1  # the attributes of a record, which are unused
             timestamp_delta, at = read_varlong(at, record_end)
             offset_delta, at = read_varint(at, record_end)
             key_size, at = read_varint(at, record_end)
@@ -441,7 +442,7 @@ def parse_records(
 
 @_kernel("void(int64, int32[::1], int64[::1], int64)")
 def copy_cells(rows: int, ends: Int32s, at: Int64s, target: int) -> None:
-    """Bring the bytes of one column together."""
+    """Gathers the bytes of one column."""
     end = ends[0]
     for row in range(rows):
         begin = end
@@ -461,7 +462,7 @@ def copy_headers(
     values: int,
     value_bits: Bits,
 ) -> int:
-    """Bring keys and values of all headers together. Returns how many values are null."""
+    """Gathers keys and values of all headers. Returns how many values are null."""
     key_end = value_end = nulls = 0
     key_ends[0] = value_ends[0] = 0
     value_bits[:] = 0xFF
@@ -488,17 +489,17 @@ def copy_headers(
 # Columns to records.
 
 VALUE, KEY, HEADER_KEY, HEADER_VALUE, HEADER_SECTION = range(5)
-"""The rows of a table of columns. Headers are either given one by one or as encoded sections, one for each record: the
-count and all headers, as `header_sections` writes them."""
+"""The rows of a table of columns. Headers are given one by one or as encoded sections, one for each record: the count
+and all headers, as `header_sections` writes them."""
 COLUMNS: Final = 5
 ENDS, WIDTH, DATA, VALIDITY, FIRST_BIT = range(5)
-"""What the table says of each: address of the offsets, their width in bytes, address of the bytes, address of the
-validity bits (0 for none), and the bit of row 0. A column whose offsets have address 0 is null in every row. One of
-width `OBJECTS` is a list of Python's: the offsets are its references, and the bytes' address is that of None."""
+"""The entries for each: address of the offsets, their width in bytes, address of the bytes, address of the validity
+bits (0 for none), and the bit of row 0. A column whose offsets have address 0 is null in every row. One of width
+`OBJECTS` is a Python list: the offsets are its references, and the address of the bytes is that of None."""
 COLUMN_FIELDS: Final = 5
 OBJECTS: Final = 1
 OBJECT_TYPE_AT, OBJECT_SIZE_AT, OBJECT_BYTES_AT = 8, 16, 32
-"""Where CPython keeps them in an object of bytes: `byte_lists` makes sure."""
+"""Their positions in CPython's bytes object, which `byte_lists` verifies."""
 
 UNTIL, RECORD_BYTES, FIRST_TIMESTAMP, LAST_TIMESTAMP = range(4)
 """The columns of a plan of batches: the row after each, the size of its records, its base and its newest timestamp."""
@@ -509,7 +510,7 @@ ColumnFields = tuple[int, int, int, int, int]
 
 @_inlined
 def column_of(columns: Int64s, column: int) -> ColumnFields:
-    """The table's row as numbers of their own, which the compiler can keep in registers."""
+    """The table's row as separate numbers, which the compiler can keep in registers."""
     return (
         columns[column, ENDS],
         columns[column, WIDTH],
@@ -521,7 +522,7 @@ def column_of(columns: Int64s, column: int) -> ColumnFields:
 
 @_inlined
 def find_cell(column: ColumnFields, row: int) -> tuple[int, int]:
-    """Where a cell is and how many bytes it has, or `NULL`."""
+    """The position of a cell and its size, or `NULL`."""
     ends, width, data, validity, first_bit = column
     if ends == 0:
         return 0, NULL
@@ -545,7 +546,7 @@ def find_cell(column: ColumnFields, row: int) -> tuple[int, int]:
 
 @_kernel("boolean(int64, int64, int64, int64)")
 def are_bytes(references: int, rows: int, bytes_type: int, none: int) -> bool:
-    """Whether all of a list's references are to objects of bytes, or to None."""
+    """Whether all references of a list are to bytes objects or to None."""
     for row in range(rows):
         found = load_int64(references + 8 * row)
         if found != none and load_int64(found + OBJECT_TYPE_AT) != bytes_type:
@@ -606,7 +607,7 @@ def write_cell(at: int, column: ColumnFields, row: int) -> int:
 
 @_inlined
 def size_of_headers(columns: Int64s, header_ends: Int64s, row: int) -> int:
-    """Bytes of a record's headers and of their count."""
+    """The size of a record's headers and of their count."""
     size = size_of_varint(header_ends[row + 1] - header_ends[row])
     for header in range(header_ends[row], header_ends[row + 1]):
         size += size_of_cell(find_cell(column_of(columns, HEADER_KEY), header)[1])
@@ -645,13 +646,14 @@ def plan_batches(
     sizes: Int64s,
     plan: Int64s,
 ) -> int:
-    """Measure every record, and cut the rows into batches of at most `limit` bytes of records, or a single longer one.
+    """Measures every record, and divides the rows into batches of at most `limit` bytes of records, or a single longer
+    one.
 
-    The base timestamp is that of a batch's first record where `NOT_GIVEN`. Offsets are empty where they follow each
-    other; else they are for a single batch. Returns how many batches there are; the plan holds as many as it has room.
+    The base timestamp is that of a batch's first record if `NOT_GIVEN`. Offsets are empty if they are consecutive;
+    otherwise they are for a single batch. Returns the number of batches; the plan contains as many as it has room for.
     """
     key, value, section = column_of(columns, KEY), column_of(columns, VALUE), column_of(columns, HEADER_SECTION)
-    has_headers = len(header_ends) != 0  # Asked here: handing arrays to a function costs more than a row without them.
+    has_headers = len(header_ends) != 0  # here, because passing arrays to a function costs more than a row without them
     has_sections = section[ENDS] != 0
     first = total = batches = 0
     base_ms = newest_ms = NO_TIMESTAMP
@@ -715,9 +717,9 @@ def write_batches(
     template: int,
     at: int,
 ) -> None:
-    """Write the batches that were planned, one after the other, without CRCs; what they share stands in the template.
+    """Writes the planned batches, one after the other, without CRCs; the template contains what they share.
 
-    Offsets and sequences go on from batch to batch. The max timestamp is that of the newest record where `NOT_GIVEN`.
+    Offsets and sequence numbers are continuous. The max timestamp is that of the newest record if `NOT_GIVEN`.
     """
     key, value, section = column_of(columns, KEY), column_of(columns, VALUE), column_of(columns, HEADER_SECTION)
     has_headers = len(header_ends) != 0

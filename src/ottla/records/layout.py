@@ -1,4 +1,4 @@
-"""Where each field of a magic-2 record batch stands, and what its attribute bits mean. Facts only, no behaviour.
+"""The position of each field of a magic-2 record batch, and the meaning of its attribute bits. No behaviour.
 
     base offset         i64    0     attributes          i16   21
     batch length        i32    8     last offset delta   i32   23
@@ -10,8 +10,8 @@
                                      record count        i32   57
                                      records                   61
 
-The batch length counts what follows it. The CRC covers everything from the attributes on, so the base offset and the
-leader epoch can be assigned by a broker without touching it; the max timestamp cannot.
+The batch length counts what follows it. The CRC covers everything from the attributes on, so a broker can set the base
+offset and the leader epoch without changing it, but not the max timestamp.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import Final, TypeAlias
 
 ByteBuffer: TypeAlias = bytes | bytearray | memoryview
-"""What readers take: anything of bytes that can be indexed and sliced. A memoryview must be of single bytes ("B")."""
+"""What readers accept: bytes that can be indexed and sliced. A memoryview must have single bytes ("B")."""
 
 BASE_OFFSET_AT: Final = 0
 LENGTH_AT: Final = 8
@@ -39,7 +39,7 @@ RECORDS_AT: Final = 61
 
 HEADER_SIZE: Final = RECORDS_AT
 LENGTH_PREFIX_SIZE: Final = 12
-"""Base offset and length: what the length field does not count."""
+"""Base offset and length: not counted by the length field."""
 
 MAGIC_V0: Final = 0
 MAGIC_V1: Final = 1
@@ -75,7 +75,7 @@ class Compression(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps of a batch: the producer, or the broker when it appended."""
+    """Who set the timestamps of a batch: the producer, or the broker when it appended the batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1

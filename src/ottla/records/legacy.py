@@ -1,15 +1,15 @@
-"""Message sets of before magic 2, from old clients and old log files: read, and converted up; none is written.
+"""Message sets before magic 2, from old clients and old log files: they are read and converted, never written.
 
     offset          i64    0     magic           i8    16          what follows the attributes:
     size            i32    8     attributes      i8    17            magic 1: timestamp i64
     crc-32          u32   12                                          key    i32 length (-1: null), bytes
                                                                       value  i32 length (-1: null), bytes
 
-A compressed message is a wrapper: its value is a message set of the same magic, compressed; its offset is that of the
-last message inside. In magic 0 the inner offsets are absolute, in magic 1 relative to the first one. Magic 0 knows no
-timestamps. In magic 1 the wrapper's timestamp is that of every message inside if the broker's clock set it.
+A compressed message is a wrapper: its value is a compressed message set of the same magic; its offset is that of the
+last message inside. In magic 0 the inner offsets are absolute, in magic 1 relative to the first one. Magic 0 has no
+timestamps. In magic 1 the wrapper's timestamp applies to every message inside if the broker's clock set it.
 
-`iter_entries` takes buffers in which all three magics follow each other, as a log that was upgraded has them.
+`iter_entries` accepts buffers with all three magics, as in a log that was upgraded.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _INT64 = struct.Struct(">q")
 
 _TIMESTAMP_AT = 18
 _SMALLEST_SIZE = {MAGIC_V0: 26, MAGIC_V1: 34}
-"""Bytes of a message with null key and null value, offset and size field included."""
+"""The size of a message with null key and null value, including offset and size field."""
 
 _CONVERTED_BATCH_BYTES = 1024 * 1024
-"""When uncompressed messages are gathered into batches, one is closed once its messages took this much."""
+"""When uncompressed messages are combined into batches, one is closed once its messages took this much."""
 
 
 class MessageView:
-    """One message of magic 0 or 1 inside a buffer, plain or a wrapper. Making it checks size and magic, not the CRC."""
+    """One message of magic 0 or 1 in a buffer, possibly a wrapper. Creating it checks size and magic, not the CRC."""
 
     __slots__ = ("attributes", "buffer", "crc", "magic", "offset", "position", "size_in_bytes")
 
@@ -92,7 +92,7 @@ class MessageView:
 
     @property
     def last_offset(self) -> int:
-        """The offset of the message, and of the last one inside if it is a wrapper."""
+        """The offset of the message, or of the last one inside if it is a wrapper."""
         return self.offset
 
     @property
@@ -112,13 +112,13 @@ class MessageView:
         return value
 
     def validate(self) -> None:
-        """Check the CRC, which covers everything from the magic on."""
+        """Checks the CRC, which covers everything from the magic on."""
         crc = zlib.crc32(memoryview(self.buffer)[self.position + MAGIC_AT : self.position + self.size_in_bytes])
         if crc != self.crc:
             raise self._error(CorruptBatchError, f"its CRC is {self.crc:#010x}, its bytes have {crc:#010x}")
 
     def key_and_value(self) -> tuple[memoryview | None, memoryview | None]:
-        """Both where they lie; the value of a wrapper is compressed."""
+        """Both as views; the value of a wrapper is compressed."""
         end = self.size_in_bytes
         key, position = self._field("key", _TIMESTAMP_AT if self.magic == MAGIC_V0 else _TIMESTAMP_AT + 8)
         value, position = self._field("value", position)
@@ -141,7 +141,7 @@ class MessageView:
     def records(
         self, *, verify_crc: bool = True, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
     ) -> list[Record]:
-        """The record this message is, or those inside the wrapper."""
+        """The record of this message, or those inside the wrapper."""
         if verify_crc:
             self.validate()
         try:
@@ -178,7 +178,7 @@ class MessageView:
         return records
 
     def _base_of_inner_offsets(self, last_inner_offset: int) -> int:
-        # Producers may leave the wrapper's offset at zero: then the relative offsets stand as they are.
+        # Producers may leave the wrapper's offset at zero: then the relative offsets are used as they are.
         if self.magic == MAGIC_V0 or self.offset == 0:
             return 0
         if self.offset < last_inner_offset:
@@ -212,7 +212,7 @@ def _magic_at(buffer: ByteBuffer, position: int) -> int:
 def iter_entries(
     buffer: ByteBuffer, position: int = 0, *, partial_tail: bool = False
 ) -> Iterator[BatchView | MessageView]:
-    """What follows each other from `position` on, of any magic: the dispatch for all that may be old.
+    """Yields batches and messages of any magic from `position` on.
 
     `partial_tail` as in `ottla.records.batch.iter_batches`.
     """
@@ -235,7 +235,7 @@ def iter_records(
     verify_crc: bool = True,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> Iterator[Record]:
-    """The records of all entries of any magic, those of control batches left out."""
+    """Yields the records of all entries of any magic, except those of control batches."""
     for entry in iter_entries(buffer, partial_tail=partial_tail):
         if isinstance(entry, MessageView):
             yield from entry.records(verify_crc=verify_crc, max_decompressed_bytes=max_decompressed_bytes)
@@ -252,10 +252,11 @@ def convert_to_v2(
     partial_tail: bool = False,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> list[bytearray]:
-    """The same records in magic-2 batches, with their compression, timestamps and who set them; what is magic 2 stays.
+    """Returns the same records in magic-2 batches, with their compression, timestamps and timestamp type; magic 2 is
+    unchanged.
 
-    Each wrapper becomes a batch, plain messages are gathered. Offsets are kept; or, where a `base_offset` is given,
-    counted up from there: those in a produce request mean nothing, and old clients leave them all zero.
+    Each wrapper becomes a batch, other messages are combined. Offsets are kept, or, if `base_offset` is given, counted
+    from there: those in a produce request have no meaning, and old clients leave them all zero.
     """
     batches = []
     next_offset = base_offset
@@ -271,7 +272,7 @@ def convert_to_v2(
 
 @dataclass(slots=True)
 class _Run:
-    """Messages that go into one batch together."""
+    """Messages that go into the same batch."""
 
     position: int
     compression: Compression
@@ -280,7 +281,7 @@ class _Run:
     size_in_bytes: int
 
     def takes(self, message: MessageView, *, keep_offsets: bool) -> bool:
-        """Whether one batch can hold this plain message as well and still say the same of all its records."""
+        """Whether the batch can also take this message and still have the same properties for all its records."""
         if self.compression is not Compression.NONE or message.compression is not Compression.NONE:
             return False
         if self.timestamp_type is not message.timestamp_type or self.size_in_bytes >= _CONVERTED_BATCH_BYTES:

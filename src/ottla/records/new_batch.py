@@ -1,7 +1,7 @@
-"""A batch that a broker makes itself, before it has a place in a log.
+"""A batch that a broker creates itself, before it has a place in a log.
 
-Offset and leader epoch are given by the log, and stand before what the CRC covers: so all of the batch but its first
-bytes can be made before, and those are made when the log knows them.
+The log assigns offset and leader epoch, which come before the bytes that the CRC covers: so all of the batch except its
+first bytes can be created beforehand, and the first bytes when the log knows them.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ottla.records.layout import (
 )
 
 _PLACE = Struct(">qiibI")
-"""Base offset, length, leader epoch, magic, CRC: all that comes before the attributes."""
+"""Base offset, length, leader epoch, magic, CRC: everything before the attributes."""
 _BODY_START = Struct(">hiqqqhii")
 """From the attributes to the number of records."""
 _BEFORE_BODY: Final = ATTRIBUTES_AT - LENGTH_PREFIX_SIZE
 
 
 class NewBatch(NamedTuple):
-    """Records that are all of one time, uncompressed."""
+    """Uncompressed records that all have the same timestamp."""
 
     body: bytes
-    """From the attributes on."""
+    """Everything from the attributes on."""
     record_count: int
     timestamp_ms: int
     is_transactional: bool = False
@@ -49,22 +49,24 @@ class NewBatch(NamedTuple):
 
 
 def new_batch(records: bytes, count: int, timestamp_ms: int) -> NewBatch:
-    """Of so many records, encoded already."""
+    """Creates a batch of that many encoded records."""
     return NewBatch(_body_start(count, timestamp_ms) + records, count, timestamp_ms)
 
 
 def new_batch_of_transaction(
-    records: bytes, count: int, timestamp_ms: int, producer_id: int, producer_epoch: int
+    records: bytes, count: int, timestamp_ms: int, producer_id: int, producer_epoch: int, *, attributes: int = 0
 ) -> NewBatch:
+    """`attributes` beside that of a transaction."""
     start = _BODY_START.pack(
-        TRANSACTIONAL_BIT, count - 1, timestamp_ms, timestamp_ms, producer_id, producer_epoch, NO_SEQUENCE, count
+        *(TRANSACTIONAL_BIT | attributes, count - 1, timestamp_ms, timestamp_ms),
+        *(producer_id, producer_epoch, NO_SEQUENCE, count),
     )
     return NewBatch(start + records, count, timestamp_ms, is_transactional=True)
 
 
 @lru_cache(64)
 def _body_start(count: int, timestamp_ms: int) -> bytes:
-    """The same for most of those that are made in a moment."""
+    """The same for most batches that are created within a millisecond."""
     return _BODY_START.pack(
         0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, count
     )

@@ -1,7 +1,7 @@
-"""Magic-2 batches in plain Python: the codec to read, the oracle for the compiled one, and what serves small batches.
+"""Magic-2 batches in plain Python: the readable codec, the oracle of the compiled one, and used for small batches.
 
-`encode_batch` writes byte for byte what Kafka's Java producer writes for the same records (what a compressor makes of
-them aside). `decode_batch` believes nothing: any bytes give records or a `RecordError` that names the batch.
+`encode_batch` writes the same bytes as Kafka's Java producer for the same records (apart from compression).
+`decode_batch` trusts nothing: any bytes give records or a `RecordError` that names the batch.
 
 A record, all integers zigzag varints except the attributes, which are one unused byte:
 
@@ -38,7 +38,7 @@ from ottla.records.varint import read_varint, read_varlong, write_varint, write_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOptions:
-    """What a batch says of itself beside its records. The defaults are those of a producer without idempotence."""
+    """The properties of a batch besides its records. The defaults are those of a producer without idempotence."""
 
     base_offset: int = 0
     leader_epoch: int = NO_LEADER_EPOCH
@@ -46,26 +46,26 @@ class BatchOptions:
     compression_level: int | None = None
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
     max_timestamp_ms: int | None = None
-    """The broker's clock for LOG_APPEND_TIME. Without it, the newest of the records' timestamps."""
+    """The broker's time for LOG_APPEND_TIME. By default, the newest of the records' timestamps."""
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
     base_sequence: int = NO_SEQUENCE
     transactional: bool = False
     control: bool = False
     delete_horizon_ms: int | None = None
-    """Stands where the base timestamp does, so the records' timestamps become relative to it."""
+    """Replaces the base timestamp, so the records' timestamps become relative to it."""
     last_offset_delta: int | None = None
-    """Kept by compaction when the last records of a batch are gone. Without it, that of the last record."""
+    """Kept by compaction when the last records of a batch are gone. By default, that of the last record."""
 
 
 def encode_batch(
     records: Iterable[Record], options: BatchOptions | None = None, *, keep_offsets: bool = False
 ) -> bytearray:
-    """The batch of these records, in a buffer of its own that can be patched.
+    """Returns the batch of these records in a new writable buffer.
 
-    Offsets follow each other from `base_offset` on, whatever the records say; with `keep_offsets` those of the records
-    are kept, gaps and all. Without records it is the empty batch that compaction leaves so that a producer's sequence
-    is not forgotten.
+    Offsets are consecutive from `base_offset` on, whatever the records say; with `keep_offsets` those of the records
+    are kept, including gaps. Without records it is the empty batch that compaction leaves so that a producer's sequence
+    number is not forgotten.
     """
     options = options or BatchOptions()
     payload = bytearray()
@@ -95,7 +95,7 @@ def finish_batch(
     max_timestamp_ms: int,
     options: BatchOptions,
 ) -> bytearray:
-    """The batch of these records, compressed if they are to be. The offset delta is that of the last record, or -1."""
+    """The batch of these records, compressed if requested. The offset delta is that of the last record, or -1."""
     if options.max_timestamp_ms is not None:
         max_timestamp_ms = options.max_timestamp_ms
     if base_timestamp_ms is None:
@@ -162,14 +162,14 @@ def decode_batch(
     verify_crc: bool = True,
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
 ) -> list[Record]:
-    """The records of one batch, control records as well: who reads data looks at `is_control` first."""
+    """The records of one batch, including control records: check `is_control` first if you want data."""
     view = batch if isinstance(batch, BatchView) else BatchView(batch)
     header = view.validate(verify_crc=verify_crc)
     try:
         if header.record_count == 0 and view.size_in_bytes == HEADER_SIZE:
             return []
         payload = decompress(header.compression, view.payload, max_bytes=max_decompressed_bytes)
-        # The newest timestamp is that of every record when the broker's clock set it.
+        # If the broker's clock set it, the max timestamp applies to every record.
         stamped = header.timestamp_type is TimestampType.LOG_APPEND_TIME
         log_append_time_ms = header.max_timestamp_ms if stamped else None
         records: list[Record] = []
@@ -208,7 +208,7 @@ def decode_batch(
 
 
 class _RecordReader:
-    """Takes one record's bytes apart from front to back."""
+    """Parses the bytes of one record from start to end."""
 
     __slots__ = ("_data", "_index", "_position")
 

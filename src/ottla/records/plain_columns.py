@@ -1,8 +1,8 @@
-"""Columns into a batch in plain Python, for when no kernels are loaded: byte for byte what `plain.encode_batch` writes.
+"""Encodes columns into a batch in plain Python, if no kernels are loaded: the same bytes as `plain.encode_batch`.
 
-Records mostly resemble each other: keys of one length, values of one length. Then all of a record but its key, value
-and headers is the same for all that are of one millisecond, up to the offset, and that comes from a table. The rest is
-a few steps in C for a whole column. Records that differ take a step in Python each, still with lengths from tables.
+Records are usually similar: keys of one length, values of one length. Then all parts of a record except its key, value
+and headers are the same for records of one millisecond, up to the offset, which comes from a table. The rest takes a
+few steps in C for a whole column. Other records take Python code for each, but still use tables for lengths.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Cells = Sequence[bytes | None]
 _ONE_BYTE_UNTIL: Final = 64
 _TWO_BYTES_UNTIL: Final = 8192
 _WORTH_COMPARING: Final = 4
-"""From so many records on it pays to look what they have in common."""
+"""From this number of records on it pays to check what they have in common."""
 _MIXED: Final = -2
 _NONE: Final = -1
 _NO_HEADERS: Final = b"\0"
@@ -34,7 +34,7 @@ def encode_plain_columns(
     timestamps_ms: Sequence[int],
     options: BatchOptions,
 ) -> bytearray:
-    """One batch of all rows, at offsets that follow each other. Headers come encoded: see `header_sections`."""
+    """Encodes all rows in one batch with consecutive offsets. Headers are already encoded: see `header_sections`."""
     oldest_ms, newest_ms = min(timestamps_ms, default=NO_TIMESTAMP), max(timestamps_ms, default=NO_TIMESTAMP)
     if oldest_ms < NO_TIMESTAMP:
         raise ValueError(f"a record has timestamp {oldest_ms}: it must be -1 (none) or later")
@@ -51,7 +51,7 @@ def encode_plain_columns(
 
 
 def _size_of_all(cells: Cells | None) -> int:
-    """Of every cell, or -1 if all are None; `_MIXED` if they differ."""
+    """The size of every cell, -1 if all are None, or `_MIXED` if they differ."""
     if cells is None or not cells:
         return _NONE
     first = cells[0]
@@ -59,7 +59,7 @@ def _size_of_all(cells: Cells | None) -> int:
         return _NONE if cells.count(None) == len(cells) else _MIXED
     try:
         return len(first) if len(set(map(len, cast("Sequence[bytes]", cells)))) == 1 else _MIXED
-    except TypeError:  # None among them
+    except TypeError:  # some are None
         return _MIXED
 
 
@@ -91,7 +91,7 @@ def _pieces_of_like(
     starts: list[bytes] = []
     offsets = _offsets(len(values))
     offset = 0
-    # What ends a record without headers stands before the next, so that it takes no piece of its own.
+    # The end of a record without headers is joined with the start of the next, which saves a piece.
     for stamp_ms, some in groupby(timestamps_ms):
         end = offset + len(list(some))
         delta = _varlong(stamp_ms - timestamps_ms[0])
@@ -113,7 +113,7 @@ def _pieces_of_like(
 
 
 def _alike(offset: int) -> tuple[int, int]:
-    """The size of its varint, and the offset before which all others have the same."""
+    """The size of its varint, and the first offset with a larger one."""
     if offset < _ONE_BYTE_UNTIL:
         return 1, _ONE_BYTE_UNTIL
     if offset < _TWO_BYTES_UNTIL:
@@ -152,11 +152,11 @@ def _records(
 
 class _Known:
     offsets: ClassVar[list[bytes]] = [varint(number) for number in range(_ONE_BYTE_UNTIL)]
-    """From 0 on, encoded: the same for all batches. The list never changes: a longer one takes its place."""
+    """Encoded offsets from 0 on: the same for all batches. The list never changes: a longer one replaces it."""
 
 
 def _offsets(count: int) -> list[bytes]:
-    """The first so many. Can be called by any thread."""
+    """The first `count` encoded offsets. Thread-safe."""
     known = _Known.offsets
     if len(known) < count:
         two = [bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(_ONE_BYTE_UNTIL, _TWO_BYTES_UNTIL)]

@@ -1,4 +1,4 @@
-"""One record as people see it: what a batch holds, with the offset and timestamp written out in full."""
+"""One record of a batch, with its absolute offset and timestamp."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Header: TypeAlias = tuple[str, bytes | None]
 
 
 class Record(NamedTuple):
-    """An event of a partition. A null value is a tombstone. Header keys may repeat and are never null."""
+    """A record of a partition. A null value is a tombstone. Header keys may repeat and are never null."""
 
     offset: int
     timestamp_ms: int
@@ -18,7 +18,7 @@ class Record(NamedTuple):
 
 
 class RecordLists(NamedTuple):
-    """Records field by field, for who makes objects of his own of them."""
+    """The fields of records as lists, for callers that create their own objects."""
 
     offsets: list[int]
     timestamps_ms: list[int]
@@ -27,7 +27,7 @@ class RecordLists(NamedTuple):
     headers: list[tuple[Header, ...]]
 
     def part(self, begin: int, end: int) -> RecordLists:
-        """Those from one index to another, which may be beyond the last."""
+        """The records from one index to another, which may be beyond the last."""
         return RecordLists(
             self.offsets[begin:end],
             self.timestamps_ms[begin:end],

@@ -1,14 +1,14 @@
-"""Walks over the records of a batch without decoding them: whether they are sound, and what a broker must know of them.
+"""Walks over the records of a batch without decoding them: checks them, and collects what a broker must know.
 
-Sound means: as many records as the header counts and not a byte more, each as long as it says, with offset deltas
-0, 1, 2, …, a timestamp that fits 64 bits, and lengths that stay within the record. This is what Kafka checks of a
-producer's batch, and a little more: Kafka compares no offset deltas, and takes any negative length for null. Header
-keys may be any bytes, as in Kafka.
+Valid means: exactly as many records as the header says and no further bytes, each as long as its length says, with
+offset deltas 0, 1, 2, …, a timestamp that fits 64 bits, and lengths that stay within the record. This is what Kafka
+checks in a producer's batch, and a little more: Kafka does not compare offset deltas, and treats any negative length as
+null. Header keys may be any bytes, as in Kafka.
 
-There are three walks. `iter_marks` is the readable one: it has the words for what is wrong, and tests hold the others
-to it. `fast_walk` is Python, half a microsecond a record; `walk_one` is its short form for the usual batch of one
-record. `walk_kernel` is compiled and needs 8 ns. `walk` takes the last where it is loaded, which happens in the
-background once there is enough to do for it: numba takes 80 MB.
+There are three walks. `iter_marks` is the readable one: it has the error messages, and tests compare the others with
+it. `fast_walk` is Python and takes half a microsecond per record; `walk_one` is its short form for the usual batch of
+one record. `walk_kernel` is compiled and takes 8 ns. `walk` uses it if it is loaded, which happens in the background
+once there is enough work: numba takes 80 MB.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from ottla.records.varint import read_unsigned_varint, read_varint, read_varlong
 _logger = logging.getLogger(__name__)
 
 LOAD_AT_RECORDS: Final = 100_000
-"""So many within a second are worth loading the kernel for: Python walks them in a twentieth of that second."""
+"""The number of records within a second that makes loading the kernel worthwhile: Python takes 50 ms for them."""
 _PATIENCE_S: Final = 10.0
 _NULL: Final = -1
 _MIN_INT64: Final = -MAX_INT64 - 1
 _FOLDED_NULL: Final = 1
-"""The length -1, as it stands in a varint."""
+"""The length -1 as a varint."""
 _LOWEST_DELTA: Final = -(2**64)
 _HIGHEST_DELTA: Final = 2**64
-"""Beyond every timestamp delta."""
+"""Larger than any timestamp delta."""
 _LONGER: Final = 0x80
-"""In a byte of a varint: another one follows."""
+"""The bit of a varint's byte that says that another follows."""
 _ODD_OR_LONGER: Final = 0x81
 _START: Final = Struct("6B")
-"""The length of a record, in one byte or two, its attributes, deltas and length of its key."""
+"""The length of a record, in one or two bytes, its attributes, deltas and the length of its key."""
 _SPARSE_BYTES: Final = 2048
-"""Records of this many bytes on average are read where they lie. Shorter ones are copied to `bytes` first: indexing a
-memoryview costs twice as much."""
+"""Records with at least this many bytes on average are read in place. Shorter ones are copied to `bytes` first:
+indexing a memoryview costs twice as much."""
 
 
 class RecordMark(NamedTuple):
-    """What one record says of time and key."""
+    """The timestamp of a record, and whether it has a key."""
 
     timestamp_ms: int
     has_key: bool
 
 
-# --- whichever is there -----------------------------------------------------------------------------------------------
+# --- the fastest available ------------------------------------------------------------------------------------------
 
 
 class _Walker:
-    """The kernel, once it is loaded, and how much was walked without it. One for the process."""
+    """The kernel, once it is loaded, and how much was walked without it. One per process."""
 
     __slots__ = ("_since_s", "_walked", "kernel", "loading")
 
@@ -69,22 +69,22 @@ class _Walker:
         self._since_s = 0.0
 
     def load(self) -> None:
-        """Imports the kernel. Where that fails, Python goes on walking."""
+        """Imports the kernel. If that fails, Python continues to walk."""
         try:
             from ottla.records.walk_kernel import walk as kernel
-        except Exception as error:  # numba also fails where it can neither read nor write its cache
+        except Exception as error:  # numba also fails if it can neither read nor write its cache
             _logger.warning("records are validated in Python, which is slower: the kernel cannot be loaded: %s", error)
         else:
             self.kernel = kernel
 
     def wait(self) -> None:
-        """Loads the kernel, unless it cannot be had, and waits for it: for a thread that has a lot to walk."""
+        """Loads the kernel, if possible, and waits for it: for a thread that has a lot to walk."""
         if self.kernel is None:
             self.loading.begin()
             self.loading.wait(_PATIENCE_S)
 
     def note(self, count: int) -> None:
-        """So many records are walked without the kernel: loads it if they are many in a short time."""
+        """Counts records that are walked without the kernel: loads it if there are many in a short time."""
         self._walked += count
         if self._walked >= LOAD_AT_RECORDS:
             now_s = monotonic()
@@ -97,7 +97,7 @@ walker: Final = _Walker()
 
 
 def walk(data: ByteBuffer, start: int, count: int, base_timestamp_ms: int) -> RecordFacts | None:
-    """The facts of that many records (one or more) from `start` to the end of the data; None if they are not sound."""
+    """The facts of that many records (one or more) from `start` to the end of the data; None if they are invalid."""
     if count == 1:
         return walk_one(data, start, base_timestamp_ms)
     kernel = walker.kernel
@@ -109,11 +109,11 @@ def walk(data: ByteBuffer, start: int, count: int, base_timestamp_ms: int) -> Re
     return fast_walk(data, start, count, base_timestamp_ms)
 
 
-# --- with words -------------------------------------------------------------------------------------------------------
+# --- with error messages --------------------------------------------------------------------------------------------
 
 
 def iter_marks(payload: ByteBuffer, count: int, base_timestamp_ms: int) -> Iterator[RecordMark]:
-    """The marks of that many records, which must fill the payload. Raises a `RecordError` that says what is wrong."""
+    """The marks of that many records, which must fill the payload. Raises a `RecordError` with the reason."""
     position = 0
     for index in range(count):
         if position == len(payload):
@@ -153,30 +153,30 @@ def _mark(record: ByteBuffer, index: int, base_timestamp_ms: int) -> RecordMark:
 
 
 def _skip(record: ByteBuffer, position: int, index: int, what: str) -> tuple[bool, int]:
-    """Whether there is something, which may be empty, and the position after it."""
+    """Whether it is not null, and the position after it."""
     size, position = read_varint(record, position)
     if not _NULL <= size <= len(record) - position:
         raise MalformedRecordError(f"record {index} has a {what} of {size} bytes, {len(record) - position} are left")
     return size >= 0, position + max(size, 0)
 
 
-# --- in Python, quickly -----------------------------------------------------------------------------------------------
+# --- fast, in Python ------------------------------------------------------------------------------------------------
 
 
 def fast_walk(data: ByteBuffer, start: int, count: int, base_timestamp_ms: int) -> RecordFacts | None:
-    """As `walk`."""
+    """Like `walk`."""
     if count > 1 and len(data) - start < count * _SPARSE_BYTES and type(data) is not bytes:
         data = bytes(data[start:])
         start = 0
     try:
         return _facts(data, start, count, base_timestamp_ms)
     except (IndexError, RecordError):
-        return None  # A read beyond the end, or a varint that is too long.
+        return None  # a read beyond the end, or a varint that is too long
 
 
 def walk_one(data: ByteBuffer, start: int, base_timestamp_ms: int) -> RecordFacts | None:
-    """As `walk`, for a single record: as quick as the kernel if it is as most producers send it, with no time of its
-    own and no headers."""
+    """Like `walk`, for a single record: as fast as the kernel for the usual form, without its own timestamp and without
+    headers."""
     end = len(data)
     if end - start < _START.size or data[end - 1]:
         return fast_walk(data, start, 1, base_timestamp_ms)
@@ -220,7 +220,7 @@ def walk_one(data: ByteBuffer, start: int, base_timestamp_ms: int) -> RecordFact
 
 def _facts(data: ByteBuffer, at: int, count: int, base_ms: int) -> RecordFacts | None:
     # Nearly all varints here have one or two bytes, so those are read inline: a call for each would triple the time.
-    # A field that reaches beyond its record is found by the comparison behind the last one, since positions only grow.
+    # The comparison after the last field detects a field that exceeds its record, because positions only increase.
     end = len(data)
     none_delta = NO_TIMESTAMP - base_ms
     newest, oldest = _LOWEST_DELTA, _HIGHEST_DELTA
@@ -237,7 +237,7 @@ def _facts(data: ByteBuffer, at: int, count: int, base_ms: int) -> RecordFacts |
         behind = at + (folded >> 1)
         if folded & 1 or behind > end:
             return None
-        folded = data[at + 1]  # behind the attributes, which mean nothing yet
+        folded = data[at + 1]  # after the attributes, which are unused
         at += 2
         if folded >= _LONGER:
             delta, at = read_varlong(data, at - 1)

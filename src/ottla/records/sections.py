@@ -1,8 +1,8 @@
-"""What a fetch brings, as stretches of uncompressed records that the kernels can read: checked, decompressed, located.
+"""Fetched data as sections of uncompressed records that the kernels can read: checked, decompressed, located.
 
-A section is what one batch holds, at an address: inside the caller's buffer, or in the buffer it was decompressed into.
-Batch headers are read and checked by a kernel, a step in Python is taken once a batch. Where a kernel finds a batch
-wrong, the plain codec reads that batch again and raises the error, so that both say the same.
+A section contains the records of one batch, at an address: in the caller's buffer, or in the buffer into which they
+were decompressed. A kernel reads and checks batch headers; Python does work per batch. If a kernel finds an invalid
+batch, the plain codec reads that batch again and raises the error, so that both give the same message.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _CODECS = tuple(Compression)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Which records to read, and how far to trust the bytes."""
+    """Which records to read, and which checks to make."""
 
     first_offset: int | None = None
     until_offset: int | None = None
     verify_crc: bool = True
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
-    """For each batch."""
+    """The limit per batch."""
 
     @property
     def range(self) -> tuple[int, int]:
@@ -53,12 +53,13 @@ class Reading:
 
 
 class Sections:
-    """The batches of a buffer that hold data within a range of offsets. A piece of a batch at its end is left out."""
+    """The batches of a buffer that contain data within a range of offsets. An incomplete batch at its end is
+    skipped."""
 
     __slots__ = ("_buffer", "_positions", "_reading", "_sources", "table")
 
     table: Int64s
-    """A row for each, with the address and size of its records uncompressed."""
+    """One row per section, with the address and size of its uncompressed records."""
 
     def __init__(self, buffer: ByteBuffer, reading: Reading) -> None:
         self._reading = reading
@@ -72,7 +73,7 @@ class Sections:
         self.table = batches if len(kept) == len(batches) else batches[kept]
 
     def _keep(self, batches: Int64s, sound: int) -> list[int]:
-        """Check the batches and decompress those that are wanted. Returns which these are."""
+        """Checks the batches and decompresses those that are needed. Returns their indexes."""
         verify_crc = self._reading.verify_crc
         first_offset, last_offset = self._reading.range
         view = memoryview(self._buffer)
@@ -90,7 +91,7 @@ class Sections:
             kept.append(index)
             self._positions.append(position)
         if end < len(view):
-            # What follows the last whole batch may be a piece of one, nothing else.
+            # Only an incomplete batch may follow the last complete one.
             with suppress(TruncatedBatchError):
                 BatchView(self._buffer, end)
         return kept
@@ -110,11 +111,11 @@ class Sections:
         section[kernels.SIZE] = source.size
 
     def refuse_section(self, section: int) -> NoReturn:
-        """Raise what is wrong with the batch of that section."""
+        """Raises the error of the batch of that section."""
         self.refuse(self._positions[section])
 
     def refuse(self, position: int) -> NoReturn:
-        """Raise what is wrong with the batch at that position, in the words of the plain codec."""
+        """Raises the error of the batch at that position, with the message of the plain codec."""
         view = BatchView(self._buffer, position)
         decode_batch(
             view,
@@ -129,7 +130,8 @@ class Sections:
 
 
 def _without_slack(expanded: ByteBuffer) -> ByteBuffer:
-    """The same bytes in no more memory than they need: lz4 gives a view into room for the most that could have come.
+    """The same bytes in no more memory than they need: lz4 returns a view into a buffer for the largest possible
+    result.
 
     All sections live until their columns are gathered. Without this a fetch of small batches takes four times the
     memory, and three times the time, all of it page faults.
@@ -140,7 +142,7 @@ def _without_slack(expanded: ByteBuffer) -> ByteBuffer:
 
 
 def sections_of(buffer: ByteBuffer, reading: Reading) -> Sections:
-    """The sections of a buffer in which messages of older magics may stand as well: those are converted first."""
+    """The sections of a buffer that may also contain messages of older magics: those are converted first."""
     try:
         return Sections(buffer, reading)
     except UnknownMagicError:

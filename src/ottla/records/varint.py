@@ -1,8 +1,8 @@
-"""Variable-length integers of the record format: seven bits a byte, lowest first; signed ones zigzag-folded.
+"""Variable-length integers of the record format: seven bits per byte, lowest first; signed ones are zigzag-encoded.
 
-Readers take a buffer and a position and return the value with the position after it. They refuse what no writer makes:
-a number cut off by the end of the buffer, one longer than its type can need (5 bytes for 32 bits, 10 for 64), and one
-whose last byte carries bits beyond the type. Padding with zero groups within that length is accepted, as Kafka does.
+Readers take a buffer and a position and return the value with the position after it. They refuse what no writer
+produces: a number cut off by the end of the buffer, one longer than its type can need (5 bytes for 32 bits, 10 for 64),
+and one whose last byte has bits beyond the type. Padding with zero groups within that length is accepted, as in Kafka.
 """
 
 from __future__ import annotations
@@ -79,5 +79,5 @@ def size_of_unsigned_varint(value: int) -> int:
 
 
 def size_of_varint(value: int) -> int:
-    """Bytes that `write_varint` and `write_varlong` append: their encodings do not differ where both can hold it."""
+    """Bytes that `write_varint` and `write_varlong` append: both encode a 32-bit number in the same way."""
     return size_of_unsigned_varint((value << 1) if value >= 0 else (-value << 1) - 1)

@@ -1,11 +1,11 @@
 """The compiled walk over records: see `record_walk`, whose other walks give the same results.
 
-Importing this module loads numba (80 MB), and compiles where nobody ran `python -m ottla.records.warm`. It stands apart
-from `kernels`, which loads several times as much: a broker needs this kernel alone. It needs nothing else that is
-compiled, because numba recognises a stale cache by the age of the kernel's own file.
+Importing this module loads numba (80 MB), and compiles unless `python -m ottla.records.warm` was run. It is separate
+from `kernels`, which loads several times as much: a broker needs only this kernel. It uses no other compiled code,
+because numba detects a stale cache by the modification time of the kernel's own file.
 
-Compiled code checks no bounds: each read is compared with the end first. After a failed read the position is `_BEYOND`,
-past every end, so whatever is read next fails as well, and one comparison behind a record's last field finds it.
+Compiled code has no bounds checks: each read is compared with the end first. After a failed read the position is
+`_BEYOND`, past every end, so all further reads fail as well, and one comparison after a record's last field detects it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIN_INT64: Final = -(2**63)
 _NO_TIMESTAMP: Final = -1
 _NULL: Final = -1
 _SHORTEST: Final = 6
-"""Bytes of a record behind its length: one for each field."""
+"""The minimum size of a record after its length: one byte for each field."""
 
 
 def _inlined(function: _F) -> _F:
@@ -40,7 +40,7 @@ def _inlined(function: _F) -> _F:
 
 @_inlined
 def _byte(data: _Bytes, at: int) -> int:
-    """An unsigned index spares the compiled code the test for a negative one."""
+    """An unsigned index avoids the check for a negative one in compiled code."""
     return np.int64(data[np.uint64(at)])  # type: ignore[return-value]  # numba's int64, which is an int
 
 
@@ -80,7 +80,7 @@ def _read_varlong(data: _Bytes, at: int, end: int) -> tuple[int, int]:
         byte = _byte(data, at)
         at += 1
         if shift == 63 and byte > 1:
-            return 0, _BEYOND  # More bits than 64, or one byte more to come.
+            return 0, _BEYOND  # more bits than 64, or another byte to come
         folded |= (byte & 0x7F) << shift
         shift += 7
     return ((folded >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(folded & 1), at
@@ -88,7 +88,7 @@ def _read_varlong(data: _Bytes, at: int, end: int) -> tuple[int, int]:
 
 @_inlined
 def _skip(data: _Bytes, at: int, end: int, least: int) -> int:
-    """The position after as many bytes as the length there says, which must be `least` or more; or `_BEYOND`."""
+    """The position after as many bytes as the length there says, which must be at least `least`; or `_BEYOND`."""
     size, at = _read_varint(data, at, end)
     if size < least or size > end - at:
         return _BEYOND
@@ -96,7 +96,7 @@ def _skip(data: _Bytes, at: int, end: int, least: int) -> int:
 
 
 def _walk(data: _Bytes, at: int, count: int, base_ms: int) -> tuple[int, int, int, int]:
-    """1 and the facts of sound records, or zeros."""
+    """1 and the facts of valid records, or zeros."""
     # Most varints have one byte, and are read without a loop: that halves the time.
     end = len(data)
     newest, oldest = _MIN_INT64, _MAX_INT64
@@ -114,7 +114,7 @@ def _walk(data: _Bytes, at: int, count: int, base_ms: int) -> tuple[int, int, in
         if size < _SHORTEST or size > end - at:
             return 0, 0, 0, 0
         behind = at + size
-        byte = _byte(data, at + 1)  # behind the attributes, which mean nothing yet
+        byte = _byte(data, at + 1)  # after the attributes, which are unused
         if byte < 0x80:
             delta = (byte >> 1) ^ -(byte & 1)
             at += 2
@@ -177,7 +177,7 @@ _compiled = cast(
 
 
 def walk(data: ByteBuffer, start: int, count: int, base_timestamp_ms: int) -> RecordFacts | None:
-    """As `record_walk.walk`."""
+    """Like `record_walk.walk`."""
     array = np.frombuffer(memoryview(data).toreadonly(), np.uint8)
     is_sound, newest_ms, oldest_ms, keyless = _compiled(array, start, count, base_timestamp_ms)
     return (newest_ms, oldest_ms, keyless) if is_sound else None

@@ -1,6 +1,6 @@
-"""`python -m ottla.records.warm`: compile the kernels now, so that no user waits for it later.
+"""`python -m ottla.records.warm`: compiles the kernels now, so that no user has to wait for it.
 
-numba keeps what it compiled in `__pycache__` beside the kernels, or, where that cannot be written, in the user's cache
+numba stores compiled code in `__pycache__` next to the kernels, or, if that cannot be written, in the user's cache
 directory; `NUMBA_CACHE_DIR` overrides both. Run this as the user who will load them.
 """
 
@@ -12,7 +12,7 @@ import time
 
 def main() -> None:
     started_s = time.perf_counter()
-    from ottla.records import (  # Importing is what compiles: the clock must run before it.
+    from ottla.records import (  # importing it compiles, so the clock must start before
         kernels,
         walk_kernel,  # noqa: F401
     )

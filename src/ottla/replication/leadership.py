@@ -94,14 +94,19 @@ class Leadership:
         leader_end: int,
         broker_epoch: int,
         now_s: float,
+        lag_max_s: float,
     ) -> FollowerState:
-        """Raises `ReplicationError` for a replica that is not assigned, or a fetch from before its broker's restart."""
+        """Raises `ReplicationError` for a replica that is not assigned, or a fetch from before its broker's restart.
+
+        Nobody vouches for a broker epoch in a fetch, so a higher one counts only while fetches with it come: otherwise
+        a single forged request would shut the follower out until the next leader epoch."""
         follower = self.followers.get(replica_id)
         if follower is None:
             raise ReplicationError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH, f"broker {replica_id} is not among the replicas {self.role.replicas}"
             )
-        if UNKNOWN_BROKER_EPOCH != broker_epoch < follower.broker_epoch:
+        is_stale = UNKNOWN_BROKER_EPOCH != broker_epoch < follower.broker_epoch
+        if is_stale and now_s - follower.last_fetch_s <= lag_max_s:
             raise ReplicationError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica_id} fetches with epoch {broker_epoch}, but has {follower.broker_epoch} by now",

@@ -346,6 +346,7 @@ class Partition:
             leader_end=leader_end_offset_at_read,
             broker_epoch=broker_epoch,
             now_s=now_s,
+            lag_max_s=self._environment.lag_max_s,
         )
         if replica_id not in self.isr and self._environment.is_alive(replica_id):
             proposal = leadership.try_expand(follower, log.high_watermark)
@@ -566,6 +567,31 @@ class Partition:
         log = self._writable(all_replicas=True)
         try:
             end = log.append_own(batch, self.leader_epoch)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        self._appended(log)
+        return end
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> int:
+        """Ends a producer's transaction here, with acks=all. Returns the offset after the marker."""
+        log = self._writable(all_replicas=True)
+        try:
+            end = log.append_marker(
+                self.leader_epoch,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                committed=committed,
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=transaction_version,
+            )
         except OSError as error:
             raise self._failed(log, error) from error
         self._appended(log)

@@ -1,7 +1,7 @@
-"""Pipelines on Spark: topics as DataFrames, by `format("ottla")`.
+"""Pipelines on Spark: topics as DataFrames, with `format("ottla")`.
 
-Imports the client and PySpark, never a broker: it works against any Kafka cluster. What is exported here is loaded when
-it is first asked for, so that importing the package needs neither PySpark nor Java.
+Imports the client and PySpark, never a broker: it works with any Kafka cluster. Exported names are loaded on first use,
+so that importing the package needs neither PySpark nor Java.
 """
 
 from __future__ import annotations

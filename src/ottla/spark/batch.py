@@ -1,4 +1,4 @@
-"""A batch: which ranges of the topics its tasks read."""
+"""A batch query: the ranges of topics that its tasks read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OttlaReader(DataSourceReader):
-    """A batch: from one place in the topics to another."""
+    """Reads topics from one position to another."""
 
     def __init__(self, options: ReadOptions, columns: ReadColumns) -> None:
         options.batch_ends()
@@ -44,7 +44,7 @@ class OttlaReader(DataSourceReader):
 
 
 def plan_batch(view: ClusterView, options: ReadOptions) -> list[OffsetRange]:
-    """The ranges that tasks are to read. Ends that are told as earliest or latest stay so: see `bound_late`."""
+    """Returns the ranges that tasks read. Ends given as earliest or latest stay so: see `bound_late`."""
     starting, ending = options.batch_ends()
     told_starts = view.position(starting, "startingOffsets", is_start=True)
     told_ends = view.position(ending, "endingOffsets", is_start=False)
@@ -69,7 +69,7 @@ def _keep_within(
     *,
     fail_on_data_loss: bool,
 ) -> None:
-    """Offsets that the query names have to be there: those that are not are an error, or passed over."""
+    """Checks that offsets named by the query exist: missing ones raise an error or are skipped."""
     firsts = view.earliest([partition for partition, offset in told_starts.items() if offset >= 0])
     lasts = view.resolved({partition: LATEST_OFFSET for partition, offset in told_ends.items() if offset >= 0})
     for partition, first in sorted(firsts.items()):

@@ -1,4 +1,4 @@
-"""The columns of records, by the names and types of Spark's own connector: of what is read, and of what is written."""
+"""The columns of records when reading and writing, with the names and types of Spark's own connector."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ READ_TYPES: Final[Mapping[str, DataType]] = {
     "timestampType": IntegerType(),
     "headers": HEADERS,
 }
-"""In the order that they have when nobody says otherwise."""
+"""In their default order."""
 
 
 class ColumnError(OttlaError, ValueError):
-    """A column that is not there, or not of a type that it can have."""
+    """A column that does not exist, or that has the wrong type."""
 
 
 def read_schema(*, include_headers: bool) -> StructType:
-    """Of a query that names no columns."""
+    """The schema of a query that names no columns."""
     names = [name for name in READ_TYPES if include_headers or name != "headers"]
     return StructType([StructField(name, READ_TYPES[name]) for name in names])
 
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """What a query wants of each record, in this order. Made by `of`; travels from the driver to the tasks."""
+    """The columns that a query wants, in this order. Created by `of`; sent from the driver to the tasks."""
 
     schema: StructType
 
     @classmethod
     def of(cls, schema: StructType) -> ReadColumns:
-        """Some or all of the columns there are, each of its own type."""
+        """Some or all of the available columns, each with its own type."""
         if not schema.fields:
             raise ColumnError(f"the schema names no column; use {', '.join(READ_TYPES)}")
         names = [field.name for field in schema.fields]
@@ -79,7 +79,7 @@ class ReadColumns:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """Exactly as Spark wants it, down to whether something may be null."""
+        """Exactly what Spark expects, including nullability."""
         return arrow_schema_of(self.schema)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -87,14 +87,14 @@ class ReadColumns:
 
 
 def arrow_schema_of(schema: StructType) -> pa.Schema:
-    """As Spark exchanges it with its Python workers."""
+    """The schema that Spark exchanges with its Python workers."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def _is_same(given: DataType, expected: DataType) -> bool:
-    """Whatever each of them says of nulls."""
+    """Compares types, ignoring nullability."""
     return given.simpleString() == expected.simpleString()
 
 

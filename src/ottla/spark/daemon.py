@@ -1,11 +1,12 @@
-"""What the Python workers of a local Spark are forked from (`spark.python.daemon.module`): PySpark's own daemon, with
-all loaded that workers need of ours.
+"""The process from which the Python workers of a local Spark are forked (`spark.python.daemon.module`): PySpark's own
+daemon, with everything loaded that our workers need.
 
-PySpark's has each worker load its modules for itself, and has the garbage collector look at everything after each task:
-50 ms with ours. Here a worker finds them loaded, and what was there before it is none of the collector's business.
+With PySpark's daemon each worker loads its modules itself, and garbage collection after each task scans everything:
+50 ms with ours. Here a worker finds the modules loaded, and objects that existed before it are excluded from
+collection.
 
 Nothing that is loaded here may start a thread, because workers are forked. PySpark keeps Arrow out of its daemon for
-that reason: of Arrow's allocators one has a thread, which it can do without.
+that reason: one of Arrow's allocators has a thread, which it can do without.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _serve: Final = daemon.worker
 
 
 def load(worker_module: str) -> None:
-    """Loads what a worker of this kind needs. What cannot be is told of by the worker that needs it."""
+    """Loads what a worker of this kind needs. If something cannot be loaded, the worker that needs it reports that."""
     os.environ.setdefault(_ARROW_ALLOCATOR, "background_thread:false")
     for name in (worker_module, *(FOR_TASKS if worker_module == TASKS else FOR_PLANS)):
         with suppress(ImportError):
@@ -41,8 +42,8 @@ def load(worker_module: str) -> None:
 
 
 def serve_with_room(sock: socket.socket, authenticated: bool) -> int:
-    """A worker's work. It may be a few batches ahead of Java, which takes them one by one: the room of a Unix socket
-    does not grow by itself, as that of TCP does. The system may allow less."""
+    """Runs a worker. It may be a few batches ahead of Java, which takes them one by one: unlike that of TCP, the buffer
+    of a Unix socket does not grow by itself. The system may allow less."""
     if sock.family == socket.AF_UNIX:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _AHEAD_BYTES)
     return _serve(sock, authenticated)

@@ -1,4 +1,4 @@
-"""Records that a query was to read and that are gone."""
+"""Records that a query should have read but that no longer exist."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _logger = logging.getLogger(__name__)
 
 
 class DataLossError(OttlaError):
-    """Told to who has not said that it may happen."""
+    """Raised unless failOnDataLoss=false."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}. To skip lost records instead of failing, set failOnDataLoss to false")
 
 
 def lose(what: str, *, fail: bool) -> None:
-    """Tells of it: by an error, or in the log where the query goes on without."""
+    """Raises an error, or logs a warning if the query continues without the records."""
     if fail:
         raise DataLossError(what)
     _logger.warning("%s; skipped, because failOnDataLoss is false", what)

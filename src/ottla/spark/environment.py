@@ -1,4 +1,4 @@
-"""What Spark needs on this machine: PySpark, and a Java that is new enough. Loads without either."""
+"""Checks what Spark needs on this machine: PySpark, and a recent Java. Can be imported without either."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _VERSION: Final = re.compile(r'version "(?P<number>[^"]+)"')
 
 
 class SparkUnavailableError(OttlaError):
-    """Spark cannot run here; says what is missing and what to do about it."""
+    """Spark cannot run here; the message says what is missing and what to do."""
 
 
 def check_pyspark() -> None:
-    """Raises `SparkUnavailableError` where PySpark is missing or too old."""
+    """Raises `SparkUnavailableError` if PySpark is missing or too old."""
     try:
         from pyspark import __version__ as found
     except ImportError as error:
@@ -39,9 +39,9 @@ def check_pyspark() -> None:
 
 
 def check_java(environ: Mapping[str, str] | None = None) -> Path:
-    """The Java that Spark will start: that of JAVA_HOME, else the one on the PATH.
+    """Returns the Java that Spark will start: that of JAVA_HOME, or else the one on the PATH.
 
-    Raises `SparkUnavailableError` where there is none, or an old one.
+    Raises `SparkUnavailableError` if there is none, or if it is too old.
     """
     environ = os.environ if environ is None else environ
     java = _find_java(environ)
@@ -85,7 +85,7 @@ def _version_of(java: Path) -> str | None:
 
 
 def _feature(version: str) -> int:
-    """17 of "17.0.15" or of "17-ea", 8 of "1.8.0_391", as Java called itself once."""
+    """17 for "17.0.15" or "17-ea", 8 for "1.8.0_391", an old scheme."""
     numbers = [int(digits) for digits in re.findall(r"\d+", version)] or [0]
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 

@@ -1,9 +1,9 @@
-"""Offsets of partitions, and the places that options speak of; as JSON, the way Spark's connector writes it.
+"""Offsets of partitions, and the positions that options specify; as JSON, in the form of Spark's connector.
 
 Offsets of a stream, in checkpoints and progress: `{"@id:topic:ID": {}, "topic": {"0": 23, "1": 17}}`, where 23 is the
-next to be read. The ids tell a topic from another that had its name before. Checkpoints without them are read as well,
-and Spark's own connector reads checkpoints with them: to it they are topics without partitions, with names that no
-topic can have. In options, -2 stands for the earliest offset and -1 for the latest. Pure.
+next to be read. The ids distinguish a topic from an earlier one with the same name. Checkpoints without them can be
+read as well, and Spark's own connector can read checkpoints with them: it sees topics without partitions, with names
+that no topic can have. In options, -2 means the earliest offset and -1 the latest. Pure.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ _TIMES_EXAMPLE: Final = '{"topicA":{"0":1700000000000,"1":1700000000000}}'
 _PARTITIONS_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[2,4]}'
 
 
-# Places.
+# Positions.
 
 
 @dataclass(frozen=True, slots=True)
 class Earliest:
-    """Of every partition."""
+    """The start of every partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """Of every partition: behind its last record."""
+    """The end of every partition, after its last record."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for each partition, which may be one of the two that stand for the ends."""
+    """An offset for each partition, which may be -2 or -1."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """In each partition, the first record that is not older than its time."""
+    """In each partition, the first record at or after its time."""
 
     times_ms: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """In every partition, the first record that is not older."""
+    """In every partition, the first record at or after one time."""
 
     time_ms: int
 
@@ -66,11 +66,11 @@ class AtTime:
 Position = Earliest | Latest | AtOffsets | AtTimes | AtTime
 
 
-# Texts of options. Each raises a ValueError that says what is wrong with the text, and what would be right.
+# Parsing options. Each function raises a ValueError that says what is wrong with the text, and what would be right.
 
 
 def parse_offsets(text: str) -> PartitionOffsets:
-    """Offsets for each partition, -2 and -1 included."""
+    """Offsets for each partition, including -2 and -1."""
     offsets = _numbers(text, _OFFSETS_EXAMPLE)
     for partition, offset in offsets.items():
         if offset < EARLIEST_OFFSET:
@@ -88,7 +88,7 @@ def parse_times(text: str) -> PartitionOffsets:
 
 
 def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
-    """Partitions, in order, each once."""
+    """Partitions, sorted and without duplicates."""
     found: set[TopicPartition] = set()
     for topic, indexes in _topics(text, _PARTITIONS_EXAMPLE).items():
         if not isinstance(indexes, list) or not all(type(index) is int and index >= 0 for index in indexes):
@@ -126,8 +126,8 @@ def _topics(text: str, example: str) -> dict[str, object]:
 
 
 def to_json(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None) -> JsonOffsets:
-    """In the order of topics and partitions: Spark compares offsets by their text. Of the ids, those of the topics that
-    are named."""
+    """In the order of topics and partitions: Spark compares offsets as text. Contains only the ids of the named
+    topics."""
     ids = topic_ids or {}
     topics = sorted({topic for topic, _ in offsets} & ids.keys())
     found: JsonOffsets = {f"{_ID_MARK}{topic}:{ids[topic]}": {} for topic in topics}
@@ -145,7 +145,7 @@ def from_json(topics: Mapping[str, Mapping[str, Any]]) -> PartitionOffsets:
 
 
 def ids_from_json(topics: Mapping[str, Mapping[str, Any]]) -> TopicIds:
-    """Of the topics that have one: not those of brokers that know none, nor of older checkpoints."""
+    """The ids of the topics that have one: old brokers and older checkpoints have none."""
     marked = (key[len(_ID_MARK) :].rsplit(":", 1) for key in topics if key.startswith(_ID_MARK))
     return {found[0]: found[1] for found in marked if len(found) == 2}
 
@@ -156,7 +156,7 @@ def recreated(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
 
 
 def named(partitions: Iterable[TopicPartition], most: int = 10) -> str:
-    """Partitions for people: not thousands of them."""
+    """Partitions for a message, with a limit on their number."""
     ordered = sorted(partitions)
     more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
     return ", ".join(map(str, ordered[:most])) + more

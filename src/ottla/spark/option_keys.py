@@ -1,4 +1,4 @@
-"""The options of `format("ottla")`: those of Spark's own connector, and a few of ours."""
+"""The options of `format("ottla")`: those of Spark's own connector, and some of ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNITS_MS: Final = {
 
 
 def duration_ms(text: str) -> int:
-    """Spark's way to write a time: 500ms, 30s, 15m, 2h; a number alone is milliseconds."""
+    """Parses a duration in Spark's notation: 500ms, 30s, 15m, 2h; a plain number is in milliseconds."""
     match = re.fullmatch(r"(-?\d+)([a-z]*)", text.strip().lower())
     if match is None or match[2] not in _UNITS_MS:
         raise ValueError(f"{text!r} is not a duration such as 500ms, 30s or 15m")
@@ -144,4 +144,4 @@ WRITE_OPTIONS: Final = ConfigSchema(
 )
 
 SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "mode"})
-"""What Spark adds for itself, or lets stand beside the source's options."""
+"""Options that Spark adds itself, or allows next to the options of the source."""

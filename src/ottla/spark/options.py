@@ -1,8 +1,8 @@
-"""What a query asks of the source or the sink: checked, typed, by the names that Spark's own connector has. Pure.
+"""The options of a query for the source or the sink: checked and typed, with the names of Spark's own connector. Pure.
 
-PySpark hands options over in lower case. An option that does not exist is an error that names the nearest one; one that
-belongs to the other direction is passed over, since jobs share their options between reading and writing. What begins
-with `kafka.` is a client's setting and goes to it without the prefix: Java's names, as far as our clients know them.
+PySpark passes options in lower case. An unknown option is an error that names the closest one; one that belongs to the
+other direction is ignored, because jobs share their options between reading and writing. An option that begins with
+`kafka.` is passed to the client without the prefix: Java's names, if our clients know them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NOT_FOR_WRITING: Final = {
 
 
 class OptionError(ConfigError, OttlaError):
-    """An option that does not exist, or a value that it cannot have."""
+    """An option that does not exist, or an invalid value."""
 
     def __init__(self, option: str, reason: str) -> None:
         super().__init__(f"option {option}", reason)
@@ -70,14 +70,14 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """All partitions of topics whose names contain what the expression matches."""
+    """All partitions of topics whose names contain a match of the expression."""
 
     expression: str
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """These and no others."""
+    """Exactly these partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -87,11 +87,11 @@ Selection = Topics | SubscribePattern | Partitions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is read, and how. Made by `parse`."""
+    """What to read, and how. Created by `parse`."""
 
     selection: Selection
     starting: Position | None
-    """None: what is usual, which differs between a batch and a stream."""
+    """None: the default, which differs between a batch and a stream."""
     ending: Position | None
     latest_if_none_is_newer: bool
     fail_on_data_loss: bool
@@ -102,16 +102,16 @@ class ReadOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     commit_group: str | None
-    """None: progress is not shown."""
+    """None: progress is not committed."""
     ask_attempts: int
     ask_interval_ms: int
     partitions_age_max_ms: int | None
     client_settings: Mapping[str, str]
-    """For a consumer without a group."""
+    """The config of a consumer without a group."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """What holds for a batch and for a stream; `batch_ends` and `stream_start` check what holds for one of them."""
+        """Checks what applies to batches and streams; `batch_ends` and `stream_start` check what applies to one."""
         values, given, settings = _split(options, READ_OPTIONS, CONSUMER_CONFIG, _NOT_FOR_READING)
         selection = _selection(values)
         low, high = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
@@ -148,11 +148,11 @@ class ReadOptions:
 
     @property
     def admin_settings(self) -> dict[str, str]:
-        """For the driver's client, which has fewer keys."""
+        """The config of the driver's client, which has fewer keys."""
         return {key: value for key, value in self.client_settings.items() if key in ADMIN_CONFIG}
 
     def batch_ends(self) -> tuple[Position, Position]:
-        """Where a batch begins and ends."""
+        """Returns where a batch begins and ends."""
         starting, ending = self.starting or Earliest(), self.ending or Latest()
         if isinstance(starting, Latest) or _stands_at(starting, LATEST_OFFSET):
             raise OptionError(
@@ -166,7 +166,7 @@ class ReadOptions:
         return starting, ending
 
     def stream_start(self) -> Position:
-        """Where a stream begins that has no checkpoint yet."""
+        """Returns where a stream without a checkpoint begins."""
         if self.ending is not None:
             reason = (
                 "a streaming query has no end: do not set endingOffsets, endingTimestamp or endingOffsetsByTimestamp"
@@ -177,13 +177,13 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """Where rows go. Made by `parse`."""
+    """Where to write rows. Created by `parse`."""
 
     topic: str | None
-    """None: a column says so for each row."""
+    """None: a column contains the topic of each row."""
     results_path: str | None
     client_settings: Mapping[str, str]
-    """For a producer."""
+    """The config of a producer."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -200,7 +200,7 @@ class WriteOptions:
 def _split(
     options: Mapping[str, str], schema: ConfigSchema, client: ConfigSchema, refused: Mapping[str, str]
 ) -> tuple[dict[str, Any], set[str], dict[str, str]]:
-    """All values of this direction's options, which of them were given, and the client's settings."""
+    """Returns the values of this direction's options, which of them were given, and the client's config."""
     given: dict[str, str] = {}
     settings: dict[str, str] = {}
     for spelled, text in options.items():
@@ -280,7 +280,7 @@ def _selection(values: Mapping[str, Any]) -> Selection:
 
 
 def _position(values: Mapping[str, Any], which: str) -> Position | None:
-    """What takes precedence first, as in Spark's connector."""
+    """Returns the position; options with precedence come first, as in Spark's connector."""
     by_time, offsets = f"{which}OffsetsByTimestamp", f"{which}Offsets"
     if values[f"{which}Timestamp"] is not None:
         return AtTime(values[f"{which}Timestamp"])
@@ -303,7 +303,7 @@ def _stands_at(position: Position, offset: int) -> bool:
 
 
 def _check_order(starting: Position, ending: Position) -> None:
-    """What can be seen without asking a broker."""
+    """Checks what can be checked without asking a broker."""
     if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
         first, last, option, what = starting.offsets, ending.offsets, "endingOffsets", "offset"
     elif isinstance(starting, AtTimes) and isinstance(ending, AtTimes):
@@ -318,7 +318,7 @@ def _check_order(starting: Position, ending: Position) -> None:
 
 
 def _digest(selection: Selection) -> str:
-    """The same for what reads the same, at every start."""
+    """The same text at every start for queries that read the same."""
     match selection:
         case Topics(names):
             said: object = ["subscribe", sorted(names)]

@@ -13,7 +13,7 @@ from ottla.spark.ranges import OffsetRange
 
 
 def ranges_between(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """What lies between, of the partitions that both name, in order. What holds nothing is left out."""
+    """The non-empty ranges between starts and ends, of the partitions that both contain, in order."""
     both = sorted(starts.keys() & ends.keys())
     return [OffsetRange(*one, starts[one], ends[one]) for one in both if starts[one] < ends[one]]
 
@@ -25,7 +25,7 @@ def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None = None, max_records: int | None = None
 ) -> list[OffsetRange]:
     """The same offsets in the same order, each once: in pieces of at most `max_records`, and about `min_partitions` of
-    them, for which large ones are cut more often. A piece is never empty."""
+    them, for which large ranges are divided further. A piece is never empty."""
     pieces = [one for one in ranges if len(one)]
     if max_records is not None:
         pieces = [part for one in pieces for part in _cut(one, math.ceil(len(one) / max_records))]
@@ -35,7 +35,7 @@ def split(
 
 
 def _spread(pieces: list[OffsetRange], wanted: int) -> list[OffsetRange]:
-    """Small pieces stay whole; the others share what is left of the wanted number by their sizes."""
+    """Small pieces stay whole; the others share the rest of the wanted number in proportion to their sizes."""
     total = sum(map(len, pieces))
     large = [one for one in pieces if _share(len(one), total, wanted) > 1]
     total_large = sum(map(len, large))
@@ -54,7 +54,7 @@ def _share(size: int, total: int, wanted: int) -> int:
 
 
 def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Into so many, as equal as can be; fewer where there are fewer offsets."""
+    """Divides a range into equal parts, or fewer if it has fewer offsets."""
     size = len(one)
     parts = min(parts, size)
     bounds = [one.start + size * part // parts for part in range(parts + 1)]
@@ -64,8 +64,8 @@ def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:
 def bound_late(
     pieces: Iterable[OffsetRange], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> list[OffsetRange]:
-    """The pieces, with -2 and -1 back at the ends that were told so: a task finds out what that means when it runs. A
-    DataFrame that is used again then sees what has come since, also in partitions that hold nothing yet."""
+    """Restores -2 and -1 at ends that were specified so: a task resolves them when it runs. A DataFrame that is used
+    again then sees new records, also in partitions that are empty now."""
     of_partition: dict[TopicPartition, list[OffsetRange]] = {}
     for one in pieces:
         of_partition.setdefault(TopicPartition(one.topic, one.partition), []).append(one)
@@ -82,17 +82,17 @@ def bound_late(
     return [one for partition in sorted(of_partition) for one in of_partition[partition]]
 
 
-# How much at a time.
+# Limits per batch.
 
 
 def is_enough(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], least: int) -> bool:
-    """Whether so many offsets lie between. A partition that has no start is new, and begins at 0."""
+    """Whether at least so many offsets lie between. A partition without a start is new, and begins at 0."""
     return sum(end - starts.get(partition, 0) for partition, end in ends.items()) >= least
 
 
 def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int) -> PartitionOffsets:
-    """Where to end so that about `most` offsets are read: each partition gives in proportion to what it has, and at
-    least one, so that a small one is not left waiting behind large ones. Needs a start for every partition."""
+    """Where to end so that about `most` offsets are read: each partition contributes in proportion to what it has, and
+    at least one, so that a small one does not wait for large ones. Needs a start for every partition."""
     sizes = {partition: end - starts[partition] for partition, end in ends.items()}
     total = sum(size for size in sizes.values() if size > 0)
     if total <= most:

@@ -1,8 +1,8 @@
 """How a local Spark starts its Python workers, and talks to them.
 
-By default it does so in ways that are slow for small micro-batches. Java writes to a worker by TCP, in small pieces
-that wait for each other's acknowledgement: 40 ms a task. And workers load PySpark from an archive of sources, which
-each of them compiles anew: 0.4 s a worker, of which every streaming query has one of its own.
+Spark's defaults are slow for small micro-batches. Java writes to a worker over TCP, in small pieces that wait for each
+other's acknowledgement: 40 ms per task. And workers load PySpark from an archive of sources, which each of them
+compiles again: 0.4 s per worker, and every streaming query has a worker of its own.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from typing import Final
 
 _SOCKET_NAME: Final = "/.00000000-0000-0000-0000-000000000000.sock"
 _ADDRESS_MAX: Final = 104
-"""Bytes of a Unix socket's address, with the zero at its end, where they are fewest."""
+"""The smallest limit of any system for the address of a Unix socket, in bytes, including the final zero."""
 _HOME: Final = "SPARK_HOME"
 _PARTS: Final = ("RELEASE", "bin", "conf", "data", "jars", "sbin")
-"""Of a Spark, all but its Python."""
+"""All parts of a Spark installation except Python."""
 
 
 def worker_settings() -> dict[str, str]:
-    """How workers are started, and reached: by Unix sockets where the system has them."""
+    """How workers are started and reached: with Unix sockets if the system has them."""
     settings = {"spark.python.daemon.module": "ottla.spark.daemon"}
     if not hasattr(socket, "AF_UNIX"):
         return settings
@@ -46,15 +46,15 @@ def worker_settings() -> dict[str, str]:
 
 @cache
 def socket_folder() -> str:
-    """Of this process, and gone with it: Spark leaves sockets behind."""
+    """A directory for this process, removed with it: Spark does not remove its sockets."""
     folder = tempfile.mkdtemp(prefix="ottla-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def quieten(daemon: ModuleType) -> None:
-    """Has workers of PySpark's daemon go without a word when Java does not listen any more, as happens when a query or
-    a session is stopped. With Unix sockets they notice, and would print a traceback each."""
+    """Makes workers of PySpark's daemon end silently if Java no longer listens, which happens when a query or a session
+    is stopped. With Unix sockets they notice, and each would print a traceback."""
     serve: Callable[[socket.socket, bool], int] = daemon.worker
 
     def serve_quietly(sock: socket.socket, authenticated: bool) -> int:
@@ -68,8 +68,8 @@ def quieten(daemon: ModuleType) -> None:
 
 
 def quieten_planner() -> None:
-    """The same for a process that plans, which Spark does not let us start: for what it calls of ours to call. Does
-    nothing in other processes, nor the second time."""
+    """The same for a planning process, which Spark starts: to be called from our code that it calls. Does nothing in
+    other processes, or on a second call."""
     main = sys.modules["__main__"]
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name == "pyspark.daemon" and not hasattr(main.worker, "is_quiet"):
@@ -78,8 +78,8 @@ def quieten_planner() -> None:
 
 @contextmanager
 def lean_home() -> Iterator[None]:
-    """While Java starts, Spark's home is one without a Python of its own: workers load the PySpark that is installed,
-    and compiled. Leaves a home alone that the environment names, and changes nothing where none can be made."""
+    """While Java starts, uses a Spark home without Python: workers load the installed PySpark, which is compiled. Does
+    not change a home that the environment sets, and does nothing if none can be created."""
     home = None if _HOME in os.environ else _made_home()
     if home is None:
         yield
@@ -92,7 +92,7 @@ def lean_home() -> Iterator[None]:
 
 
 def _made_home() -> Path | None:
-    """Links to the parts of the installed Spark, in the user's cache; None where that cannot be."""
+    """Links to the parts of the installed Spark, in the user's cache directory; None if that is not possible."""
     import pyspark
 
     installed = Path(pyspark.__file__).parent
@@ -106,13 +106,13 @@ def _made_home() -> Path | None:
         for part in _PARTS:
             if (installed / part).exists():
                 _link(home / part, installed / part)
-    except (OSError, RuntimeError):  # nothing can be written there, there are no links, or there is no home at all
+    except (OSError, RuntimeError):  # not writable, no links, or no home directory
         return None
     return home
 
 
 def _is_found_by_every_python(folder: Path) -> bool:
-    """Whether a new process loads from there, and not this one only."""
+    """Whether a new process loads from there, and not only this one."""
     places = [*site.getsitepackages(), site.getusersitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     return any(place and Path(place).exists() and folder.samefile(place) for place in places)
 

@@ -1,4 +1,4 @@
-"""What a task reads: a stretch of one partition's offsets."""
+"""A range of offsets of one partition, read by a task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """From `start` up to, and not with, `until`."""
+    """From `start` (inclusive) to `until` (exclusive)."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class OffsetRange:
 
 
 class RangePartition(InputPartition):
-    """How a range travels from the driver to a task."""
+    """A range as it is sent from the driver to a task."""
 
     def __init__(self, span: OffsetRange) -> None:
         super().__init__(span)

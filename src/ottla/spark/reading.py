@@ -1,10 +1,10 @@
-"""What a task does: reads a stretch of a partition, as Arrow batches with just the columns that are wanted.
+"""What a task does: reads a range of a partition as Arrow batches with only the requested columns.
 
-The consumer fetches ahead while Spark is at work on a batch; what it holds is bounded by `queued.max.bytes`, and only
-some megabytes are columns at a time. Nothing is done for each record in Python.
+The consumer fetches ahead while Spark processes a batch; its memory is limited by `queued.max.bytes`, and only a few
+megabytes are columns at a time. No Python code runs per record.
 
-Offsets without a record that may be seen (of compaction, of transactions) are passed over. Records that should be there
-and are not (deleted meanwhile, or the topic was made anew) are an error, or passed over, as the query wants it.
+Offsets without a visible record (compaction, transactions) are skipped. Missing records (deleted in the meantime, or
+the topic was created again) are an error or are skipped, as the query specifies.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from ottla.client.consume import Consumer
 
 _LOOK_S: Final = 1.0
-"""When nothing came for so long, it is asked where the partition ends."""
+"""If nothing came for this long, the end of the partition is checked."""
 _SHORT_LOG_PATIENCE_S: Final = 5.0
-"""A log that ends too early does so for a moment when its leader changes; after this it stays like that."""
+"""When its leader changes, a log may end too early for a moment; after this time the end is accepted."""
 _CONSTANT: Final = ("topic", "partition")
-"""Columns that are made here, and not by the consumer."""
+"""Columns that are created here, not by the consumer."""
 
 _GONE: Final = (OffsetOutOfRangeError, LogTruncatedError, UnknownTopicError, UnknownPartitionError)
-"""What a poll raises where records are not, or no longer, there."""
+"""What a poll raises if records do not exist, or no longer."""
 
 _SETTINGS: Final = {
     "auto.offset.reset": "none",
@@ -53,11 +53,11 @@ _SETTINGS: Final = {
     "allow.auto.create.topics": "false",
 }
 _USUAL: Final = {"queued.max.bytes": str(16 * 1024 * 1024)}
-"""Unless the query says otherwise: a task reads one partition, and more would not make it quicker."""
+"""Default config: a task reads one partition, and more would not make it faster."""
 
 
 def read_partition(options: ReadOptions, columns: ReadColumns, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """What a task gives to Spark. A plan without ranges has one task all the same, which finds nothing."""
+    """Returns the batches of a task. A plan without ranges still has one task, which returns nothing."""
     if isinstance(partition, RangePartition):
         yield from read_range(options.client_settings, partition.span, columns, options.fail_on_data_loss)
 
@@ -65,8 +65,8 @@ def read_partition(options: ReadOptions, columns: ReadColumns, partition: InputP
 def read_range(
     client_settings: Mapping[str, str], span: OffsetRange, columns: ReadColumns, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the range, batch by batch, in order. A range that begins at -2 or ends at -1 does so where the
-    partition does now. Raises `DataLossError`, or whatever the client does."""
+    """Yields the records of the range in batches, in order. A range that begins at -2 or ends at -1 uses the current
+    start or end of the partition. Raises `DataLossError`, or errors of the client."""
     is_late = span.start == EARLIEST_OFFSET or span.until == LATEST_OFFSET
     if not span and not is_late:
         return
@@ -89,7 +89,7 @@ def _bound(consumer: Consumer, span: OffsetRange) -> OffsetRange:
 
 
 class _Task:
-    """One range, once."""
+    """Reads one range, once."""
 
     def __init__(self, consumer: Consumer, span: OffsetRange, columns: ReadColumns, fail_on_data_loss: bool) -> None:
         self._consumer = consumer
@@ -121,7 +121,7 @@ class _Task:
                 position = self._look_at_end(position, time.monotonic() - since_s)
 
     def _go_on_after(self, position: int, error: ClientError) -> int:
-        """The next offset of the range that is still there, or its end."""
+        """Returns the next offset of the range that still exists, or its end."""
         span = self._span
         if isinstance(error, UnknownTopicError | UnknownPartitionError):
             self._lost(f"{self._name} no longer exists; offsets {position} to {span.until - 1} are lost: {error}")
@@ -145,13 +145,13 @@ class _Task:
         return after
 
     def _look_at_end(self, position: int, waited_s: float) -> int:
-        """Nothing came: either it will, or the log is shorter than it was when the range was planned."""
+        """Called when nothing came: either it will, or the log is shorter than when the range was planned."""
         span = self._span
         if waited_s < min(self._patience_s, _SHORT_LOG_PATIENCE_S):
             return position
         try:
             end = self._consumer.end_offsets([self._partition])[self._partition]
-        except (UnknownTopicError, UnknownPartitionError) as error:  # polls go on looking for it for longer
+        except (UnknownTopicError, UnknownPartitionError) as error:  # polls keep looking for it for longer
             return self._go_on_after(position, error)
         is_over = waited_s >= self._patience_s
         if end < span.until and (is_over or not self._waits_for_transactions):
@@ -177,7 +177,7 @@ class _Task:
 
 
 class _Assembly:
-    """Puts the batches of one partition together, as Spark wants them."""
+    """Converts the batches of one partition to what Spark expects."""
 
     def __init__(self, span: OffsetRange, columns: ReadColumns) -> None:
         self._names = columns.names
@@ -198,7 +198,7 @@ class _Assembly:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _constant(self, name: str, rows: int) -> pa.Array:
-        """The same in every row; of the longest batch so far there is one to cut from."""
+        """A column with the same value in every row, sliced from the longest one so far."""
         made = self._constants.get(name)
         if made is None or len(made) < rows:
             made = pa.repeat(pa.scalar(self._values[name], self._schema.field(name).type), rows)
@@ -207,7 +207,7 @@ class _Assembly:
 
 
 def _retyped_headers(headers: pa.ListArray, kind: pa.ListType) -> pa.ListArray:
-    """The same bytes under Spark's names; null where a record has none, as Spark's own connector has it."""
+    """The same bytes under Spark's names; null for a record without headers, as in Spark's own connector."""
     pairs = pa.StructArray.from_arrays(headers.values.flatten(), fields=list(kind.value_type))
     ends = headers.offsets
     counts = np.diff(ends.to_numpy())

@@ -1,4 +1,4 @@
-"""A Spark session with everything set right for pipelines over topics."""
+"""Creates a Spark session with the right settings for pipelines over topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EVERYWHERE: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # A batch uploads what it changed, in place of a snapshot of all the state.
+    # A batch uploads its changes instead of a snapshot of the whole state.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
@@ -37,8 +37,8 @@ _LOCAL: Final = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
     "spark.ui.enabled": "false",
-    # On a disk it renames as well as the usual one, which starts a program for every file that it touches: half of
-    # what a small micro-batch takes.
+    # On a local disk it renames as safely as the default, which starts a program for every file that it touches: half
+    # of the time of a small micro-batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -48,26 +48,26 @@ _END_TIMEOUT_S: Final = 10
 _QUIET: Final = ("ERROR", "FATAL", "OFF")
 _GIB: Final = 1 << 30
 _MEMORY_GIB: Final = (1, 4)
-"""The least and the most that a local driver, in which everything runs, is given of the machine's memory."""
+"""The minimum and maximum of the machine's memory for a local driver, in which everything runs."""
 
 
 class SessionConflictError(OttlaError):
-    """A session is running already, with settings that cannot be changed any more."""
+    """A session is already running, with settings that can no longer be changed."""
 
 
 def session(
     master: str = "local[*]", app_name: str = "ottla", *, java_output: Path | None = None, **conf: object
 ) -> SparkSession:
-    """A Spark session that knows `format("ottla")`; the one that is running, if there is one.
+    """Returns a Spark session that knows `format("ottla")`; the running one, if there is one.
 
-    Settings are given by Spark's names, `**{"spark.sql.shuffle.partitions": 8}`, or as Python spells them,
-    `sql_shuffle_partitions=8`; they count more than what is set here: UTC, Arrow, RocksDB for state, few words in the
-    log, this Python for the workers. With a local master everything listens on 127.0.0.1 only, there is no web UI
-    unless `ui_enabled=True`, and there are as many shuffle partitions as cores. What Spark's Java says goes to
-    standard error, or to the file `java_output`; with the latter, a Ctrl-C is for this process alone.
+    Settings use Spark's names, `**{"spark.sql.shuffle.partitions": 8}`, or Python names, `sql_shuffle_partitions=8`.
+    They override the settings made here: UTC, Arrow, RocksDB for state, little logging, this Python for the workers.
+    With a local master everything listens on 127.0.0.1 only, there is no web UI unless `ui_enabled=True`, and there are
+    as many shuffle partitions as cores. The output of Spark's Java goes to standard error, or to the file
+    `java_output`; with the latter, Ctrl-C only affects this process.
 
-    Raises `SparkUnavailableError` where PySpark or Java 17 is missing, and `SessionConflictError` where a running
-    session has settings that these contradict.
+    Raises `SparkUnavailableError` if PySpark or Java 17 is missing, and `SessionConflictError` if a running session has
+    conflicting settings.
     """
     check_pyspark()
     from pyspark.sql import SparkSession
@@ -76,11 +76,11 @@ def session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return _adapted(running, master, asked)
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started a Java already
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has already started Java
         check_java()
     _prepare_environment(master, asked)
     settings = {"spark.master": master, "spark.app.name": app_name, **default_settings(master), **asked}
-    # Another Python than this one need not have what these two load.
+    # Another Python may not have what these two load.
     has_our_workers = local_cores(master) is not None and "spark.pyspark.python" not in asked
     if has_our_workers:
         settings = worker_settings() | settings
@@ -96,19 +96,19 @@ def session(
 
 
 def end(running: SparkSession) -> None:
-    """Stops a session and the Java that was started for it, and waits until that is gone, with what it put aside."""
+    """Stops a session and the Java that was started for it, and waits until it has ended and removed its files."""
     from pyspark import SparkContext
 
-    with suppress(Exception):  # Java may be gone already, in whatever way
+    with suppress(Exception):  # Java may have ended already, in any way
         running.stop()
     gateway: Any = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     if process is None:
-        return  # it is not ours
+        return  # not started by us
     with suppress(Exception):
         gateway.shutdown()
     SparkContext._gateway = SparkContext._jvm = None
-    process.stdin.close()  # what it waits for
+    process.stdin.close()  # Java ends when this is closed
     try:
         process.wait(_END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -117,18 +117,18 @@ def end(running: SparkSession) -> None:
 
 
 def default_settings(master: str) -> dict[str, str]:
-    """What a session is given unless it is told otherwise."""
+    """The default settings of a session."""
     cores = local_cores(master)
     settings = dict(_EVERYWHERE)
     if find_spec("pandas") is None:
-        settings["spark.sql.execution.pythonUDF.arrow.enabled"] = "false"  # needs it, and warns of its lack
+        settings["spark.sql.execution.pythonUDF.arrow.enabled"] = "false"  # it needs pandas, and warns without it
     if cores is None:
         return settings
     return settings | _LOCAL | {"spark.sql.shuffle.partitions": str(cores), "spark.driver.memory": _local_memory()}
 
 
 def local_cores(master: str) -> int | None:
-    """How many tasks run at a time where the master is this process; None for any other master."""
+    """The number of tasks at a time if the master is this process; None for any other master."""
     found = _LOCAL_MASTER.fullmatch(master)
     if found is None:
         return None
@@ -154,26 +154,26 @@ def _local_memory() -> str:
 
 
 def _prepare_environment(master: str, asked: Mapping[str, str]) -> None:
-    """What Spark reads from the environment when its Java starts, and never from its settings."""
+    """Sets what Spark reads from the environment when its Java starts, and never from its settings."""
     if "spark.pyspark.python" in asked:
         os.environ["PYSPARK_PYTHON"] = asked["spark.pyspark.python"]
     elif local_cores(master) is not None:
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # whatever was there: workers must find what this process has
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # in any case: workers must find what this process has
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local_cores(master) is not None:
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # the web UI, when there is one, listens there
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # also the address of the web UI
 
 
 def _set_log_level(running: SparkSession, level: str) -> None:
     running.sparkContext.setLogLevel(level)
-    # PySpark's own way to say at length what it raises as well.
+    # PySpark logs at length what it also raises.
     logging.getLogger("SQLQueryContextLogger").disabled = level.upper() in _QUIET
 
 
 def _start_java(settings: Mapping[str, str], output: Path) -> None:
-    """Starts Spark's Java apart from our terminal: a Ctrl-C would end its Python workers, and fail what they do."""
+    """Starts Spark's Java outside our terminal: Ctrl-C would end its Python workers, and fail their tasks."""
     from pyspark import SparkConf, SparkContext, java_gateway
 
     launch: Any = java_gateway.launch_gateway  # it has no types
@@ -185,7 +185,7 @@ def _start_java(settings: Mapping[str, str], output: Path) -> None:
 
 
 def _adapted(running: SparkSession, master: str, asked: Mapping[str, str]) -> SparkSession:
-    """The running session with what was asked for, as far as a session can be changed."""
+    """The running session with the requested settings, as far as they can be changed."""
     settings: dict[str, Any] = dict(running.sparkContext.getConf().getAll())
     for key, value in {"spark.master": master, **asked}.items():
         if running.conf.isModifiable(key):

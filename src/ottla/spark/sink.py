@@ -1,8 +1,8 @@
-"""The sink: rows into topics, at least once.
+"""The sink: writes rows to topics, at least once.
 
-A task's rows go straight from Arrow columns into record batches. It is done when all of them are acknowledged, and what
-is not fails it; Spark then runs it again, so that rows of the first run may stand there twice. Producers are idempotent
-and wait for all replicas in sync, unless the query's settings say otherwise, and stay open from task to task.
+The rows of a task go directly from Arrow columns into record batches. A task is done when all of them are acknowledged;
+otherwise it fails, and Spark runs it again, so rows of the first run may be written twice. Producers are idempotent and
+wait for all in-sync replicas, unless the query's options say otherwise, and stay open between tasks.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GATHERED_BYTES: Final = 4 * 1024 * 1024
 
 
 class WriteResult(NamedTuple):
-    """Records that follow each other in a partition, from an offset on."""
+    """Consecutive records of a partition, from an offset on."""
 
     topic: str
     partition: int
@@ -47,13 +47,13 @@ class WriteResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What became of a task's rows."""
+    """The results of a task's rows."""
 
     results: list[WriteResult]
 
 
 class _SinkWriter:
-    """What both kinds share. Made on the driver, where it refuses what cannot be written, and sent to the tasks."""
+    """What both writers share. Created on the driver, where it rejects invalid schemas, and sent to the tasks."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         if overwrite:
@@ -67,7 +67,7 @@ class _SinkWriter:
             return Written(_write(producer, self._columns, iterator))
 
     def _tell(self, name: str, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leaves a file that tells what was written, whole or not at all."""
+        """Writes a file with the results, completely or not at all."""
         if self._folder is None:
             return
         results = sorted(result for one in messages if isinstance(one, Written) for result in one.results)
@@ -78,21 +78,21 @@ class _SinkWriter:
 
 
 class OttlaArrowWriter(_SinkWriter, DataSourceArrowWriter):
-    """Of a batch."""
+    """Writes a batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._tell(f"write-{uuid.uuid4().hex}", messages)
 
 
 class OttlaStreamArrowWriter(_SinkWriter, DataSourceStreamArrowWriter):
-    """Of a stream. A micro-batch that is run again has its file replaced."""
+    """Writes a stream. A micro-batch that is run again replaces its file."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name.
         self._tell(f"batch-{batchId:010}", messages)
 
 
 def write(df: DataFrame, **options: str) -> list[WriteResult]:
-    """Appends a DataFrame to topics, and says where its rows are.
+    """Appends a DataFrame to topics, and returns where its rows are.
 
     Takes the options of `df.write.format("ottla")`. For batches, and for `foreachBatch`.
     """
@@ -102,14 +102,14 @@ def write(df: DataFrame, **options: str) -> list[WriteResult]:
 
 
 def read_results(folder: str | os.PathLike[str]) -> Iterator[WriteResult]:
-    """What the files under a `resultsPath` tell, file by file."""
+    """Reads the results in the files of a `resultsPath`, file by file."""
     for file in sorted(Path(folder).glob(f"*{_FILE_END}")):
         for line in file.read_text().splitlines():
             yield WriteResult(**json.loads(line))
 
 
 def _folder_of(path: str) -> Path:
-    """Spark writes paths as URLs, too; the driver's own files are meant."""
+    """Spark may write paths as URLs; only files of the driver are supported."""
     parts = urlsplit(path)
     if parts.scheme not in ("", "file"):
         raise OptionError("resultsPath", f"{path!r} is not a local directory of the driver")
@@ -122,7 +122,7 @@ def _write(producer: Producer, columns: WriteColumns, batches: Iterable[pa.Recor
     for batch in _gathered(batches):
         for topic, part in columns.by_topic(batch):
             waiting.append(producer.send_batch(topic, part))
-        # What is known by now is looked at, so that a failure is told soon and nothing piles up.
+        # Check results that are known by now, so that a failure is noticed soon and nothing piles up.
         while waiting and waiting[0].done():
             _add(results, waiting.popleft().result())
     if waiting:
@@ -133,7 +133,7 @@ def _write(producer: Producer, columns: WriteColumns, batches: Iterable[pa.Recor
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Some megabytes at a time. Spark gives ten thousand rows: with many partitions, little for each."""
+    """Combines batches to a few megabytes. Spark's have ten thousand rows: few per partition if there are many."""
     some: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -155,7 +155,7 @@ def _add(results: list[WriteResult], places: Iterable[BatchMetadata]) -> None:
 
 
 def _joined(results: list[WriteResult]) -> list[WriteResult]:
-    """Those that follow each other in one."""
+    """Joins consecutive results."""
     joined: list[WriteResult] = []
     for one in sorted(results):
         last = joined[-1] if joined else None

@@ -1,11 +1,11 @@
-"""The columns of a DataFrame that is written: which are a record's, what types they can have, and which rows go where.
+"""The columns of a DataFrame that is written: which belong to a record, their types, and where rows are written.
 
     value       binary or string                 topic       string, unless the option names a topic: that one wins
     key         binary or string                 partition   int; null leaves it to the key, or to the producer
     headers     array<struct<key: string,        timestamp   timestamp, or double in seconds since 1970; null is now
                              value: binary>>
 
-Only value is needed. Columns with other names are left out, as by Spark's own connector.
+Only value is required. Columns with other names are ignored, as in Spark's own connector.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ WRITE_TYPES: Final[Mapping[str, tuple[DataType, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """What of each row is written. Made by `of`; travels from the driver to the tasks."""
+    """The columns that are written. Created by `of`; sent from the driver to the tasks."""
 
     names: tuple[str, ...]
-    """Of the columns that are parts of records, without the topic."""
+    """The columns that are parts of records, without the topic."""
     topic: str | None
-    """Of all rows; None if a column says it."""
+    """The topic of all rows; None if a column contains it."""
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None) -> WriteColumns:
-        """Refuses a schema whose rows cannot be records."""
+        """Rejects a schema whose rows cannot be records."""
         types = {field.name: field.dataType for field in schema.fields}
         here = f"the columns are {schema.simpleString().removeprefix('struct')}"
         if "value" not in types:
@@ -73,7 +73,7 @@ class WriteColumns:
         return cls(tuple(names), topic)
 
     def by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str, dict[str, pa.Array]]]:
-        """The columns for each topic, as `Producer.send_batch` takes them; rows in their order."""
+        """Yields the columns for each topic, as `Producer.send_batch` takes them; rows keep their order."""
         columns = {name: _sendable(name, batch.column(name)) for name in self.names}
         if self.topic is not None:
             yield self.topic, columns
@@ -108,7 +108,7 @@ def _sendable(name: str, column: pa.Array) -> pa.Array:
 
 
 def _is_same(given: DataType, allowed: DataType) -> bool:
-    """Whatever each of them says of nulls, and of the way that text is compared."""
+    """Compares types, ignoring nullability and collation."""
     if isinstance(given, StringType) and isinstance(allowed, StringType):
         return True
     return given.simpleString() == allowed.simpleString()

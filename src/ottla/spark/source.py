@@ -1,7 +1,7 @@
 """`format("ottla")`: topics as DataFrames, in batches and in streams, with the options of Spark's own connector.
 
-Spark makes these objects anew in each of its processes: one that plans, one that goes along with a streaming query,
-those that run tasks. What travels between them is pickled, so that readers hold options and nothing that is open.
+Spark creates these objects in each of its processes: the planner, the helper process of a streaming query, and the
+workers that run tasks. They are pickled to be sent, so readers contain options and no open resources.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.spark.python_workers import quieten_planner
 
 
 class OttlaSource(DataSource):
-    """What Spark asks for by `format("ottla")`. Each method may be the first of ours that a planning process calls: see
+    """The data source of `format("ottla")`. Each method may be the first of ours that a planning process calls: see
     `quieten_planner`."""
 
     @classmethod
@@ -31,7 +31,7 @@ class OttlaSource(DataSource):
 
     def schema(self) -> StructType:
         quieten_planner()
-        # Here and not in the constructor, which serves writing as well: a wrong option is told of by `load()`.
+        # Not in the constructor, which is also used for writing: `load()` reports a wrong option.
         return read_schema(include_headers=ReadOptions.parse(self.options).include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:

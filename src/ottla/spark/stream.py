@@ -1,12 +1,13 @@
-"""A stream: what a query reads next, as far as its limits allow, and where it stands, for others to see.
+"""A stream: what a query reads next within its limits, and its progress, for others to see.
 
-`OttlaStreamReader` lives in three kinds of processes. In the one that goes along with the query, it keeps a client and
-what it learned; where reading is planned, and in tasks, it is options and columns and nothing else.
+`OttlaStreamReader` is used in three kinds of processes. In the helper process of the query it keeps a client and its
+state; in the planner and in tasks it is only options and columns.
 
-Spark keeps the offsets of a query in its checkpoint, and nowhere else. What is committed to a consumer group is for
-tools that show lag: it is never read back, and a commit that fails is logged and forgotten. Unless it is named
-(commitGroup, kafka.group.id), the group is called by what is read, so that it is the same at every start: Spark tells a
-source neither its query nor its checkpoint. Queries that read the same share it then, and the last to commit is seen.
+Spark keeps the offsets of a query in its checkpoint, and nowhere else. Offsets that are committed to a consumer group
+are for tools that show lag: they are never read back, and a failed commit is only logged. Unless it is set
+(commitGroup, kafka.group.id), the name of the group is derived from what is read, so that it is the same at every
+start: Spark tells a source neither its query nor its checkpoint. Queries that read the same then share a group, and it
+shows the last commit.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _COMMIT_TIMEOUT_MS: Final = 5000
-"""How long a query waits for what it can do without."""
+"""How long a query waits for a commit that it does not need."""
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What Spark asks about a stream, trigger by trigger."""
+    """Answers Spark's questions about a stream, trigger by trigger."""
 
     def __init__(self, options: ReadOptions, columns: ReadColumns) -> None:
         options.stream_start()
@@ -76,7 +77,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._side.begin(), self._side.topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        # Spark asks back with what it is given here, and knows no limit on both sides: `latestOffset` looks at options.
+        # Spark passes this back, and knows no limit for both sides: `latestOffset` uses the options.
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -90,7 +91,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts, ids = from_json(start), ids_from_json(start)
         end = self._side.next_end(starts, ids, is_limited=not isinstance(limit, ReadAllAvailable))
         if end == starts and not recreated(ids, self._side.topic_ids):
-            return start  # as it is, so that a checkpoint without ids leads to no batch without records
+            return start  # unchanged, so that a checkpoint without ids does not cause an empty batch
         return to_json(end, self._side.topic_ids)
 
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
@@ -116,7 +117,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class StreamDriver:
-    """The side of a stream that goes along with the query."""
+    """The part of a stream that runs in the helper process of the query."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -128,7 +129,7 @@ class StreamDriver:
         self._last_batch_s: float | None = None
         self._begun: PartitionOffsets | None = None
         self.latest: PartitionOffsets = {}
-        """What was there when it was last asked for."""
+        """The latest offsets when they were last requested."""
 
     def close(self) -> None:
         self._view.close()
@@ -136,27 +137,27 @@ class StreamDriver:
             self._group.close()
 
     def begin(self) -> PartitionOffsets:
-        """Where a query begins that has no checkpoint. Spark asks again when it plans the first batch, and what is
-        latest by then is beyond the end of that batch."""
+        """Returns where a query without a checkpoint begins. Spark asks again when it plans the first batch, and the
+        latest offset may then be beyond the end of that batch."""
         if self._begun is None:
             told = self._view.position(self._options.stream_start(), "startingOffsets", is_start=True)
             self._begun = self._view.resolved(told)
         return self._begun
 
     def end_with_what_is_there(self) -> None:
-        """What comes from now on is left to the next run."""
+        """Leaves records that arrive from now on to the next run."""
         self._is_bounded = True
 
     @property
     def topic_ids(self) -> TopicIds:
-        """Of the topics that are read, as of the last look."""
+        """The ids of the topics, as of the last check."""
         return self._view.topic_ids
 
     def next_end(
         self, starts: PartitionOffsets, start_ids: Mapping[str, str] | None = None, *, is_limited: bool
     ) -> PartitionOffsets:
-        """Where the next micro-batch ends; its start, if there shall be none yet."""
-        # What is before it is done. Spark says so itself only when there is a next batch, and not after the last.
+        """Returns where the next micro-batch ends; its start, if there should be none yet."""
+        # Everything before it is done. Spark says so only when there is a next batch, not after the last.
         self.show(starts)
         if self._is_bounded:
             if self._bound is None:
@@ -168,7 +169,7 @@ class StreamDriver:
             return self.latest
         least, most = self._options.min_offsets_per_trigger, self._options.max_offsets_per_trigger
         others = recreated(start_ids or {}, self.topic_ids)
-        if others:  # which are read from their beginning, if the query goes on
+        if others:  # they are read from the beginning if the query continues
             starts = {partition: start for partition, start in starts.items() if partition.topic not in others}
         elif least is not None and self._is_to_wait(starts, least):
             return starts
@@ -179,8 +180,8 @@ class StreamDriver:
         return admit(begins, known, most)
 
     def _is_to_wait(self, starts: PartitionOffsets, least: int) -> bool:
-        """Whether too little is there, and the last batch not too long ago. A query that ends with what is there would
-        wait for ever."""
+        """Whether there is too little data, and the last batch was recent. Never for a query that ends with the
+        available data: it would wait forever."""
         now_s = self._clock()
         delay_s = self._options.max_trigger_delay_ms / 1000
         is_due = self._is_bounded or self._last_batch_s is None or now_s - self._last_batch_s >= delay_s
@@ -196,7 +197,7 @@ class StreamDriver:
         start_ids: Mapping[str, str] | None = None,
         end_ids: Mapping[str, str] | None = None,
     ) -> PartitionOffsets:
-        """Where a micro-batch begins, with partitions that came since. What cannot be read any more is told of."""
+        """Returns where a micro-batch begins, including new partitions. Reports data that can no longer be read."""
         if end_ids:
             starts = self._of_these_topics(starts, ends, start_ids or {}, end_ids)
         added = ends.keys() - starts.keys()
@@ -214,7 +215,7 @@ class StreamDriver:
         for partition in sorted(starts.keys() & ends.keys()):
             start, end = starts[partition], ends[partition]
             if start > end and start == begun.get(partition):
-                # The first batch of a query that was ended in it: only its end is in the checkpoint.
+                # The first batch of a query that stopped during it: the checkpoint contains only its end.
                 words = "was stopped in its first micro-batch and starts again at offset"
                 _logger.warning(
                     "the query %s %d of partition %s, after the end of that micro-batch", words, start, partition
@@ -232,9 +233,9 @@ class StreamDriver:
         start_ids: Mapping[str, str],
         end_ids: Mapping[str, str],
     ) -> PartitionOffsets:
-        """The starts, where topics were deleted and created again: those that were before the batch are read from their
-        beginning; of those that were since it was planned, nothing is read."""
-        if not self.topic_ids:  # a query that goes on with the batch that it was ended in
+        """Adjusts the starts for topics that were deleted and created again: before the batch was planned, they are
+        read from the beginning; after that, nothing of them is read."""
+        if not self.topic_ids:  # a query that resumes the batch during which it stopped
             self._view.partitions(but_missing=True)
         before, since = recreated(start_ids, end_ids), recreated(end_ids, self.topic_ids)
         for topic in sorted(before | since):
@@ -253,10 +254,10 @@ class StreamDriver:
 
 
 class _ProgressGroup:
-    """The consumer group that shows where a query stands. It has no members."""
+    """The consumer group that shows the progress of a query. It has no members."""
 
     def __init__(self, options: ReadOptions, name: str) -> None:
-        # Of its own, and impatient: a query does not wait for it.
+        # A separate client with short timeouts: a query does not wait for it.
         self._settings = options.admin_settings
         for key in ("default.api.timeout.ms", "request.timeout.ms"):
             given_ms = int(self._settings.get(key, _COMMIT_TIMEOUT_MS))
@@ -276,7 +277,7 @@ class _ProgressGroup:
             self._admin.alter_consumer_group_offsets(self._name, offsets)
             self._is_refused = False
         except OttlaError as error:
-            # Once, and not with every batch.
+            # Once, not for every batch.
             level = logging.DEBUG if self._is_refused else logging.WARNING
             _logger.log(level, "offsets could not be committed to group %s: %s", self._name, error)
             self._is_refused = True

@@ -1,7 +1,7 @@
-"""What the driver knows of the cluster: which partitions a query reads, and where they begin and end.
+"""What the driver knows about the cluster: which partitions a query reads, and where they begin and end.
 
-One object and one client for as long as a query lives; made and used in the process that plans. A broker that is away
-is asked again, for `kafka.default.api.timeout.ms` at a time and `fetchOffset.numRetries` times.
+One object and one client per query; created and used in the planning process. An unavailable broker is asked again, for
+`kafka.default.api.timeout.ms` at a time and `fetchOffset.numRetries` times.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ T = TypeVar("T")
 
 
 class SourceError(OttlaError):
-    """A query cannot read what it is to read."""
+    """A query cannot read what it should read."""
 
 
 class MissingTopicError(SourceError):
-    """Topics or partitions that a query names, and that are not there."""
+    """Topics or partitions that a query names do not exist."""
 
 
 class ClusterView:
-    """The partitions of a query, and their offsets now. Offsets are those of records that may be read at the query's
-    isolation level. Not for several threads."""
+    """The partitions of a query, and their current offsets. Only offsets of records that are visible at the query's
+    isolation level. Not thread-safe."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -57,17 +57,17 @@ class ClusterView:
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._partitions_until_s = -1.0
         self.topic_ids: TopicIds = {}
-        """Those of the topics of `partitions`, at its last look, as far as the broker knows ids."""
+        """The ids of the topics of `partitions`, as of its last call, if the broker knows ids."""
 
     def close(self) -> None:
         if self._admin is not None:
             self._admin.close()
             self._admin = None
 
-    # Which partitions.
+    # Partitions.
 
     def partitions(self, *, but_missing: bool = False) -> frozenset[TopicPartition]:
-        """Those there are now. What the query names and is not there is an error, or left out."""
+        """The current partitions. Missing ones that the query names are an error, or left out."""
         age_max_ms = self._options.partitions_age_max_ms
         if time.monotonic() < self._partitions_until_s:
             return self._partitions
@@ -82,7 +82,7 @@ class ClusterView:
             case Topics(names):
                 return self._all_of(_described(admin, names, but_missing=but_missing))
             case SubscribePattern(expression):
-                # As Spark's connector has it: anywhere in the name, and never the cluster's own topics.
+                # As in Spark's connector: a match anywhere in the name, and never internal topics.
                 matches = re.compile(expression).search
                 return self._all_of(topic for topic in admin.list_topics() if matches(topic.name))
             case Partitions(partitions):
@@ -98,16 +98,16 @@ class ClusterView:
         self.topic_ids = {topic.name: topic.topic_id for topic in found if topic.topic_id is not None}
         return {TopicPartition(topic.name, one.index) for topic in found for one in topic.partitions}
 
-    # Where they begin and end.
+    # Offsets.
 
     def earliest(self, partitions: Collection[TopicPartition]) -> PartitionOffsets:
-        """Of those that are still there."""
+        """The earliest offsets of those that still exist."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST), but_missing=True)
 
     def latest(self, known: Mapping[TopicPartition, int] | None = None) -> PartitionOffsets:
-        """Of all partitions now. `known`: what was there before. Then a topic that is missing is no error here, since
-        who knows of it can tell more; and a leader that was elected just now may not know its end for a moment, so that
-        it is asked again before an earlier one is believed."""
+        """The latest offsets of all partitions. `known`: the earlier ones. With these, a missing topic is no error
+        here, because the caller can report more; and an offset below the known one is requested again, because a newly
+        elected leader may not know its end for a moment."""
         offsets: PartitionOffsets = {}
         for attempt in range(self._options.ask_attempts):
             if attempt:
@@ -119,7 +119,7 @@ class ClusterView:
         return offsets
 
     def position(self, position: Position, option: str, *, is_start: bool) -> PartitionOffsets:
-        """Where the query's partitions stand there: offsets, or -2 and -1 for their ends."""
+        """Where the query's partitions are at that position: offsets, or -2 and -1 for their ends."""
         partitions = self.partitions()
         match position:
             case Earliest():
@@ -136,7 +136,7 @@ class ClusterView:
                 return self._at_times(dict.fromkeys(partitions, time_ms), is_start=is_start)
 
     def resolved(self, offsets: Mapping[TopicPartition, int]) -> PartitionOffsets:
-        """With what -2 and -1 stand for now."""
+        """Replaces -2 and -1 with current offsets."""
         places = {EARLIEST_OFFSET: EARLIEST, LATEST_OFFSET: LATEST}
         ends = {partition: places[offset] for partition, offset in offsets.items() if offset in places}
         return {**offsets, **self._offsets(ends)}
@@ -154,7 +154,7 @@ class ClusterView:
         return {**found, **dict.fromkeys(none_newer, LATEST_OFFSET)}
 
     def _offsets(self, places: Mapping[TopicPartition, Place], *, but_missing: bool = False) -> PartitionOffsets:
-        """What is at each place; without those where nothing is, and if asked, without partitions that are gone."""
+        """The offset at each position; without those that have none and, if requested, without deleted partitions."""
         if not places:
             return {}
         isolation = "read_committed" if self._options.is_read_committed else "read_uncommitted"
@@ -198,7 +198,7 @@ def _described(admin: Admin, names: Iterable[str], *, but_missing: bool) -> Iter
 
 
 def _check_same(given: Collection[TopicPartition], there: frozenset[TopicPartition], option: str) -> None:
-    """A place has to be given for every partition, and for none that is not read."""
+    """Checks that there is a position for every partition, and for no others."""
     missing, foreign = there - set(given), set(given) - there
     if missing:
         reason = f"lacks {named(missing)}: list all partitions, with -2 for the earliest offset and -1 for the latest"

@@ -1,7 +1,7 @@
-"""Streams whose rows change: what `format("ottla")` cannot be told in a stream.
+"""Streams whose rows change, which `format("ottla")` cannot write as a stream.
 
-Spark asks a sink written in Python for mode `append` only. Aggregations that tell each change, `update`, and those that
-tell everything again, `complete`, reach topics batch by batch.
+Spark uses a sink written in Python only in mode `append`. Aggregations in mode `update` or `complete` are written batch
+by batch instead.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def write_stream(frame: DataFrame, **options: str) -> DataStreamWriter:
-    """A stream's writer to topics for every output mode: `write_stream(totals, …).outputMode("update").start()`.
+    """Returns a stream writer to topics for every output mode: `write_stream(totals, …).outputMode("update").start()`.
 
-    Takes the options of `frame.writeStream.format("ottla")`, and promises the same: at least once.
+    Takes the options of `frame.writeStream.format("ottla")`, with the same guarantee: at least once.
     """
 
     def write(batch: DataFrame, number: int) -> None:  # noqa: ARG001 - Spark gives it

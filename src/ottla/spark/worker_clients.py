@@ -1,12 +1,12 @@
-"""Clients that stay open from task to task, because Spark's Python workers do: a query's first task in a worker
-connects, those after it find connections and metadata at hand.
+"""Clients that stay open between tasks, because Spark's Python workers do: the first task of a query in a worker
+connects, later ones find open connections and metadata.
 
-A client is lent to one task at a time. It comes back when the task is done; one that failed, or was given up half-way,
-is closed. Those that nobody has wanted for a while are closed at the next look; the rest end with the worker.
+One task at a time uses a client. It is returned when the task is done; after a failure, or if the task stops halfway,
+it is closed. Unused clients are closed after a while, at the next request; the others end with the worker.
 
-PySpark has the garbage collector look at everything after each task. With clients and kernels loaded that takes 50 ms,
-as long as it takes to read half a million records: so what is there after a worker's first task is kept out of it, also
-where workers are not forked from `ottla.spark.daemon`.
+PySpark runs a full garbage collection after each task. With clients and kernels loaded that takes 50 ms, as long as it
+takes to read half a million records. So objects that exist after a worker's first task are excluded from collection,
+also if workers are not forked from `ottla.spark.daemon`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Key = frozenset[tuple[str, str]]
 
 
 class ClientPool(Generic[T]):
-    """Clients of one kind by their settings. Thread-safe."""
+    """Clients of one kind, by config. Thread-safe."""
 
     def __init__(self, make: Callable[[Mapping[str, str]], T], clock: Callable[[], float] = time.monotonic) -> None:
         self._make = make
@@ -47,7 +47,7 @@ class ClientPool(Generic[T]):
 
     @contextmanager
     def lent(self, settings: Mapping[str, str]) -> Iterator[T]:
-        """One that nobody else uses meanwhile."""
+        """A client that nobody else uses in the meantime."""
         key = frozenset(settings.items())
         found, unwanted = self._find(key)
         for one in unwanted:
@@ -63,7 +63,7 @@ class ClientPool(Generic[T]):
         _spare_garbage_collector()
 
     def _find(self, key: _Key) -> tuple[T | None, list[T]]:
-        """One that is free, and all that were free for too long."""
+        """Returns a free client, and all that were free for too long."""
         since_s = self._clock() - IDLE_MAX_S
         with self._lock:
             waiting = self._idle.get(key)
@@ -77,7 +77,7 @@ class ClientPool(Generic[T]):
         return found, unwanted
 
     def close(self) -> None:
-        """Closes all that are free."""
+        """Closes all free clients."""
         with self._lock:
             idle, self._idle = self._idle, {}
         for one in idle.values():
@@ -89,8 +89,8 @@ _is_spared = False
 
 
 def _spare_garbage_collector() -> None:
-    """Only in a worker of Spark's, which has nothing else to do than such tasks; once. Python itself could tell whether
-    it was done already, but counts all that is kept out to do so."""
+    """Runs once, and only in a Spark worker, which does nothing but such tasks. Python could say whether it was done
+    already, but counts all excluded objects for that."""
     global _is_spared
     if not _is_spared and TaskContext.get() is not None:
         _is_spared = True

@@ -147,10 +147,17 @@ class _Port:
                 self._server.close()
                 self._server = None
             elif self._server is None and self._proxy.faults.touches(self.route.target):
-                await self.open()
+                await self._try_to_open()
             await asyncio.sleep(_LOOK_AGAIN_S)
-        if self._server is None:
+        while self._server is None:
+            await self._try_to_open()
+
+    async def _try_to_open(self) -> None:
+        """Another program may have the port for a moment: nobody would look again if this gave up."""
+        try:
             await self.open()
+        except OSError:
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _listens(self) -> bool:
         try:

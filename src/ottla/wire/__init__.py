@@ -1,4 +1,4 @@
-"""The Kafka protocol: declarations of its messages, and what turns them into bytes and back. No I/O."""
+"""The Kafka protocol: declarations of its messages, and the codecs that read and write them. No I/O."""
 
 from ottla.wire.codec import decode, decode_versioned, encode, encode_chunks, encode_versioned
 from ottla.wire.errors import ProtocolError, UnsupportedVersionError

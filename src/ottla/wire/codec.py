@@ -1,4 +1,4 @@
-"""Messages to bytes and back, by code that is compiled for a message and a version when it is first needed."""
+"""Reads and writes messages, with code that is compiled for a message and a version on first use."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ottla.wire.writer import compile_writer
 M = TypeVar("M", bound=Message)
 
 Chunk = Any
-"""Bytes, or something that has a length and that the connection knows how to send, such as a slice of a file."""
+"""Bytes, or an object with a length that the connection can send, such as a slice of a file."""
 
 JOIN_BELOW_BYTES: Final = 4096
-"""Records smaller than this are cheaper to copy into the chunk before them than to send on their own."""
+"""Records smaller than this are cheaper to copy into the previous chunk than to send on their own."""
 
 BYTES: Final = (bytes, bytearray, memoryview)
 
 
 def decode(message: type[M], version: int, data: bytes | bytearray | memoryview) -> M:
-    """The message that the data holds, all of it; its records fields are views into the data."""
+    """The message that fills the data; its records fields are views into the data."""
     value: M
     read, source_type = _reader(message, version)
     source = data if type(data) is source_type else source_type(data)
@@ -57,7 +57,7 @@ def decode_from(message: type[M], version: int, data: bytes | bytearray | memory
 
 
 def reader_of(message: type[M], version: int) -> Callable[[memoryview], M]:
-    """What `decode_from` does without telling where the message ends, for who reads many of a kind."""
+    """Like `decode_from` without the end of the message, for callers that read many messages of one kind."""
     read, source_type = _reader(message, version)
 
     def decode_message(data: memoryview) -> M:
@@ -77,12 +77,12 @@ def encode(value: Message, version: int) -> bytes:
 
 
 def encode_chunks(value: Message, version: int) -> list[Chunk]:
-    """The message as few chunks: everything joined, but for large records and for what is not bytes at all."""
+    """The message in few chunks: everything is joined, except large records and objects that are not bytes."""
     return join_parts(encode_parts(value, version))
 
 
 def encode_parts(value: Message, version: int) -> list[Chunk]:
-    """The message as the many small parts that it is written in."""
+    """The message as the many small parts that the writer produces."""
     parts: list[Chunk] = []
     write = _writer(type(value), version)
     try:
@@ -115,7 +115,7 @@ def join_parts(parts: list[Chunk]) -> list[Chunk]:
 
 
 def encode_versioned(value: Message, version: int) -> bytes:
-    """The message behind its version as an int16: the form of internal topics' records and of consumer metadata."""
+    """The message, preceded by its version as an int16: the form of internal topics' records and consumer metadata."""
     return version.to_bytes(2, "big", signed=True) + encode(value, version)
 
 
@@ -129,7 +129,7 @@ def decode_versioned(message: type[M], data: bytes | bytearray | memoryview) -> 
 
 @cache
 def _reader(message: type[M], version: int) -> tuple[Callable[[Any], tuple[M, int]], type[bytes | memoryview]]:
-    """What reads the message, and the type of data that it reads from."""
+    """The function that reads the message, and the type of data that it reads."""
     check_version(message, version)
     return compile_reader(message, version), memoryview if reads_view(message) else bytes
 

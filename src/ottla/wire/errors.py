@@ -1,4 +1,4 @@
-"""What can be wrong with a message. Reading raises these and nothing else, whatever the bytes; so does writing.
+"""Errors in messages. Reading raises only these, whatever the bytes; so does writing.
 
 Each says which message and version, which field (as a path: `topics[2].partitions[0].records`) and, when reading, at
 which byte of the message.
@@ -22,7 +22,7 @@ class ProtocolError(ValueError):
 
 
 class UnsupportedVersionError(ProtocolError):
-    """A version that the message does not have, or a field that a version cannot carry."""
+    """A version that the message does not have, or a field that a version cannot contain."""
 
 
 class UnknownApiError(ProtocolError):
@@ -38,7 +38,7 @@ class TrailingBytesError(ProtocolError):
 
 
 class InvalidLengthError(ProtocolError):
-    """A length that is negative, or larger than what is left of the frame could hold."""
+    """A length that is negative, or larger than the rest of the frame."""
 
 
 class InvalidVarintError(ProtocolError):
@@ -54,11 +54,11 @@ class UnexpectedNullError(ProtocolError):
 
 
 class InvalidTagError(ProtocolError):
-    """A tagged field whose announced size is not the size of its value."""
+    """A tagged field whose stated size is not the size of its value."""
 
 
 class FrameSizeError(ProtocolError):
-    """A frame that announces a negative size, or one beyond the limit."""
+    """A frame with a negative size, or one beyond the limit."""
 
 
 class InvalidValueError(ProtocolError):

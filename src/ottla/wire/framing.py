@@ -1,8 +1,8 @@
-"""Frames: a size, a header, a message. What a connection needs to know of requests before and after their bodies.
+"""Frames: a size, a header, a message. What a connection needs to know about requests besides their bodies.
 
 A request frame is `size i32 | request header | request`, a response frame `size i32 | response header | response`. The
-header's version follows from the API and its version; a response does not name its API, only the correlation id of the
-request it answers.
+version of the header follows from the API and its version; a response does not name its API, only the correlation id of
+its request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROUTE = struct.Struct(">hhi")
 
 
 class RequestRoute(NamedTuple):
-    """What every request begins with, whatever its version: enough to answer it, if only with an error."""
+    """The start of every request, whatever its version: enough to answer it, if only with an error."""
 
     api_key: int
     api_version: int
@@ -37,7 +37,7 @@ class ReceivedRequest(NamedTuple):
 
 
 def frame_size(prefix: bytes | bytearray | memoryview, max_bytes: int) -> int:
-    """The size that a frame announces in its first four bytes, checked before anything of it is awaited."""
+    """The size in the first four bytes of a frame, checked before the rest is awaited."""
     size = int.from_bytes(prefix[:SIZE_BYTES], "big", signed=True)
     if not 0 <= size <= max_bytes:
         reason = f"a frame of {size} bytes is announced; the limit is {max_bytes}"
@@ -62,7 +62,7 @@ def api_of(api_key: int) -> Api:
 def read_request(frame: bytes | bytearray | memoryview) -> ReceivedRequest:
     """The request in a frame (without its size).
 
-    A version that the API does not have raises `UnsupportedVersionError`; `peek_route` still tells whom to answer. An
+    A version that the API does not have raises `UnsupportedVersionError`; `peek_route` still identifies the request. An
     ApiVersions request in an unknown version is answered in version 0 (KIP-511).
     """
     api_key, version, _ = peek_route(frame)

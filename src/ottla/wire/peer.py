@@ -1,5 +1,5 @@
-"""Another broker as this one sees it: requests out, responses in. The interface through which the controller, followers
-and leaders talk to each other; `ottla.broker.links` implements it with sockets, tests with queues."""
+"""Another broker as this one sees it: requests and responses. The interface through which the controller, followers and
+leaders talk to each other; `ottla.broker.links` implements it with sockets, tests with queues."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The readable codec: walks a declaration field by field.
 
-It is the oracle that the compiled codec is tested against, and what finds the words when that one fails: the compiled
-code only knows that something is wrong, this one knows which field, where, and why. Slow, and never on a hot path.
+It is the oracle against which the compiled codec is tested, and produces the error message when that one fails: the
+compiled code only knows that something is wrong, this one knows which field, where, and why. Slow, and never on a hot
+path.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MAX_INT32: Final = 2**31 - 1
 
 
 def read(message: type[M], version: int, data: bytes | memoryview) -> M:
-    """The message that the data holds, all of it."""
+    """The message that fills the data."""
     reader = _Reader(message, version, data)
     value: M = reader.struct(message)
     if reader.at != len(data):
@@ -50,7 +51,7 @@ def write(value: Message, version: int) -> bytes:
 
 
 class _Walk:
-    """The path to the field under the hand, for the words of an error."""
+    """Keeps the path to the current field, for error messages."""
 
     def __init__(self, message: type[Message], version: int) -> None:
         self.message = message
@@ -62,7 +63,7 @@ class _Walk:
     def inside(self, step: str) -> Iterator[None]:
         self.path.append(step)
         yield
-        self.path.pop()  # not on an error: it wants the path to where it happened
+        self.path.pop()  # not on an error: its message needs the path
 
     @property
     def title(self) -> str:
@@ -106,7 +107,7 @@ class _Reader(_Walk):
         return layout.unpack(self.take(layout.size))[0]
 
     def length(self, kind: Kind, compact: bool, nullable: bool) -> int | None:
-        """How many bytes or elements follow; None for null."""
+        """The number of bytes or elements that follow; None for null."""
         width = Kind.INT16 if kind is Kind.STRING else Kind.INT32
         length = self.unsigned() - 1 if compact else self.fixed(width)
         if length == -1:
@@ -158,7 +159,7 @@ class _Reader(_Walk):
         return memoryview(taken) if kind is Kind.RECORDS else bytes(taken)
 
     def nullable_struct(self, field: Field) -> Any:
-        """Marked by 1, or by -1 for null; as a tagged field, by 0 for null."""
+        """Preceded by 1, or by -1 for null; as a tagged field, by 0 for null."""
         marker, null = self.fixed(Kind.INT8), -1 if field.tag is None else 0
         if marker == null:
             return None

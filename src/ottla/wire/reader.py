@@ -1,9 +1,9 @@
 """Compiles a declaration in one version into a function that reads it.
 
-The generated code is straight-line: fields of fixed size that follow each other, and the length or tag count behind
-them, are taken by one `unpack_from`; loops are written out where arrays are. It checks whatever Python would let pass
-(a slice beyond the end with nothing to read behind it, a length that no frame can hold) and leaves the rest to the
-exceptions that happen by themselves; on any of `FAILURES` the caller reads again with `plain`, which finds the words.
+The generated code is straight-line: one `unpack_from` reads adjacent fields of fixed size, and the length or tag count
+after them; arrays become loops. It checks what Python would accept silently (a slice beyond the end with nothing to
+read after it, a length that no frame can have) and relies on Python's own exceptions for the rest; on any of `FAILURES`
+the caller reads again with `plain`, which produces the error message.
 
     def read(data):                      # FetchRequest v12, shortened
         o1 = new(FetchRequest)
@@ -38,14 +38,14 @@ SMALL_ARRAY: Final = 32
 """Arrays of numbers up to this length are unpacked by a ready-made `Struct`."""
 
 SHORT_TEXT: Final = 64
-"""Text up to this length is taken out of a `memoryview` by a ready-made `Struct`: cheaper than a slice of the view."""
+"""Strings up to this length are read from a `memoryview` with a ready-made `Struct`: cheaper than slicing the view."""
 
 UNPACK_TEXT: Final = [struct.Struct(f"{size}s").unpack_from for size in range(SHORT_TEXT + 1)]
 
 
 def reads_view(message: type[Message]) -> bool:
-    """Whether a message is read from a `memoryview`: it has records that must not be copied, or is the header of what
-    may have. Any other is read from `bytes`, which costs a copy of the frame and makes each field cheaper."""
+    """Whether a message is read from a `memoryview`: it has records that must not be copied, or is the header of such a
+    message. Any other is read from `bytes`, which costs a copy of the frame and makes each field cheaper."""
     return issubclass(message, Header) or _carries_records(message)
 
 
@@ -58,13 +58,13 @@ def _carries_records(cls: type[Struct]) -> bool:
 
 
 def compile_reader(message: type[Message], version: int) -> Callable[[bytes | memoryview], tuple[Any, int]]:
-    """A function from the data to the message and where it ends."""
+    """Returns a function from the data to the message and where it ends."""
     read: Callable[[bytes | memoryview], tuple[Any, int]] = _ReaderCompiler(message, version).compile()
     return read
 
 
 def read_longer(data: bytes | memoryview, at: int, first: int) -> tuple[int, int]:
-    """What `read_unsigned` reads, when the byte before `at` is known to be only the first of it."""
+    """The rest of `read_unsigned`, if the byte before `at` is only the first of several."""
     second = data[at]
     if second < 0x80:
         return first - 0x80 + (second << 7), at + 1
@@ -75,7 +75,7 @@ def read_longer(data: bytes | memoryview, at: int, first: int) -> tuple[int, int
 
 
 def read_unknown_tags(value: Struct, data: bytes | memoryview, at: int, limit: int) -> int:
-    """Keeps the tagged fields of a struct that declares none; where they end."""
+    """Keeps the tagged fields of a struct that declares none; returns where they end."""
     count, at = read_unsigned(data, at)
     unknown = {}
     for _ in range(count):
@@ -116,11 +116,11 @@ class _ReaderCompiler:
             target = self.read_struct(self.message)
             self.flush()
             source.line(f"return {target}, at")
-        for name, cls in self.tag_readers:  # grows while it is walked: a tagged struct may have tags of its own
+        for name, cls in self.tag_readers:  # grows during the loop: a tagged struct may have tags of its own
             self.define_tag_reader(name, cls)
         return source.compile("read", f"read {self.message.__name__} v{self.version}")
 
-    # Fixed-size items wait in `pending` until something of variable size comes, and leave as one unpack.
+    # Fixed-size items wait in `pending` until something of variable size comes, and are read by one unpack.
 
     def flush(self) -> None:
         if not self.pending:
@@ -137,7 +137,7 @@ class _ReaderCompiler:
         self.pending.clear()
 
     def read_struct(self, cls: type[Struct]) -> str:
-        """Emits what makes an instance; the name that holds it. The last fields may still be pending."""
+        """Emits the creation of an instance; returns the name of its variable. The last fields may still be pending."""
         target = self.source.fresh("o")
         self.source.line(f"{target} = new({self.class_name(cls)})")
         self.fill_struct(cls, target)
@@ -179,7 +179,7 @@ class _ReaderCompiler:
             self.read_blob(kind, compact, nullable, target)
 
     def read_nested(self, cls: type[Struct], nullable: bool, tagged: bool, target: str) -> None:
-        """A struct that can be null is marked: 1, or -1 for null; as a tagged field, 0 for null."""
+        """A nullable struct has a marker: 1, or -1 for null; as a tagged field, 0 for null."""
         if not nullable:
             self.source.line(f"{target} = {self.read_struct(cls)}")
             return
@@ -196,7 +196,7 @@ class _ReaderCompiler:
             self.source.line("raise MalformedError")
 
     def read_length(self, kind: Kind, compact: bool) -> str:
-        """Emits what reads a length; the name that holds it, one more than the length when compact (0 for null)."""
+        """Emits reading a length; returns its variable: one more than the length if compact (0 for null)."""
         length = self.source.fresh("n")
         if not compact:
             self.pending.append((length, "h" if kind is Kind.STRING else "i"))
@@ -271,7 +271,7 @@ class _ReaderCompiler:
             self.fill_array(element, length, compact, target)
 
     def fill_array(self, element: WireType, length: str, compact: bool, target: str) -> None:
-        """Structs are made all at once and then filled: their number was held against the bytes that are there."""
+        """Structs are created all at once and then filled; their number was checked against the remaining bytes."""
         values = self.source.fresh("a")
         if element.kind is Kind.STRUCT:
             cls, item = element.struct_class(), self.source.fresh("o")
@@ -306,7 +306,7 @@ class _ReaderCompiler:
             self.source.line(f"at += {length} * {size}")
 
     def read_tags(self, cls: type[Struct], target: str) -> None:
-        """Nearly always there are none: one byte, folded into the unpack before it."""
+        """There are nearly always none: one byte, which is part of the unpack before it."""
         count = self.source.fresh("t")
         self.pending.append((count, "B"))
         self.flush()

@@ -1,6 +1,6 @@
-"""Which messages there are, by API key and by name, derived from the declarations in `messages`.
+"""All messages, by API key and by name, derived from the declarations in `messages`.
 
-Importing this module imports every declaration; nothing is compiled by that.
+Importing this module imports every declaration, but compiles nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ API_VERSIONS = 18
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A request and what answers it."""
+    """A request and its response."""
 
     key: int
     name: str
@@ -39,7 +39,7 @@ class Api:
         return 0 if self.key == CONTROLLED_SHUTDOWN and version == 0 else 1
 
     def response_header_version(self, version: int) -> int:
-        """ApiVersions stays with the oldest: a client that does not know the broker yet must be able to read it."""
+        """ApiVersions always uses the oldest: a client that does not know the broker yet must be able to read it."""
         return 1 if version in self.response.flexible and self.key != API_VERSIONS else 0
 
 

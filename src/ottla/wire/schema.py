@@ -1,4 +1,4 @@
-"""How a message is declared: once, as a class, with the versions in which each field lives.
+"""How a message is declared: once, as a class, with the versions of each field.
 
     class FetchPartition(Struct):
         partition: int = int32()
@@ -7,20 +7,20 @@
     class FetchRequest(Request, api_key=1, versions="0-18", flexible="12+"):
         topics: list[FetchTopic] = array(FetchTopic)
 
-The call on the right declares the wire type and gives a type checker the Python type, so the two cannot part. Fields
-are encoded in the order in which they are declared. One class serves every version: a field that a version lacks
-holds its default after reading, and may only be lost on writing when it is `ignorable`.
+The call on the right declares the wire type and gives a type checker the Python type, so the two cannot differ. Fields
+are encoded in the order of their declaration. One class serves every version: a field that a version lacks has its
+default after reading, and may only be dropped on writing if it is `ignorable`.
 
 A field takes `versions` (all by default) and
 
-- `default`: the value of an absent field. Numbers are 0, strings and arrays empty where it is not given;
-- `nullable`: the versions in which null can be told from empty;
-- `tag`: the field travels in the tagged section of its struct, under this number, and only when it is not its default;
+- `default`: the value of an absent field. By default numbers are 0, strings and arrays empty;
+- `nullable`: the versions in which null is distinct from empty;
+- `tag`: the field is in the tagged section of its struct, under this number, and only if it is not its default;
 - `ignorable`: writing a version without the field drops the value silently instead of raising;
-- `key`: the field is (part of) the key by which the elements of an array of this struct are told apart.
+- `key`: the field is (part of) the key that identifies the elements of an array of this struct.
 
-A struct in the tagged section that is not there is `None`, not an instance full of defaults: building a response for a
-thousand partitions must not build thousands of objects that are never sent.
+A missing struct of the tagged section is `None`, not an instance full of defaults: building a response for a thousand
+partitions must not build thousands of objects that are never sent.
 
 Nothing here reads or writes bytes: `plain` interprets declarations, `reader` and `writer` compile them.
 """
@@ -37,11 +37,11 @@ from ottla.wire.versions import NO_VERSIONS, Versions
 
 T = TypeVar("T")
 Bytes = bytes | bytearray | memoryview
-"""Bytes that are carried, not copied: what a records field holds. A writer takes anything that has a length."""
+"""The value of a records field: not copied. A writer accepts anything that has a length."""
 
 
 class Kind(Enum):
-    """What a field is on the wire; for those of fixed size, the code by which `struct` packs them."""
+    """The type of a field on the wire; for those of fixed size, their `struct` code."""
 
     BOOL = "?"
     INT8 = "b"
@@ -97,7 +97,7 @@ class WireType:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct, as declared. `name` is filled in by the class that owns it."""
+    """One field of a struct, as declared. Its class sets `name`."""
 
     type: WireType
     versions: Versions
@@ -111,11 +111,11 @@ class Field:
 
     @property
     def absent_is_none(self) -> bool:
-        """Whether `None` stands for a tagged struct that is not sent. Where null itself can be sent, it cannot."""
+        """Whether `None` means a tagged struct that is not sent. If null itself can be sent, it cannot."""
         return self.tag is not None and self.type.kind is Kind.STRUCT and not self.nullable
 
     def fresh_default(self) -> Any:
-        """The default as a value of its own: two messages never share a list or a struct."""
+        """A new copy of the default: two messages never share a list or a struct."""
         if self.default == [] and self.type.kind is Kind.ARRAY:
             return []
         if self.default is UNSET:
@@ -131,11 +131,11 @@ class _Unset(Enum):
 
 
 UNSET: Final = _Unset.UNSET
-"""Not given: for values whose default must be made afresh."""
+"""Not given: for values whose default must be created each time."""
 
 
 class Primitive(Generic[T]):
-    """The type of an array's elements that are no structs; `T` is what Python sees."""
+    """The type of array elements that are not structs; `T` is their Python type."""
 
     __slots__ = ("type",)
 
@@ -227,7 +227,7 @@ def string(
     key: bool = False,
     never_compact: bool = False,
 ) -> Any:
-    """Text. `never_compact` keeps the two-byte length in flexible versions too (the client id of a request header)."""
+    """A string. `never_compact` keeps the two-byte length in flexible versions (the client id of a request header)."""
     return Field(
         WireType(Kind.STRING),
         Versions.parse(versions),
@@ -278,7 +278,7 @@ def binary(
 
 
 def records(versions: str = "0+", *, nullable: str = "none", ignorable: bool = False) -> Bytes | None:
-    """Record batches. Reading gives a `memoryview` into the frame; writing keeps them a chunk of their own."""
+    """Record batches. Reading gives a `memoryview` into the frame; writing keeps them as a separate chunk."""
     field = Field(
         WireType(Kind.RECORDS), Versions.parse(versions), None, nullable=Versions.parse(nullable), ignorable=ignorable
     )
@@ -313,7 +313,7 @@ def array(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Elements in order. Structs that mark a `key` are told apart by it; they are a list here nevertheless."""
+    """Elements in order. Structs with a `key` are identified by it, but are still a list here."""
     inner = element.type if isinstance(element, Primitive) else WireType(Kind.STRUCT, struct=element)
     return Field(
         WireType(Kind.ARRAY, element=inner),
@@ -357,9 +357,9 @@ def nested(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """A struct inside a struct; `None` where it is null, or tagged and absent.
+    """A struct inside a struct; `None` if it is null, or tagged and absent.
 
-    One that is both tagged and nullable says null by a section of its own: its absence means `default`.
+    One that is both tagged and nullable encodes null in its tagged field: its absence means `default`.
     """
     return Field(
         WireType(Kind.STRUCT, struct=struct),
@@ -372,7 +372,7 @@ def nested(
 
 
 class _StructType(type):
-    """Takes the declarations out of the class body, so that slots can take their names."""
+    """Removes the declarations from the class body, so that slots can have their names."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> Any:
         declared = {key: value for key, value in body.items() if isinstance(value, Field)}
@@ -400,7 +400,7 @@ class _StructType(type):
 
 @dataclass_transform(kw_only_default=True)
 class Struct(metaclass=_StructType):
-    """A group of fields. Not thread-safe; owned by whoever made it."""
+    """A group of fields. Not thread-safe; owned by its creator."""
 
     __slots__ = ("unknown_tags",)
 
@@ -454,7 +454,7 @@ def _compile_init(cls: type[Struct]) -> Any:
 
 
 class Message(Struct):
-    """What stands on its own: `versions` it has, from `flexible` on with compact lengths and tagged fields.
+    """A top-level struct: its `versions`; from `flexible` on it has compact lengths and tagged fields.
 
     `unstable` are versions that Kafka declares but does not serve by default.
     """
@@ -487,19 +487,19 @@ class _ApiMessage(Message):
 
 
 class Request(_ApiMessage):
-    """What a client, or another broker, asks."""
+    """A request of a client or another broker."""
 
     __slots__ = ()
 
 
 class Response(_ApiMessage):
-    """What is answered to the request of the same API key, in the same version."""
+    """The response to the request of the same API key, in the same version."""
 
     __slots__ = ()
 
 
 class Header(Message):
-    """What precedes a request or a response in its frame."""
+    """The header of a request or a response in its frame."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What a struct looks like in one version: derived from its declaration, shared by every codec."""
+"""The form of a struct in one version: derived from its declaration, shared by every codec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.wire.schema import UNSET, Field, Kind, Struct, WireType
 
 @cache
 def ordered_fields(cls: type[Struct], version: int) -> tuple[Field, ...]:
-    """The fields that follow each other in this version."""
+    """The fields of this version, in order, without the tagged section."""
     return tuple(field for field in cls.fields if version in field.versions and field.tag is None)
 
 
@@ -28,7 +28,7 @@ def absent_fields(cls: type[Struct], version: int) -> tuple[Field, ...]:
 
 
 def tells_default(field: Field, value: Any) -> bool:
-    """Whether the value is what a reader assumes of an absent field, so that it need not be sent."""
+    """Whether the value is what a reader assumes for an absent field, so that it need not be sent."""
     if field.absent_is_none:
         return value is None or value == field.type.struct_class()()
     if field.default is UNSET:
@@ -37,7 +37,7 @@ def tells_default(field: Field, value: Any) -> bool:
 
 
 def minimum_size(wire_type: WireType, version: int, *, flexible: bool, compact: bool) -> int:
-    """The fewest bytes a value of the type takes: what bounds the elements that a frame can hold."""
+    """The minimum size of a value of the type: it limits the number of elements in a frame."""
     if wire_type.fixed_size is not None:
         return wire_type.fixed_size
     if wire_type.kind is Kind.STRUCT:

@@ -1,4 +1,4 @@
-"""Python source while it is written: lines with indentation, fresh names, and the objects that the code refers to."""
+"""Builds Python source: lines with indentation, unique names, and the objects that the code refers to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class CodeLines:
-    """Used by one compilation and thrown away."""
+    """Used for one compilation."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -31,7 +31,7 @@ class CodeLines:
         return f"{prefix}{self._count}"
 
     def constant(self, name: str, value: Any) -> str:
-        """A name by which the code reaches the value."""
+        """Returns a name for the value in the code."""
         self.scope[name] = value
         return name
 

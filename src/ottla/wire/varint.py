@@ -1,4 +1,4 @@
-"""Unsigned variable-length numbers: seven bits a byte, the lowest first, at most 32 bits in five bytes."""
+"""Unsigned variable-length integers: seven bits per byte, the lowest first, at most 32 bits in five bytes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ MAX_SIZE: Final = 5
 LIMIT: Final = 1 << 32
 
 ONE_BYTE: Final = tuple(bytes((value,)) for value in range(128))
-"""The numbers that fit in one byte, encoded: nearly every length and tag there is."""
+"""Encoded numbers of one byte: nearly every length and tag."""
 
 
 class OverlongError(Exception):
-    """More than five bytes, or more than 32 bits. The codec turns it into an `InvalidVarintError` with its place."""
+    """More than five bytes, or more than 32 bits. The codec turns it into an `InvalidVarintError` with its position."""
 
 
 def read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:

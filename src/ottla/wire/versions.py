@@ -1,4 +1,4 @@
-"""Ranges of message versions, written as Kafka writes them: `0+`, `3-7`, `5`, `none`."""
+"""Ranges of message versions in Kafka's notation: `0+`, `3-7`, `5`, `none`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 
 _FORM = re.compile(r"(?P<low>\d+)(?:(?P<open>\+)|-(?P<high>\d+))?")
 OPEN_END: Final = 32767
-"""The highest version an int16 can hold: where `3+` ends."""
+"""The highest version of an int16: where `3+` ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Versions `low` to `high`, both included; empty when `high` is below `low`."""
+    """Versions `low` to `high`, inclusive; empty if `high` is below `low`."""
 
     low: int
     high: int

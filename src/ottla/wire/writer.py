@@ -1,9 +1,9 @@
 """Compiles a declaration in one version into a function that writes it.
 
-The generated code appends parts to a list: fields of fixed size that follow each other become one `pack`, with the
-short arrays of numbers between them and the length of what comes behind them; records stay the object they are, so that
-a response can be sent without copying them. Where a value does not fit its field it raises one of `FAILURES`, and the
-caller writes again with `plain`, which finds the words.
+The generated code appends parts to a list: adjacent fields of fixed size become one `pack`, with the short arrays of
+numbers between them and the length of what follows; records remain separate objects, so that a response can be sent
+without copying them. If a value does not fit its field, it raises one of `FAILURES`, and the caller writes again with
+`plain`, which produces the error message.
 
     def write(o, add):                   # MetadataResponse v12, shortened
         …
@@ -27,7 +27,7 @@ from ottla.wire.varint import ONE_BYTE, encode_unsigned
 
 
 class RefusedValueError(Exception):
-    """A value that the version cannot carry; `plain` will say which."""
+    """A value that the version cannot contain; `plain` will say which."""
 
 
 FAILURES: Final = (struct.error, RefusedValueError, TypeError, AttributeError, ValueError, OverflowError)
@@ -37,17 +37,17 @@ NULL_STRUCT: Final = b"\xff"
 NULL_TAGGED_STRUCT: Final = b"\x00"
 
 SMALL_ARRAY: Final = 32
-"""An array of numbers up to this length is packed together with what stands around it."""
+"""An array of numbers up to this length is packed together with the fields around it."""
 
 SMALL_ARRAYS: Final = 8
-"""The same where there are several: every combination of lengths takes a `Struct` of its own."""
+"""The same if there are several: every combination of lengths needs its own `Struct`."""
 
 
 class Packers(dict[Any, Callable[..., bytes]]):
-    """For a run with arrays of numbers: what packs it, by the lengths of the arrays. Made when first needed."""
+    """For a run with arrays of numbers: the pack functions by the lengths of the arrays. Created on first use."""
 
     def __init__(self, codes: list[str]) -> None:
-        """`codes` of `struct`, where `*i` stands for an array of numbers `i`."""
+        """`codes` of `struct`, where `*i` means an array of numbers `i`."""
         self._codes = codes
 
     def __missing__(self, lengths: int | tuple[int, ...]) -> Callable[..., bytes]:
@@ -58,13 +58,13 @@ class Packers(dict[Any, Callable[..., bytes]]):
 
 
 def compile_writer(message: type[Message], version: int) -> Callable[[Any, Callable[[Any], None]], None]:
-    """A function that takes the message and gives its parts, in order, to a callable."""
+    """Returns a function that takes the message and passes its parts, in order, to a callable."""
     write: Callable[[Any, Callable[[Any], None]], None] = _WriterCompiler(message, version).compile()
     return write
 
 
 def write_unknown_tags(value: Struct, add: Callable[[bytes], None]) -> None:
-    """The tagged section of a struct that declares no tags, and was read with some."""
+    """Writes the tagged section of a struct that declares no tags, but was read with some."""
     write_sections(value.unknown_tags or {}, add)
 
 
@@ -76,12 +76,12 @@ def write_sections(sections: dict[int, bytes], add: Callable[[bytes], None]) -> 
 
 
 class Item(NamedTuple):
-    """Something to pack: the code of `struct` for it, and the expression that gives it (none for a pad byte)."""
+    """Something to pack: its `struct` code, and its expression (none for a pad byte)."""
 
     code: str
     value: str = ""
     elements: str = ""
-    """For an array of numbers, marked by an asterisk before its code: what holds how many there are."""
+    """For an array of numbers, marked by an asterisk before its code: the variable with its length."""
 
 
 def identifier(codes: list[str]) -> str:
@@ -110,15 +110,15 @@ class _WriterCompiler:
             self.source.line("pass")
             self.write_struct(self.message, "o")
             self.flush()
-        for name, cls in self.tag_writers:  # grows while it is walked
+        for name, cls in self.tag_writers:  # grows during the loop
             self.define_tag_writer(name, cls)
         return self.source.compile("write", f"write {self.message.__name__} v{self.version}")
 
-    # Items of fixed size wait in `pending` until something of variable size comes, and leave as one pack. So do arrays
-    # of numbers, each behind the item that is its length.
+    # Items of fixed size wait in `pending` until something of variable size comes, and are written by one pack. So are
+    # arrays of numbers, each after the item that is its length.
 
     def flush(self, *, in_one: bool = True) -> None:
-        """`in_one` is for the path that is taken nearly always: other paths need not be fast, but short."""
+        """`in_one` is for the path that is nearly always taken: other paths need not be fast, but short."""
         run, self.pending = self.pending, []
         counts = [item.elements for item in run if item.elements]
         if not counts:
@@ -173,7 +173,7 @@ class _WriterCompiler:
             self.write_tags(cls, value)
 
     def differs(self, field: Field, value: str) -> str:
-        """A condition that holds when the value is not what a reader assumes of an absent field."""
+        """A condition that is true if the value is not what a reader assumes for an absent field."""
         default = field.default
         if field.absent_is_none or default is UNSET:
             empty = self.source.constant(f"empty_{field.type.struct_class().__name__}", field.type.struct_class()())
@@ -189,7 +189,7 @@ class _WriterCompiler:
     ) -> None:
         kind = wire_type.kind
         if wire_type.fixed_size is not None:
-            if kind is Kind.UUID:  # pack would pad or cut it
+            if kind is Kind.UUID:  # pack would pad or truncate it
                 with self.source.block(f"if len({value}) != 16:"):
                     self.source.line("raise RefusedValueError")
             self.pending.append(Item(kind.value, value))
@@ -263,7 +263,7 @@ class _WriterCompiler:
             self.source.line(f"add(encode_unsigned({length} + 1))")
 
     def write_longer_length(self, before: list[Item], length: str) -> None:
-        """Records seldom fit 127 bytes and seldom fill 2 MiB: lengths of two and three bytes join the run too."""
+        """Records rarely fit 127 bytes and rarely exceed 2 MiB: lengths of two and three bytes join the run, too."""
         number = f"({length} + 1)"
         low, middle = Item("B", f"{number} & 127 | 128"), Item("B", f"{number} >> 7 & 127 | 128")
         with self.source.block(f"elif {length} < {2**14 - 1}:"):
@@ -303,7 +303,7 @@ class _WriterCompiler:
             self.flush()
 
     def write_tags(self, cls: type[Struct], value: str) -> None:
-        """Nearly always there are none: a zero byte, folded into a pack (`x` is a pad byte)."""
+        """There are nearly always none: a zero byte, which is part of a pack (`x` is a pad byte)."""
         conditions = [self.differs(field, f"{value}.{field.name}") for field in tagged_fields(cls, self.version)]
         conditions.append(f"{value}.unknown_tags")
         name = "write_unknown_tags"

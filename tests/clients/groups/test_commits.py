@@ -114,7 +114,7 @@ def test_a_consumer_that_leaves_commits_what_it_consumed(membership: Membership,
         assert consumer.committed((topic, 0)) == COUNT
 
 
-def test_without_a_commit_a_group_begins_where_it_is_told(
+def test_without_a_commit_a_group_begins_at_the_configured_position(
     membership: Membership, topic: str, records: list[str], confluent: ConfluentClient
 ) -> None:
     with joined(replace(membership, group=f"{membership.group}-earliest")) as consumer:
@@ -132,7 +132,7 @@ def test_without_a_commit_a_group_begins_where_it_is_told(
         assert set(values_of(latest)) == {"new"}
 
 
-def test_a_place_found_by_time_is_committed_and_gone_on_from(
+def test_a_place_found_by_time_is_committed_and_continued_from(
     membership: Membership, topic: str, records: list[str]
 ) -> None:
     place = (topic, 0)

@@ -65,7 +65,7 @@ def test_single_configs_are_changed_and_the_others_left_alone(admin: Admin, reso
     )
 
 
-def test_what_is_asked_for_is_told(admin: Admin, resource: ConfigResource) -> None:
+def test_requested_configs_are_returned(admin: Admin, resource: ConfigResource) -> None:
     admin.incremental_alter_configs({resource: {"segment.bytes": "2097152"}})
     reads(admin, resource, "segment.bytes", "2097152", ConfigSource.TOPIC)
     keys = ["segment.bytes", "cleanup.policy"]

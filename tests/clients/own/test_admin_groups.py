@@ -32,6 +32,11 @@ PEER = os.environ.get("OTTLA_TEST_PEER")
 
 
 @pytest.fixture
+def broker(group_broker: Peer) -> Peer:
+    return group_broker
+
+
+@pytest.fixture
 def admin(broker: Peer) -> Iterator[Admin]:
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         yield admin

@@ -95,7 +95,7 @@ def test_records_are_deleted_from_the_beginning(admin: Admin, full: TopicPartiti
     assert admin.list_offsets({full: EARLIEST})[full].offset == COUNT
 
 
-def test_a_partition_tells_who_produced_to_it(admin: Admin, full: TopicPartition, me: int) -> None:
+def test_the_producers_of_a_partition_are_described(admin: Admin, full: TopicPartition, me: int) -> None:
     empty = TopicPartition(full.topic, 1)
     found = admin.describe_producers([full, empty])
     assert found[empty] == []

@@ -52,7 +52,7 @@ def test_a_topic_from_its_making_to_its_end(admin: Admin, topic: str) -> None:
     wait_until(lambda: topic not in names(admin), "the deleted topic is still listed")
 
 
-def test_what_is_refused_is_told_beside_what_is_done(admin: Admin, topic: str) -> None:
+def test_partial_failures_are_reported_with_the_successes(admin: Admin, topic: str) -> None:
     other = f"{topic}-2"
     admin.create_topics([NewTopic(topic)])
     with pytest.raises(SomeRefusedError) as refused:
@@ -130,7 +130,7 @@ def test_partitions_come_in_pages_and_all_of_them(admin: Admin, topic: str) -> N
         assert shape(admin.describe_topics(wanted, page_size=page_size)) == expected
 
 
-def test_what_may_be_done_is_told_where_asked(admin: Admin, topic: str) -> None:
+def test_authorized_operations_are_returned_on_request(admin: Admin, topic: str) -> None:
     admin.create_topics([NewTopic(topic)])
     described = admin.describe_topics([topic], include_authorized_operations=True)[topic]
     assert described.authorized_operations is not None

@@ -112,7 +112,7 @@ def test_a_poll_gives_no_more_than_it_is_asked_for(settings_of: SettingsOf, fill
         assert consumer.poll(0) == []
 
 
-def test_a_poll_waits_for_what_comes_and_no_longer_than_it_is_told(
+def test_a_poll_waits_for_records_up_to_its_timeout(
     broker: Peer, consumer: Consumer, partitions: list[TopicPartition]
 ) -> None:
     consumer.assign(partitions)
@@ -673,7 +673,7 @@ def test_ctrl_c_ends_a_poll(broker: Peer, partitions: list[TopicPartition]) -> N
         program.communicate()
 
 
-def test_mistakes_are_told_where_they_are_made(settings_of: SettingsOf, topic: str) -> None:
+def test_invalid_arguments_are_reported_by_the_call(settings_of: SettingsOf, topic: str) -> None:
     with pytest.raises(ConfigError, match="max_poll_records"):
         Consumer(settings_of(max_pol_records=5))
     with pytest.raises(ConfigError, match="deserializer"):
@@ -694,7 +694,7 @@ def test_mistakes_are_told_where_they_are_made(settings_of: SettingsOf, topic: s
                 consumer.subscribe(names)
 
 
-def test_a_topic_that_is_not_there_is_told(strict_broker: Peer, topic: str) -> None:
+def test_a_topic_that_is_not_there_is_reported(strict_broker: Peer, topic: str) -> None:
     settings = {"bootstrap.servers": strict_broker.bootstrap, "default.api.timeout.ms": 200}
     with Consumer(settings) as consumer:
         consumer.assign([(topic, 0)])

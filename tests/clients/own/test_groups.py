@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from typing import Any
 
@@ -18,9 +18,8 @@ from ottla.client.administer import NewTopic
 from ottla.client.consume import ConsumerRecord, RebalanceListener, SubscriptionPattern
 from ottla.client.errors import ClientError, CommitFailedError
 from ottla.client.offsets import OffsetAndMetadata
-from support.clients.peers import Peer, running_peer
+from support.clients.peers import Peer
 from support.groups.driven_members import PROTOCOLS
-from support.groups.settings import SETTINGS
 from support.waiting import wait_until
 
 Settings = dict[str, Any]
@@ -35,11 +34,9 @@ BOTH = pytest.mark.parametrize("protocol", [CLASSIC, *CONSUMERS], ids=PROTOCOLS)
 INCREMENTAL = pytest.mark.parametrize("protocol", [COOPERATIVE, *CONSUMERS], ids=PROTOCOLS)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    settings = {**SETTINGS, "group.consumer.session.timeout.ms": "2000"}
-    with running_peer(tmp_path_factory.mktemp("groups"), settings) as peer:
-        yield peer
+@pytest.fixture
+def broker(group_broker: Peer) -> Peer:
+    return group_broker
 
 
 @pytest.fixture
@@ -131,7 +128,7 @@ def test_heartbeats_go_on_while_the_users_code_blocks(
         wait_until(lambda: share([one, other], partitions), "not every partition has an owner")
         one.block()
         owned, theirs = one.owned, other.owned
-        end_s = time.monotonic() + 4  # twice the session
+        end_s = time.monotonic() + 4  # longer than the session
         while time.monotonic() < end_s:
             sum(range(10_000))  # Python code that does not wait for anything
         assert one.consumer.assignment() == owned
@@ -149,7 +146,7 @@ def test_heartbeats_go_on_while_a_listener_blocks(
         def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
             if partitions:
                 self.thread = threading.current_thread()
-                time.sleep(3)  # longer than the session
+                time.sleep(3.5)  # longer than the session
 
     listener = Slow()
     with Polling(settings_of(protocol), topic, listener) as member:
@@ -188,7 +185,7 @@ def test_a_listener_commits_what_goes_to_others(
 
 
 @INCREMENTAL
-def test_records_go_on_for_those_who_keep_their_partitions(
+def test_members_that_keep_their_partitions_continue_to_consume(
     broker: Peer, topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
 ) -> None:
     """A member that takes its time with giving up holds up nobody but who waits for its partitions."""
@@ -219,42 +216,32 @@ def test_records_go_on_for_those_who_keep_their_partitions(
 
 @BOTH
 def test_a_group_goes_on_when_its_coordinator_was_away(
-    tmp_path_factory: pytest.TempPathFactory, topic: str, protocol: Settings
+    broker: Peer, topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
 ) -> None:
-    with running_peer(tmp_path_factory.mktemp("away"), SETTINGS) as peer:
-        partitions = [TopicPartition(topic, index) for index in range(2)]
-        with Admin(bootstrap_servers=peer.bootstrap) as admin:
-            admin.create_topics([NewTopic(topic, 2, 1)])
-        fill(peer, partitions, range(10))
-        settings = {
-            "bootstrap_servers": peer.bootstrap,
-            "group_id": "group",
-            "auto_offset_reset": "earliest",
-            "auto_commit_interval_ms": 50,
-            "retry_backoff_ms": 20,
-            **protocol,
-            **({} if protocol == CONSUMER else {"session_timeout_ms": 30_000}),
-        }
-        with Polling(settings, topic) as member:
-            wait_until(lambda: len(member.records) == 20, "not all records came")
-            wait_until(
-                lambda: all(
-                    found is not None and found.offset == 10 for found in member.consumer.committed(partitions).values()
-                ),
-                "nothing is committed",
-            )
-            peer.kill()
-            peer.start()
-            fill(peer, partitions, range(10, 20))
-            wait_until(lambda: len(member.records) >= 40, "nothing comes after the restart")
-            assert member.owned == set(partitions)
-        with Consumer(settings) as other:
-            found = other.committed(partitions)
-        assert [one.offset for one in found.values() if one is not None] == [20, 20]
+    fill(broker, partitions, range(10))
+    settings = settings_of(protocol, enable_auto_commit=True, auto_commit_interval_ms=50)
+    if protocol != CONSUMER:
+        settings["session_timeout_ms"] = 30_000
+    with Polling(settings, topic) as member:
+        wait_until(lambda: len(member.records) == 40, "not all records came")
+        wait_until(
+            lambda: all(
+                found is not None and found.offset == 10 for found in member.consumer.committed(partitions).values()
+            ),
+            "nothing is committed",
+        )
+        broker.kill()
+        broker.start()
+        fill(broker, partitions, range(10, 20))
+        wait_until(lambda: len(member.records) >= 80, "nothing comes after the restart")
+        assert member.owned == set(partitions)
+    with Consumer(settings) as other:
+        found = other.committed(partitions)
+    assert [one.offset for one in found.values() if one is not None] == [20] * 4
 
 
 @BOTH
-def test_who_closes_hands_over_at_once(
+def test_close_hands_partitions_over_at_once(
     topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
 ) -> None:
     settings = settings_of(protocol, **({} if protocol == CONSUMER else {"session_timeout_ms": 60_000}))
@@ -318,7 +305,7 @@ def test_the_coordinator_matches_patterns(
 
 
 @BOTH
-def test_who_polls_too_late_cannot_commit_what_is_others_now(
+def test_a_late_poll_cannot_commit_partitions_of_others(
     topic: str, partitions: list[TopicPartition], settings_of: SettingsOf, protocol: Settings
 ) -> None:
     settings = settings_of(protocol, max_poll_interval_ms=1000)
@@ -333,12 +320,12 @@ def test_who_polls_too_late_cannot_commit_what_is_others_now(
 
 
 def test_a_subscription_to_a_topic_that_does_not_exist_warns(
-    strict_broker: Peer, topic: str, caplog: pytest.LogCaptureFixture
+    broker: Peer, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     there = f"{topic}-there"
-    with Admin(bootstrap_servers=strict_broker.bootstrap) as admin:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.create_topics([NewTopic(there)])
-    with Consumer(bootstrap_servers=strict_broker.bootstrap, group_id=topic) as consumer:
+    with Consumer(bootstrap_servers=broker.bootstrap, group_id=topic) as consumer:
         consumer.subscribe([there, topic])
         told = "does not exist"
         wait_until(lambda: consumer.poll(0.05) == [] and told in caplog.text, "nobody was warned")

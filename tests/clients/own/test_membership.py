@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import pytest
@@ -27,10 +27,9 @@ from ottla.client.offsets import OffsetAndMetadata
 from ottla.net.client_connection import ClientConnection
 from ottla.wire.schema import Request
 from support.clients.dialect import WAIT_S
-from support.clients.peers import Peer, running_peer
+from support.clients.peers import OTTLA, Peer, chosen_peer
 from support.clients.scripted_broker import KAFKA_2_1
 from support.groups.driven_members import PROTOCOLS, DrivenGroup, DrivenMember, Told, until
-from support.groups.settings import SETTINGS
 from support.groups.speaker import speaking
 
 Scenario = Callable[[Callable[[], Awaitable[None]]], None]
@@ -43,10 +42,9 @@ CONSUMERS = [CONSUMER] if "consumer" in PROTOCOLS else []
 BOTH = pytest.mark.parametrize("protocol", [{}, *CONSUMERS], ids=PROTOCOLS)
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
-    with running_peer(tmp_path_factory.mktemp("membership"), SETTINGS) as peer:
-        yield peer
+@pytest.fixture
+def broker(group_broker: Peer) -> Peer:
+    return group_broker
 
 
 @pytest.fixture
@@ -121,7 +119,7 @@ def test_nobody_stops_with_what_it_keeps(broker: Peer, group: str, topic: str, s
     run(scenario)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 if chosen_peer() == OTTLA else 1))
 @pytest.mark.parametrize("settings", [EAGER[2], COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
 def test_no_partition_ever_has_two_owners(broker: Peer, group: str, topic: str, settings: Settings, seed: int) -> None:
     """Members come, go, and subscribe to other topics, in whatever moment."""
@@ -164,7 +162,7 @@ def test_no_partition_ever_has_two_owners(broker: Peer, group: str, topic: str, 
 
 
 @pytest.mark.parametrize("settings", [EAGER[0], COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
-def test_who_subscribes_to_other_topics_gets_their_partitions(
+def test_changing_the_subscription_assigns_other_partitions(
     broker: Peer, group: str, topic: str, settings: Settings
 ) -> None:
     async def scenario() -> None:
@@ -209,7 +207,8 @@ def test_the_coordinator_matches_patterns(broker: Peer, group: str, topic: str) 
             member = members.member().subscribe_server_pattern(f"{topic}-[0-9]")
             await members.settled(first)
             second = await make(broker, f"{topic}-2", 1)
-            await members.settled([*first, *second])
+            if chosen_peer() == OTTLA:  # Kafka looks for new topics every ten seconds
+                await members.settled([*first, *second])
             member.subscribe(f"{topic}-2")  # and names again
             await members.settled(second)
 
@@ -282,7 +281,7 @@ def test_offsets_without_a_subscription(broker: Peer, group: str, topic: str) ->
 
 
 @BOTH
-def test_what_is_consumed_is_committed_unasked(broker: Peer, group: str, topic: str, protocol: Settings) -> None:
+def test_consumed_records_are_committed_automatically(broker: Peer, group: str, topic: str, protocol: Settings) -> None:
     async def scenario() -> None:
         partitions = await make(broker, topic, 2)
         settings = {**protocol, "enable_auto_commit": True}
@@ -317,7 +316,7 @@ def test_what_is_consumed_is_committed_unasked(broker: Peer, group: str, topic: 
     run(scenario)
 
 
-def test_a_commit_in_the_middle_of_a_rebalance_is_told_so(broker: Peer, group: str, topic: str) -> None:
+def test_a_commit_in_the_middle_of_a_rebalance_gets_an_error(broker: Peer, group: str, topic: str) -> None:
     async def scenario() -> None:
         (partition,) = await make(broker, topic, 1)
         async with speaking(broker.bootstrap, group, topic) as leader, DrivenGroup(broker.bootstrap, group) as members:
@@ -355,8 +354,8 @@ def test_heartbeats_go_on_while_the_user_does_not_poll(
             await members.settled(partitions)
             owned, before = idle.owned, idle.membership.metadata()
             await idle.idle()
-            # Longer than the session: 4 s of the broker's, or 2 s of ours.
-            await asyncio.sleep(5 if protocol else 3)
+            # Longer than the session: 3 s of the broker's, or 2 s of ours.
+            await asyncio.sleep(4 if protocol else 3)
             assert idle.membership.metadata() == before
             await idle.membership.commit(dict.fromkeys(owned, OffsetAndMetadata(1)))
             assert idle.owned == owned
@@ -366,7 +365,7 @@ def test_heartbeats_go_on_while_the_user_does_not_poll(
 
 
 @BOTH
-def test_who_does_not_poll_for_too_long_leaves_until_it_does(
+def test_a_consumer_that_does_not_poll_leaves_until_it_polls_again(
     broker: Peer, group: str, topic: str, protocol: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -394,7 +393,7 @@ def test_who_does_not_poll_for_too_long_leaves_until_it_does(
 
 
 @BOTH
-def test_a_member_that_the_coordinator_does_not_know_begins_anew(
+def test_a_member_that_the_coordinator_does_not_know_starts_over(
     broker: Peer, group: str, topic: str, protocol: Settings
 ) -> None:
     async def scenario() -> None:
@@ -439,7 +438,7 @@ def test_a_static_member_comes_back_to_what_it_had(broker: Peer, group: str, top
     run(scenario)
 
 
-def test_a_static_member_whose_place_is_taken_is_told(broker: Peer, group: str, topic: str) -> None:
+def test_a_static_member_whose_instance_id_is_taken_gets_an_error(broker: Peer, group: str, topic: str) -> None:
     async def scenario() -> None:
         partitions = await make(broker, topic, 1)
         async with DrivenGroup(broker.bootstrap, group, group_instance_id="one") as members:
@@ -476,7 +475,7 @@ def test_a_static_member_of_a_consumer_group_cannot_take_a_place(broker: Peer, g
 
 
 @pytest.mark.parametrize("settings", [EAGER[0], COOPERATIVE, *CONSUMERS], ids=lambda one: "-".join(one.values()))
-def test_what_a_listener_raises_comes_out_when_the_change_is_done(
+def test_an_exception_of_a_listener_is_raised_after_the_change(
     broker: Peer, group: str, topic: str, settings: Settings
 ) -> None:
     class Failing(Told):
@@ -537,7 +536,7 @@ def test_an_assignor_that_the_broker_does_not_have(broker: Peer, group: str, top
 
 
 @BOTH
-def test_that_no_broker_is_there_is_told(group: str, protocol: Settings) -> None:
+def test_an_unreachable_broker_is_reported(group: str, protocol: Settings) -> None:
     async def scenario() -> None:
         async with DrivenGroup("127.0.0.1:1", group, default_api_timeout_ms=1000, **protocol) as members:
             member = members.member().subscribe("topic")

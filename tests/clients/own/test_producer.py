@@ -377,7 +377,7 @@ def test_what_cannot_be_sent_is_refused_at_once(
     assert producer.send(three, b"and then").result(WAIT_S).offset == 0
 
 
-def test_a_record_above_the_topics_limit_is_told_by_its_delivery(broker: Peer, topic: str) -> None:
+def test_a_record_above_the_topics_limit_is_reported_by_its_delivery(broker: Peer, topic: str) -> None:
     make(broker, topic, max_message_bytes="2000")
     with Producer(bootstrap_servers=broker.bootstrap, batch_size=16_384, linger_ms=1000) as producer:
         deliveries = [producer.send(topic, b"x" * 400) for _ in range(20)]
@@ -389,7 +389,7 @@ def test_a_record_above_the_topics_limit_is_told_by_its_delivery(broker: Peer, t
         assert behind.result(WAIT_S).offset == 20
 
 
-def test_a_topic_that_does_not_exist_is_told_by_send(strict_broker: Peer, topic: str) -> None:
+def test_a_topic_that_does_not_exist_is_reported_by_send(strict_broker: Peer, topic: str) -> None:
     with (
         Producer(bootstrap_servers=strict_broker.bootstrap, max_block_ms=1000) as producer,
         pytest.raises(UnknownTopicError, match=topic),
@@ -397,13 +397,13 @@ def test_a_topic_that_does_not_exist_is_told_by_send(strict_broker: Peer, topic:
         producer.send(topic, b"nobody will read this")
 
 
-def test_a_name_that_no_topic_can_have_is_told_by_send(producer: Producer) -> None:
+def test_a_name_that_no_topic_can_have_is_reported_by_send(producer: Producer) -> None:
     with pytest.raises(RefusedError) as caught:
         producer.send("no topic!", b"")
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_no_broker_is_told_by_send() -> None:
+def test_send_reports_that_no_broker_is_reachable() -> None:
     with (
         Producer(bootstrap_servers=f"127.0.0.1:{closed_port()}", max_block_ms=1000) as producer,
         pytest.raises(NoBrokerError, match="connection refused"),
@@ -411,7 +411,7 @@ def test_no_broker_is_told_by_send() -> None:
         producer.send("topic", b"")
 
 
-def test_a_buffer_that_stays_full_is_told_by_send(broker: Peer, topic: str) -> None:
+def test_a_buffer_that_stays_full_is_reported_by_send(broker: Peer, topic: str) -> None:
     """The broker is not asked for anything but the topic: the buffer is too small for a second batch."""
     settings = {"buffer.memory": 20_000, "batch.size": 10_000, "max.block.ms": 2_000}
     with Producer({"bootstrap.servers": broker.bootstrap}) as first:
@@ -494,7 +494,7 @@ def test_waiting_in_the_producers_own_thread_is_refused(producer: Producer, topi
     assert "await" in str(caught[0])
 
 
-def test_partitions_are_told(producer: Producer, three: str) -> None:
+def test_partitions_of_a_topic_are_returned(producer: Producer, three: str) -> None:
     assert [one.index for one in producer.partitions_for(three)] == [0, 1, 2]
 
 

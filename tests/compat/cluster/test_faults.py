@@ -23,6 +23,7 @@ HOLD_S: Final = SESSION_S + 2.0
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(600), pytest.mark.xdist_group("cluster faults")]
 
 
+@pytest.mark.soak  # three JVMs for minutes, and it is about the harness, not about Ottla
 def test_kafka_passes(tmp_path: Path) -> None:
     _logger.warning("OTTLA_SEED=%d", SEED)
     cluster = FaultCluster(tmp_path / "cluster", (KAFKA, KAFKA, KAFKA), zookeeper="apache")

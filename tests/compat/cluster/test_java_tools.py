@@ -12,11 +12,13 @@ import re
 import pytest
 
 from compat.cluster.tool_runs import NAME, run
+from compat.tools.peers import is_kafka
 from compat.tools.transcripts import Said, load
 
 SEEN = load(NAME)
-# Compared in parts, by tests of their own: where a controller begins is chance.
-IN_PARTS = {"see it anywhere"}
+REGISTRATION = "shell: get /brokers/ids/1"
+# Compared in parts, by tests of their own: where a controller begins is chance, and ours registers a feature more.
+IN_PARTS = {"see it anywhere", REGISTRATION}
 # Kafka 3.9 with ZooKeeper creates replicas on brokers that it does not know. Ours refuses that, as Kafka does without.
 REFUSED = {"an unknown broker", "create a topic on a broker that is gone"}
 
@@ -41,6 +43,13 @@ def test_replicas_on_brokers_that_are_not_there_are_refused(said: dict[str, Said
 
 def test_nothing_else_is_asked(said: dict[str, Said]) -> None:
     assert said.keys() == SEEN.keys()
+
+
+def test_the_registration_names_the_transaction_version(said: dict[str, Said]) -> None:
+    """Kafka 3.9 has no feature of its own. The rest of the node is the same."""
+    feature = '"transaction.version":{"min_version":1,"max_version":2}'
+    expected = SEEN[REGISTRATION].text if is_kafka() else SEEN[REGISTRATION].text.replace("{}", f"{{{feature}}}", 1)
+    assert said[REGISTRATION].text == expected
 
 
 def test_leaders_and_replicas_are_spread(said: dict[str, Said]) -> None:

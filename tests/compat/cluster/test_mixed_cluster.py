@@ -18,6 +18,8 @@ from confluent_kafka import Consumer as RdkafkaConsumer
 
 from ottla import Admin, Producer, TopicPartition
 from ottla.client.administer import ElectionType, NewTopic
+from ottla.coordinator.partitioning import partition_for
+from ottla.testing.broker import Setting
 from ottla.zookeeper import paths
 from support.cluster.fault_cluster import FaultCluster
 from support.cluster.fault_run import FaultRun
@@ -30,6 +32,7 @@ SEED: Final = int(os.environ.get("OTTLA_SEED", "0")) or random.SystemRandom().ra
 OURS: Final = 1
 ALL: Final = {1, 2, 3}
 PARTITIONS: Final = 6
+STATES: Final = "__transaction_state"
 
 pytestmark = [pytest.mark.compat, pytest.mark.timeout(600), pytest.mark.xdist_group("mixed cluster")]
 
@@ -37,7 +40,8 @@ pytestmark = [pytest.mark.compat, pytest.mark.timeout(600), pytest.mark.xdist_gr
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MixedCluster]:
     """One broker of ours, which starts first and is the controller at first, and two of Kafka's."""
-    cluster = MixedCluster((OTTLA, KAFKA, KAFKA), zookeeper="apache", settings={"replica.lag.time.max.ms": 5000})
+    settings: dict[str, Setting] = {"replica.lag.time.max.ms": 5000, "transaction.state.log.num.partitions": 4}
+    cluster = MixedCluster((OTTLA, KAFKA, KAFKA), zookeeper="apache", settings=settings)
     with cluster:
         yield cluster
 
@@ -164,6 +168,51 @@ def test_partitions_are_added_moved_and_led_again(cluster: MixedCluster, admin: 
     wait_until(lambda: cluster.wait_for_leader(topic, 0) == OURS, "broker 1 to lead again")
     produce(cluster, topic, 90, 30, 3)
     assert len(consume(cluster, topic, 120, f"moving-{controller}")) == 120
+
+
+def test_the_coordinator_of_open_transactions_moves(cluster: MixedCluster, admin: Admin, controller: str) -> None:
+    """Each is begun with a coordinator of one make and ended by one of the other; its partitions are led by both."""
+    topic, name = f"transactions-{controller}", f"mover-{controller}"
+    create(admin, cluster, topic)
+    settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": name, "max.block.ms": 60_000}
+    committed: set[bytes] = set()
+    producer: Producer[bytes, bytes]
+    with Producer(settings) as producer:
+        producer.init_transactions()
+        states = len(admin.describe_topics([STATES])[STATES].partitions)
+        place = TopicPartition(STATES, partition_for(name, states))
+        for number, leader in enumerate((2, OURS, 3, OURS)):
+            values = {b"%s:%d:%d" % (name.encode(), number, index) for index in range(2 * PARTITIONS)}
+            producer.begin_transaction()
+            for index, value in enumerate(sorted(values)):
+                if index == PARTITIONS:
+                    producer.flush()
+                    lead(cluster, admin, place, leader)
+                producer.send(topic, value, partition=index % PARTITIONS)
+            if number == 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+                committed |= values
+            described = admin.describe_transactions([name])[name]
+            assert described.coordinator_id == leader
+    wait_until(lambda: not admin.describe_transactions([name])[name].partitions, "the last markers")
+    assert (
+        admin.find_hanging_transactions(
+            [TopicPartition(topic, index) for index in range(PARTITIONS)], max_transaction_timeout=0.0
+        )
+        == []
+    )
+    assert consume(cluster, topic, len(committed), f"transactions-{controller}") == committed
+
+
+def lead(cluster: MixedCluster, admin: Admin, place: TopicPartition, leader: int) -> None:
+    """Has that broker lead the partition."""
+    admin.alter_partition_reassignments({place: [leader, *sorted(ALL - {leader})]})
+    wait_until(lambda: not admin.list_partition_reassignments([place]), "the reassignment")
+    cluster.wait_for_isr(*place, ALL)
+    admin.elect_leaders(ElectionType.PREFERRED, [place])
+    wait_until(lambda: cluster.wait_for_leader(*place) == leader, f"broker {leader} to lead {place}")
 
 
 def test_topics_are_deleted_everywhere(cluster: MixedCluster, admin: Admin, controller: str) -> None:

@@ -30,13 +30,22 @@ OURS_FIRST = ("ottla", "java", "confluent")
 JAVAS_FIRST = ("java", "ottla", "confluent")
 
 
+CLASSIC = [OURS[0], OURS[1], OURS[3]]
+CONSUMER = OURS[4]
+
+
 @pytest.mark.parametrize(
-    ("broker", "libraries"),
-    [("ottla", OURS_FIRST), ("ottla", JAVAS_FIRST), ("kafka-4.3.1", JAVAS_FIRST)],
-    ids=["ottla-ours", "ottla-javas", "kafka-javas"],
+    ("broker", "libraries", "flavour"),
+    [
+        *(pytest.param("ottla", OURS_FIRST, flavour, id=f"ottla-ours-{flavour}") for flavour in CLASSIC),
+        *(pytest.param("ottla", JAVAS_FIRST, flavour, id=f"ottla-javas-{flavour}") for flavour in (*CLASSIC, CONSUMER)),
+        *(
+            pytest.param("kafka-4.3.1", JAVAS_FIRST, flavour, id=f"kafka-javas-{flavour}")
+            for flavour in (CLASSIC[0], CONSUMER)
+        ),
+    ],
     indirect=["broker"],
 )
-@pytest.mark.parametrize("flavour", [OURS[0], OURS[1], OURS[3], OURS[4]], ids=str)
 def test_members_of_all_kinds_share_a_group(
     broker: Peer, topic: str, flavour: Flavour, libraries: tuple[str, ...], programs: Programs
 ) -> None:

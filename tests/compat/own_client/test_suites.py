@@ -18,16 +18,18 @@ ROOT = Path(__file__).parents[3]
 TIME_LIMIT_S = 1200
 """Only a run that hangs takes so long."""
 GROUPS = [f"tests/clients/own/test_{name}.py" for name in ("groups", "membership", "admin_groups")]
+TRANSACTIONS = "tests/clients/own/test_transactions.py"
 SUITES = {
-    "own": ["tests/clients/own", *(f"--ignore={module}" for module in GROUPS)],
+    "own": ["tests/clients/own", *(f"--ignore={module}" for module in (*GROUPS, TRANSACTIONS))],
     "groups": GROUPS,
-    "dialect": [
-        "tests/clients",
-        "--ignore=tests/clients/own",
-        "--ignore=tests/clients/groups",
-        # Kafka takes long to start again: once for each test will do.
-        "-k=ottla and not (asyncio and (restart or killed))",
-    ],
+    "transactions": [TRANSACTIONS, "tests/clients/test_cli_transactions.py"],
+    "dialect": ["tests/clients", "--ignore=tests/clients/own", "--ignore=tests/clients/groups"],
+}
+CHOSEN = {
+    # Both of our consumers and producers share one core: the asyncio ones are tested beside one version, and without
+    # what restarts Kafka, which takes long.
+    ("kafka-3.9.1", "dialect"): ["-k=ottla and not asyncio"],
+    ("kafka-4.3.1", "dialect"): ["-k=ottla and not (asyncio and (restart or killed))"],
 }
 IMPOSSIBLE = {
     "kafka-3.9.1": [
@@ -38,7 +40,7 @@ IMPOSSIBLE = {
         "tests/clients/own/test_membership.py::test_an_assignor_that_the_broker_does_not_have",
         # A config is told before it is at work, and the name of a topic is not free yet when it is listed no more.
         "tests/clients/test_configs.py::test_a_change_is_in_force_at_once",
-        "tests/clients/test_long_poll.py::test_a_fetch_that_waits_is_told_that_its_topic_is_gone",
+        "tests/clients/test_long_poll.py::test_a_waiting_fetch_gets_an_error_when_its_topic_is_deleted",
         "tests/clients/test_topics.py::test_a_topic_of_the_same_name_starts_empty",
     ],
     "kafka-4.3.1": [],
@@ -48,7 +50,7 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("suite", SUITES)
 @pytest.mark.parametrize("peer", IMPOSSIBLE)
 def test_it_holds_beside_kafka(peer: str, suite: str, tmp_path: Path) -> None:
-    run_suite(peer, SUITES[suite], tmp_path)
+    run_suite(peer, [*SUITES[suite], *CHOSEN.get((peer, suite), [])], tmp_path)
 
 
 def test_consumers_of_kafka_0_8_hold_beside_kafka_and_its_zookeeper(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ SAID_BY = {
     "see all configs of a topic": "3.9.1",
     "see what a topic takes from brokers": "3.9.1",
     "see all configs of a broker": "3.9.1",
-    "features": "3.9.1",
     "resources for metrics of clients": "4.3.1",
 }
 # Compared in parts, by tests of their own.
@@ -32,9 +31,13 @@ IN_PARTS = {
     "see loggers of a broker",
     "versions of all APIs",
     "client: resources with configs",
+    "features",
 }
 # Ours is told only where it listens, has its own place for logs by default, and is its own ZooKeeper.
 OTHER_CONFIGS = {"advertised.listeners", "log.dir", "zookeeper.connect"}
+# Two-phase commit (KIP-939) is served here. Kafka 4.3 keeps it behind its unstable APIs; 3.9 does not have it.
+TWO_PHASE_CONFIG = "transaction.two.phase.commit.enable"
+TWO_PHASE_API = "InitProducerId"
 
 pytestmark = pytest.mark.compat
 
@@ -69,10 +72,21 @@ def test_all_configs_of_a_broker(said: dict[str, Said], version: str) -> None:
     ours, theirs = configs(said[step].text), configs(expected(version, step).text)
     own = {key for key in ours if key.startswith("ottla.")}
     assert bool(own) != is_kafka()
+    if not is_kafka():
+        own.add(TWO_PHASE_CONFIG)
     assert ours.keys() - own == theirs.keys()
     assert {key: ours[key] for key in theirs.keys() - OTHER_CONFIGS} == {
         key: theirs[key] for key in theirs.keys() - OTHER_CONFIGS
     }
+
+
+def test_features(said: dict[str, Said], version: str) -> None:
+    """Ours has the transaction version of Kafka 4, whatever version asks."""
+    if is_kafka():
+        assert str(said["features"]) == str(expected(version, "features"))
+        return
+    assert said["features"].exit == 0
+    assert re.search(r"transaction\.version\b.*FinalizedVersionLevel: 2\b", said["features"].text)
 
 
 def test_loggers_of_a_broker(said: dict[str, Said]) -> None:
@@ -89,6 +103,8 @@ def test_versions_of_apis_are_those_that_kafka_has(said: dict[str, Said], versio
     served = {api: best for api, best in ours.items() if best is not None}
     assert {"Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "CreateTopics"} <= served.keys()
     known = {api: best for api, best in theirs.items() if best is not None}
+    if not is_kafka():
+        assert served.pop(TWO_PHASE_API) >= known.pop(TWO_PHASE_API)
     assert {api: served[api] for api in served.keys() & known.keys()} == {
         api: known[api] for api in served.keys() & known.keys()
     }

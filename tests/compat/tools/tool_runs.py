@@ -29,6 +29,7 @@ _MAINS = {
     "kafka-consumer-groups": f"{_TOOLS}.consumer.group.ConsumerGroupCommand",
     "kafka-consumer-perf-test": f"{_TOOLS}.ConsumerPerformance",
     "kafka-delete-records": f"{_TOOLS}.DeleteRecordsCommand",
+    "kafka-dump-log": f"{_TOOLS}.DumpLogSegments",
     "kafka-features": f"{_TOOLS}.FeatureCommand",
     "kafka-get-offsets": f"{_TOOLS}.GetOffsetShell",
     "kafka-groups": f"{_TOOLS}.GroupsCommand",
@@ -40,10 +41,12 @@ _MAINS = {
     "kafka-transactions": f"{_TOOLS}.TransactionsCommand",
     "kafka-verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
     "kafka-verifiable-producer": f"{_TOOLS}.VerifiableProducer",
+    "transactional-message-copier": f"{_TOOLS}.TransactionalMessageCopier",
 }
 _MAINS_39 = _MAINS | {
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
     "kafka-replica-verification": f"{_TOOLS}.ReplicaVerificationTool",
     "zookeeper-shell": "org.apache.zookeeper.ZooKeeperMainWithTlsSupportForKafka",
 }
@@ -175,9 +178,9 @@ def _silence(place: Path) -> Path:
 def _with_broker(tool: str, arguments: list[str], bootstrap: str) -> list[str]:
     if tool == "kafka-producer-perf-test":
         return [*arguments, f"bootstrap.servers={bootstrap}"]
-    if tool == "zookeeper-shell" or "--zookeeper" in arguments:
+    if tool in ("zookeeper-shell", "kafka-dump-log") or "--zookeeper" in arguments:
         return arguments
-    if tool == "kafka-replica-verification":
+    if tool in ("kafka-replica-verification", "transactional-message-copier"):
         return ["--broker-list", bootstrap, *arguments]
     option = ["--bootstrap-server", bootstrap]
     return [*arguments, *option] if tool == "kafka-cluster" else [*option, *arguments]

@@ -85,7 +85,17 @@ def _is_left_out(found: Difference) -> bool:
     )
 
 
+def _has_enough(found: Difference, tree: dict[str, Any]) -> bool:
+    """Whether an answer has the bytes that the request waits for."""
+    partitions = (each for topic in tree["responses"] for each in topic["partitions"])
+    size = sum(records["bytes"] for each in partitions if isinstance(records := each.get("records"), dict))
+    return bool(size >= found.request["min_bytes"])
+
+
 def _is_size_of_recompressed(found: Difference) -> bool:
+    if found.api == "Fetch" and found.field == "waited":
+        is_enough = _has_enough(found, found.our_tree)
+        return is_enough != _has_enough(found, found.their_tree) and _fetches_recompressed(found)
     if found.api == "Fetch" and found.field in ("responses", "responses/partitions"):
         return _is_left_out(found)
     if found.api != "Fetch" or not found.field.startswith(_RECORDS):

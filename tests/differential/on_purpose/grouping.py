@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from differential.comparison import Difference, Exchange
@@ -114,23 +115,38 @@ def _is_restarted_group(found: Difference) -> bool:
 
 
 def _awaited_restart(found: Difference, group: str | None) -> bool:
-    """Whether members joined before a restart, or were given ids to join with, and until then none was assigned
-    anything and no offset was committed."""
+    """Whether members joined the group before a restart, or were given ids to join with, and until then none of them
+    was assigned anything and no offset was committed."""
     restarts = [number for number, exchange in enumerate(found.history) if "restart" in exchange.step]
     before = found.history[: restarts[-1]] if restarts else ()
-    return any(
-        _asked_of(group, exchange, "JoinGroup")
-        and _error(exchange) in (None, ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
-        for exchange in before
-    ) and not any(
-        _is_assigned(exchange) or (_asked_of(group, exchange, "OffsetCommit") and not _is_refused(exchange))
-        for exchange in before
+    return (
+        any(
+            _asked_of(group, exchange, "JoinGroup")
+            and _error(exchange) in (None, ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED)
+            for exchange in before
+        )
+        and group not in _assigned_groups(before)
+        and not any(_asked_of(group, exchange, "OffsetCommit") and not _is_refused(exchange) for exchange in before)
     )
 
 
-def _is_assigned(exchange: Exchange) -> bool:
-    """An answer to SyncGroup, perhaps one that was waited for, of any group."""
-    return _error(exchange) == ErrorCode.NONE and bool(exchange.theirs.get("assignment"))
+def _assigned_groups(history: Sequence[Exchange]) -> set[str]:
+    """The groups with an accepted SyncGroup request, which may have been answered later."""
+    unanswered: dict[int, list[Exchange]] = {}
+    groups = set()
+    for exchange in history:
+        step = exchange.step
+        if step.get("later"):
+            unanswered.setdefault(step.get("connection", 0), []).append(exchange)
+            continue
+        asked = [exchange]
+        if "receive" in step:  # answers come in the order of the requests
+            waiting = unanswered.get(step["receive"], [])
+            asked, waiting[:1] = waiting[:1], []
+        groups |= {
+            each.request["group_id"] for each in asked if each.api == "SyncGroup" and _error(exchange) == ErrorCode.NONE
+        }
+    return groups
 
 
 ENTRIES: Final[tuple[OnPurpose, ...]] = (

@@ -98,14 +98,15 @@ def settings(found: Difference, topic: str) -> dict[str, set[str]]:
     """All values that the dialogue has given the configs of a topic so far."""
     values: dict[str, set[str]] = {}
     for exchange in found.history:
-        for name, configs in _configured(exchange):
+        for name, configs in configured(exchange):
             if topic_key(name) == topic:
                 for config in configs:
                     values.setdefault(config["name"], set()).add(str(config.get("value")))
     return values
 
 
-def _configured(exchange: Exchange) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+def configured(exchange: Exchange) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The topics to which a request gives configs, and these."""
     if exchange.api == "CreateTopics":
         for topic in exchange.request["topics"]:
             yield topic["name"], topic.get("configs", [])

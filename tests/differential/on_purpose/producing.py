@@ -7,7 +7,7 @@ from typing import Final
 
 from differential.comparison import Difference
 from differential.on_purpose.entry import OnPurpose
-from differential.on_purpose.places import Batch, asked_before, innermost, produced, sent_here, topic_key
+from differential.on_purpose.places import Batch, asked_before, innermost, place, produced, sent_here, topic_key
 from ottla.base.error_codes import ErrorCode
 
 _PARTITION: Final = "responses/partition_responses"
@@ -50,8 +50,9 @@ def _has_no_epoch(batch: Batch) -> bool:
 
 
 def _is_half_after_whole(found: Difference) -> bool:
-    batches = sent_here(found)
-    return len(batches) > 1 and _is_refused_here(found, lambda batch: batch is batches[-1] and _is_half(batch))
+    sent = [batches for _, batches in produced(found.step) if batches and len(batches) > 1]
+    halves = [batches[-1] for batches in sent if _is_half(batches[-1])]
+    return _is_refused_here(found, lambda batch: any(batch is half for half in halves))
 
 
 def _is_half(batch: Batch) -> bool:
@@ -95,7 +96,35 @@ def _changed_time_of(found: Difference) -> bool:
     )
 
 
+def _is_known_after_restart(found: Difference) -> bool:
+    """One of a producer's last batches comes again after a restart."""
+    if not found.field.startswith(f"{_PARTITION}/"):
+        return False
+    ours, theirs = (innermost(found, tree).get("error_code") for tree in (found.our_tree, found.their_tree))
+    if (ours, theirs) != (ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        return False
+    restarts = [at for at, exchange in enumerate(found.history) if "restart" in exchange.step]
+    here, batches = place(found), sent_here(found)
+    return bool(restarts and batches) and any(
+        _numbers(batches[0]) == _numbers(batch)
+        for exchange in found.history[: restarts[-1]]
+        for where, sent in produced(exchange.step)
+        if where == here
+        for batch in sent or ()
+    )
+
+
+def _numbers(batch: Batch) -> tuple[object, ...]:
+    return batch.get("pid"), batch.get("epoch"), batch.get("seq")
+
+
 ENTRIES: Final[tuple[OnPurpose, ...]] = (
+    OnPurpose(
+        "a batch that comes again after a restart",
+        "Kafka's snapshots have only the last batch of a producer, and it refuses an earlier one that comes again "
+        "after a restart; Ottla finds it in the log.",
+        _is_known_after_restart,
+    ),
     OnPurpose(
         "no answer to null records",
         "Kafka leaves a Produce request with null records unanswered; Ottla refuses it.",

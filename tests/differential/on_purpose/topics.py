@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from differential.comparison import ABSENT, Difference
 from differential.on_purpose.entry import OnPurpose
-from differential.on_purpose.places import innermost, structs, topic_key
+from differential.on_purpose.places import configured, innermost, place, structs, topic_key
 from ottla.base.error_codes import ErrorCode
 
 _REMOVED_IN_4: Final = (
@@ -101,21 +101,29 @@ def _is_nameless(found: Difference) -> bool:
 
 
 def _is_config_of_deleted_topic(found: Difference) -> bool:
-    """Whether the topic had that config, was deleted, and the broker was restarted after that."""
-    if found.api != "DescribeConfigs" or not found.field.startswith("results/configs/"):
-        return False
-    config = found.field.split("/")[2]
-    name = next((each["resource_name"] for each in structs(found) if "resource_name" in each), "")
+    """Whether the topic had a config that shows here, was deleted, and the broker was restarted after that."""
+    if found.api == "DescribeConfigs" and found.field.startswith("results/configs/"):
+        name = next((each["resource_name"] for each in structs(found) if "resource_name" in each), "")
+        return _came_back(found, topic_key(name), found.field.split("/")[2])
+    if found.field == "responses/partition_responses/log_append_time_ms":
+        here = place(found)
+        return here is not None and _came_back(found, here.topic, "message.timestamp.type")
+    return False
+
+
+def _came_back(found: Difference, topic: str, config: str) -> bool:
     was_set = was_deleted = was_restarted = False
     for exchange in found.history:
-        if exchange.api == "CreateTopics":
-            made = (each for each in exchange.request["topics"] if topic_key(each["name"]) == topic_key(name))
-            was_set |= any(setting["name"] == config for each in made for setting in each.get("configs", ()))
-        elif exchange.api == "DeleteTopics" and was_set:
-            names = exchange.request.get("topic_names", ())
-            was_deleted |= any(topic_key(each) == topic_key(name) for each in names if each is not None)
+        if exchange.api == "DeleteTopics" and was_set:
+            request = exchange.request
+            named = [*request.get("topic_names", ()), *map(_told, request.get("topics", ()))]
+            was_deleted |= any(topic_key(each) == topic for each in named)
         elif exchange.step.get("restart") and was_deleted:
             was_restarted = True
+        was_set |= any(
+            topic_key(name) == topic and any(each["name"] == config for each in configs)
+            for name, configs in configured(exchange)
+        )
     return was_restarted
 
 
@@ -189,7 +197,8 @@ ENTRIES: Final[tuple[OnPurpose, ...]] = (
     OnPurpose(
         "configs of a deleted topic",
         "After a restart Kafka 4.3.1 gives a topic that is created anew without configs those of the deleted topic of "
-        "its name. Ottla forgets them with the topic.",
+        "its name: a deletion only removes configs that were known before the replay of the log began "
+        "(ConfigurationsDelta). Ottla forgets them with the topic.",
         lambda found: found.peer == "4.3.1" and _is_config_of_deleted_topic(found),
         parts_ways=True,
     ),

@@ -214,3 +214,16 @@ async def _(place: Place) -> None:
         consumer.subscribe([place.topic])
         await consumer.poll(WAIT_S, max_records=1)
         assert consumer.lag(place.partition) == high - message.offset - 1 == 2
+
+
+@async_row("`async with AIOKafkaProducer.transaction()`")
+async def _(place: Place) -> None:
+    theirs = aiokafka.AIOKafkaProducer(bootstrap_servers=place.bootstrap, transactional_id=place.topic)
+    await theirs.start()
+    async with theirs.transaction():
+        await theirs.send(place.topic, b"theirs")
+    await theirs.stop()
+    ours = AsyncProducer(bootstrap_servers=place.bootstrap, transactional_id=place.topic)
+    async with ours, ours.transaction():
+        await ours.send(place.topic, b"ours")
+    assert await asyncio.to_thread(place.values_of_transactions) == [b"theirs", b"ours"]

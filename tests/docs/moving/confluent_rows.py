@@ -10,7 +10,7 @@ import confluent_kafka.admin
 import pytest
 
 from docs.moving.rows import WAIT_S, Place, committed_by, row
-from ottla import Admin, Consumer, TopicPartition
+from ottla import Admin, Consumer, Producer, TopicPartition
 from ottla.client.administer import NewTopic
 from ottla.client.consume import RebalanceListener
 from ottla.client.errors import CallTimeoutError, OffsetOutOfRangeError
@@ -302,3 +302,44 @@ def _(place: Place) -> None:
         admin.create_topics([NewTopic(f"{place.topic}-ours", partitions=2)])
         names = [name, f"{place.topic}-ours"]
         assert [len(one.partitions) for one in admin.describe_topics(names).values()] == [2, 2]
+
+
+@row(
+    "confluent-kafka",
+    "`Producer.init_transactions()`, `Producer.begin_transaction()`, `Producer.commit_transaction()`, "
+    "`Producer.abort_transaction()`",
+)
+def _(place: Place) -> None:
+    settings = {"bootstrap.servers": place.bootstrap, "transactional.id": place.topic}
+    theirs = confluent_kafka.Producer(settings)
+    theirs.init_transactions(WAIT_S)
+    for end in (theirs.commit_transaction, theirs.abort_transaction):
+        theirs.begin_transaction()
+        theirs.produce(place.topic, b"theirs")
+        end(WAIT_S)
+    with Producer(settings) as producer:
+        with producer.transaction():
+            producer.send(place.topic, b"ours")
+        producer.begin_transaction()
+        producer.send(place.topic, b"ours")
+        producer.abort_transaction()
+    assert place.values_of_transactions() == [b"theirs", b"ours"]
+
+
+@row("confluent-kafka", "`Producer.send_offsets_to_transaction(positions, group_metadata)`")
+def _(place: Place) -> None:
+    settings = {"bootstrap.servers": place.bootstrap, "transactional.id": place.topic}
+    theirs, reader = confluent_kafka.Producer(settings), confluent_consumer(place)
+    reader.subscribe([place.topic])
+    assert reader.poll(WAIT_S) is not None
+    theirs.init_transactions(WAIT_S)
+    theirs.begin_transaction()
+    theirs.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata(), WAIT_S)
+    theirs.commit_transaction(WAIT_S)
+    reader.close()
+
+    def commit(consumer: Consumer) -> None:
+        with Producer(settings) as producer, producer.transaction():
+            producer.send_offsets_to_transaction(consumer.positions(), consumer.group_metadata())
+
+    assert committed_by(place, commit) == 2

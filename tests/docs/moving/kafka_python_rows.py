@@ -301,3 +301,25 @@ def _(place: Place) -> None:
     assert "2" in found
     with Admin(bootstrap_servers=place.bootstrap) as admin:
         assert admin.list_consumer_group_offsets(group)[place.partition].offset == 2
+
+
+@row(
+    "kafka-python",
+    "`KafkaProducer.init_transactions()`, `KafkaProducer.begin_transaction()`, `KafkaProducer.commit_transaction()`, "
+    "`KafkaProducer.abort_transaction()`",
+)
+def _(place: Place) -> None:
+    theirs = kafka.KafkaProducer(bootstrap_servers=place.bootstrap, transactional_id=place.topic)
+    theirs.init_transactions()
+    for end in (theirs.commit_transaction, theirs.abort_transaction):
+        theirs.begin_transaction()
+        theirs.send(place.topic, b"theirs")
+        end()
+    theirs.close()
+    with place.producer(transactional_id=place.topic) as producer:
+        producer.init_transactions()
+        for call in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            producer.send(place.topic, b"ours")
+            call()
+    assert place.values_of_transactions() == [b"theirs", b"ours"]

@@ -41,6 +41,15 @@ class Place(NamedTuple):
             consumer.seek(self.partition, 0, until=end)
             return [record.value for record in consumer]
 
+    def values_of_transactions(self) -> list[bytes]:
+        """What committed transactions have added."""
+        with Consumer(self.settings(isolation_level="read_committed")) as consumer:
+            consumer.assign([self.partition])
+            with Consumer(self.settings()) as other:
+                end = other.end_offsets([self.partition])[self.partition]
+            consumer.seek(self.partition, 3, until=end)
+            return [record.value for record in consumer]
+
 
 Row = Callable[[Place], None]
 ROWS: dict[str, dict[str, Row]] = {"confluent-kafka": {}, "kafka-python": {}, "aiokafka": {}}

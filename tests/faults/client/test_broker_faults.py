@@ -119,7 +119,7 @@ def test_a_buffer_that_is_full(broker: Broker) -> None:
         check(sending, reading, broker.bootstrap)
 
 
-def test_a_broker_that_stays_away_is_told_of_in_time(broker: Broker) -> None:
+def test_a_broker_that_stays_away_is_reported_in_time(broker: Broker) -> None:
     """And an order is kept by what arrives when it is back: nothing overtakes what was given up."""
     settings = {
         "bootstrap.servers": broker.bootstrap,

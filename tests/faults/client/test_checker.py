@@ -15,7 +15,7 @@ def stored(*numbers: int) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("numbers", [(3, 5, 9), (3, 5, 6, 9)])
-def test_what_is_right(numbers: tuple[int, ...]) -> None:
+def test_correct_histories_pass(numbers: tuple[int, ...]) -> None:
     """What failed may be there, or not."""
     check_partition(SENT, stored(*numbers), "here")
 

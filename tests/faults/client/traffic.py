@@ -115,12 +115,12 @@ class Sending:
         wanted = self.acknowledged + count
         wait_until(lambda: self.acknowledged >= wanted, f"{count} more acknowledgements")
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = WAIT_S) -> None:
         """No more numbers; all that were taken have their outcome then."""
         self._stop.set()
         self._thread.join()
         self.check()
-        self._producer.flush(WAIT_S)
+        self._producer.flush(timeout_s)
 
     def close(self) -> None:
         self._stop.set()

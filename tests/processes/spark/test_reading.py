@@ -338,7 +338,7 @@ def test_a_topic_or_partition_that_is_gone(
     assert offsets_of(read_range(settings, span, OFFSETS, False)) == []
 
 
-def test_a_broker_that_answers_and_gives_nothing_is_told_of() -> None:
+def test_a_broker_that_answers_and_gives_nothing_is_reported() -> None:
     log = ScriptedLog(Partition([batch(0, 5)], end=10, errors=[ErrorCode.NONE]))
     with pytest.raises(
         ClientError, match=r"no records of partition events-0 arrived from offset 5 within 2 s.*pollTimeout"

@@ -108,7 +108,7 @@ def test_results_say_where_rows_are(broker: Broker, made: str) -> None:
     assert written(writer) == []
 
 
-def test_what_follows_each_other_is_told_as_one(broker: Broker, made: str) -> None:
+def test_consecutive_results_are_joined(broker: Broker, made: str) -> None:
     schema = schema_of(value=StringType(), partition=IntegerType())
     writer = OttlaArrowWriter(options_of(broker, topic=made), schema, False)
     batches = [{"value": ["x" * 300_000] * 10, "partition": pa.array([1, 2] * 5, pa.int32())}] * 3  # one record each
@@ -128,7 +128,7 @@ def test_a_producer_serves_task_after_task(broker: Broker, made: str) -> None:
         assert again.config.acks == -1
 
 
-def test_what_is_not_acknowledged_fails_the_task(broker: Broker, made: str) -> None:
+def test_unacknowledged_rows_fail_the_task(broker: Broker, made: str) -> None:
     schema = schema_of(value=StringType(), partition=IntegerType())
     writer = OttlaArrowWriter(options_of(broker, topic=made), schema, False)
     with pytest.raises(ClientError, match="partitions 0 to 2, not 7"):
@@ -145,7 +145,7 @@ def test_a_topic_that_is_not_there_fails_the_task(topic: str) -> None:
             written(OttlaArrowWriter(options, TEXT, False), {"value": ["a"]})
 
 
-def test_what_cannot_be_is_refused_before_anything_runs(broker: Broker) -> None:
+def test_invalid_queries_are_refused_before_anything_runs(broker: Broker) -> None:
     with pytest.raises(ConfigError, match="a topic cannot be overwritten: use mode append"):
         OttlaArrowWriter(options_of(broker, topic="t"), TEXT, True)
     with pytest.raises(ColumnError, match="column value must be binary or string, not bigint"):

@@ -56,7 +56,7 @@ def offsets(data: TopicData, zero: int, one: int) -> str:
 # Batches.
 
 
-def test_ends_that_nobody_names_are_found_out_by_tasks(data: TopicData) -> None:
+def test_tasks_resolve_default_ends(data: TopicData) -> None:
     assert planned(data) == [(0, -2, -1), (1, -2, -1)]
 
 
@@ -122,7 +122,7 @@ def test_columns_are_those_of_sparks_connector(data: TopicData) -> None:
     assert more.fieldNames() == [*plain.fieldNames(), "headers"]
 
 
-def test_what_is_wrong_is_told_before_anything_runs(data: TopicData) -> None:
+def test_wrong_options_are_reported_before_anything_runs(data: TopicData) -> None:
     with pytest.raises(OptionError, match="did you mean startingOffsets"):
         OttlaSource(options_of(data, startingOffset="earliest")).schema()
     with pytest.raises(OptionError, match="cannot start at latest"):

@@ -74,7 +74,7 @@ def ranges(reader: OttlaStreamReader, start: JsonOffsets, end: JsonOffsets) -> l
 # Where it begins.
 
 
-def test_a_stream_begins_where_it_is_told(data: TopicData, streams: Streams) -> None:
+def test_a_stream_begins_at_its_starting_offsets(data: TopicData, streams: Streams) -> None:
     data.send(range(3))
     data.delete_before(1)
     assert bare(streams.reader().initialOffset()) == {data.name: {"0": 1, "1": 0}}
@@ -92,7 +92,7 @@ def test_a_stream_begins_in_one_place_however_often_it_is_asked(data: TopicData,
     assert ranges(reader, reader.initialOffset(), reader.latestOffset(start, EVERYTHING)) != []
 
 
-def test_a_query_that_was_ended_in_its_first_batch_begins_anew(data: TopicData, streams: Streams) -> None:
+def test_a_query_that_was_ended_in_its_first_batch_starts_over(data: TopicData, streams: Streams) -> None:
     """Of that batch, the checkpoint has the end and not the start."""
     data.send(range(3))
     ended = streams.reader(startingOffsets="latest")
@@ -237,7 +237,7 @@ def test_a_topic_that_is_deleted(data: TopicData, streams: Streams) -> None:
     assert ranges(lenient, start, end) == [(0, 0, 4)]
 
 
-def test_a_topic_that_is_made_anew(data: TopicData, streams: Streams) -> None:
+def test_a_topic_that_is_created_again(data: TopicData, streams: Streams) -> None:
     data.send(range(5))
     start = {data.name: {"0": 5, "1": 0}}
     data.delete()
@@ -252,7 +252,7 @@ def test_a_topic_that_is_made_anew(data: TopicData, streams: Streams) -> None:
     assert ranges(lenient, start, end) == [(1, 0, 3)]
 
 
-def test_a_topic_that_is_made_anew_is_another_also_if_it_has_more(data: TopicData, streams: Streams) -> None:
+def test_a_topic_that_is_created_again_is_another_also_if_it_has_more(data: TopicData, streams: Streams) -> None:
     data.send(range(6))
     start = streams.reader().latestOffset(streams.reader().initialOffset(), EVERYTHING)
     assert bare(start) == {data.name: {"0": 6, "1": 0}}
@@ -269,7 +269,7 @@ def test_a_topic_that_is_made_anew_is_another_also_if_it_has_more(data: TopicDat
     assert ranges(lenient, end, lenient.latestOffset(end, EVERYTHING)) == [(0, 7, 12)]
 
 
-def test_a_topic_that_is_made_anew_is_another_also_if_it_has_as_many(data: TopicData, streams: Streams) -> None:
+def test_a_topic_that_is_created_again_is_another_also_if_it_has_as_many(data: TopicData, streams: Streams) -> None:
     data.send(range(6))
     start = streams.reader().latestOffset(streams.reader().initialOffset(), EVERYTHING)
     data.delete()
@@ -282,7 +282,7 @@ def test_a_topic_that_is_made_anew_is_another_also_if_it_has_as_many(data: Topic
         reader.partitions(start, end)
 
 
-def test_a_batch_that_was_planned_before_its_topic_was_made_anew(data: TopicData, streams: Streams) -> None:
+def test_a_batch_that_was_planned_before_its_topic_was_created_again(data: TopicData, streams: Streams) -> None:
     """A query that was ended in it gets it again from its checkpoint."""
     data.send(range(6))
     ended = streams.reader()
@@ -341,7 +341,7 @@ def test_progress_need_not_be_shown(data: TopicData, streams: Streams) -> None:
     assert data.committed(f"group-{data.name}") == {}
 
 
-def test_a_commit_that_fails_is_told_of_once_and_no_more(
+def test_a_failed_commit_is_reported_only_once(
     data: TopicData, streams: Streams, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader = streams.reader()
@@ -367,5 +367,5 @@ def test_a_reader_that_travels_leaves_its_client_behind(data: TopicData, streams
     assert [value.as_py() for batch in copy.read(partition) for value in batch.column("value")] == [b"0", b"1"]
 
 
-def test_stopping_what_has_not_begun_is_no_harm(streams: Streams) -> None:
+def test_stopping_before_the_start_is_harmless(streams: Streams) -> None:
     streams.reader().stop()

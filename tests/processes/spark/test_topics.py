@@ -71,7 +71,7 @@ def test_only_the_partitions_that_are_assigned(data: TopicData, views: Views) ->
     assert views.of(assign=f'{{"{data.name}":[1]}}').partitions() == {data.partition(1)}
 
 
-def test_what_is_named_and_missing_is_an_error(data: TopicData, views: Views) -> None:
+def test_named_but_missing_partitions_are_an_error(data: TopicData, views: Views) -> None:
     with pytest.raises(MissingTopicError, match="topic 'nowhere' does not exist: create it first"):
         views.of(subscribe=f"nowhere,{data.name}").partitions()
     with pytest.raises(MissingTopicError, match=f"partition {data.name}-5 in option assign does not exist"):

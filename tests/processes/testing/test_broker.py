@@ -104,7 +104,7 @@ def test_settings_may_be_numbers_and_booleans() -> None:
         Broker({"broker.rack": None})  # type: ignore[dict-item]
 
 
-def test_misuse_is_told() -> None:
+def test_misuse_is_reported() -> None:
     broker = Broker()
     with pytest.raises(RuntimeError, match="is not running"):
         _ = broker.process

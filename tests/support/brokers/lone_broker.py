@@ -135,6 +135,7 @@ def on_tree(
                 broker = LoneBroker(CountingTree(tree), given)
                 await broker.load()
                 await test(broker, **arguments)  # type: ignore[call-arg]
+                await broker.controller.changes.drain()
             finally:
                 await tree.close()
 

@@ -30,6 +30,11 @@ _KAFKAS = (KAFKA, "kafka-4.3.1", WITH_ZOOKEEPER)
 _BROKER_ID = 1
 _SESSION_MS = 4_000
 """After this long, ZooKeeper believes that a broker is dead."""
+_OF_KAFKA_4 = {
+    # A restarted broker cannot register before the session of the killed one has ended: 9 s by default.
+    "broker.session.timeout.ms": "5000",
+    "broker.heartbeat.interval.ms": "500",
+}
 
 
 class Peer(Protocol):
@@ -67,6 +72,7 @@ def running_peer(place: Path, settings: Mapping[str, str], ports: Ports | None =
         with kafka_process.zookeeper(place / "zookeeper") as zookeeper:
             yield from _until_done(_ZooKeeperModePeer(place, settings, ports, zookeeper))
     elif peer in _KAFKAS:
+        settings = {**_OF_KAFKA_4, **settings}
         yield from _until_done(_KafkaPeer(kafka_process.kraft_broker(place / "kafka", settings, ports)))
     else:
         raise ValueError(f"OTTLA_TEST_PEER is {peer!r}; it can be {OTTLA!r} or one of {_KAFKAS}")

@@ -12,7 +12,7 @@ from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.net.client_connection import Address
 from ottla.wire.framing import SIZE_BYTES, ReceivedRequest, peek_route, read_request, response_frame
-from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeature
 from ottla.wire.messages.metadata import (
     MetadataBroker,
     MetadataPartitionResponse,
@@ -79,10 +79,14 @@ class ScriptedBroker:
     unserved: frozenset[int] = frozenset()
     newest: Mapping[int, int] | None = None
     """The highest version of each API by its key; others are not served. None serves all that there is."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """The finalized level of each."""
     leader_epoch: int = 0
     rack: str | None = None
     requests: list[Request] = field(default_factory=list)
     """All that came, but for ApiVersions."""
+    request_versions: list[int] = field(default_factory=list)
+    """The version of each of these requests."""
     versions: list[int] = field(default_factory=list)
     """The version of each ApiVersions request."""
     connections: int = 0
@@ -155,6 +159,7 @@ class ScriptedBroker:
             return
         received = read_request(frame)
         self.requests.append(received.request)
+        self.request_versions.append(route.api_version)
         answer = self.script(received.request)
         if isinstance(answer, Awaitable):
             answer = await answer
@@ -178,7 +183,8 @@ class ScriptedBroker:
             for api in apis().values()
             if api.key not in self.unserved and api.key != API_VERSIONS and self._newest(api) >= api.versions.low
         ]
-        return ApiVersionsResponse(api_keys=[own, *served])
+        features = [FinalizedFeature(name=name, max_version_level=level) for name, level in self.features.items()]
+        return ApiVersionsResponse(api_keys=[own, *served], finalized_features_epoch=1, finalized_features=features)
 
     def _newest(self, api: Api) -> int:
         return api.versions.high if self.newest is None else min(api.versions.high, self.newest.get(api.key, -1))

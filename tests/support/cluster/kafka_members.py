@@ -12,7 +12,7 @@ from ottla.testing.cluster import Cluster, Member
 from ottla.testing.connection_owner import member_mark
 from ottla.testing.server_process import BrokerFailedError, ServerProcess
 from ottla.testing.zookeeper_server import ZooKeeperServer
-from support.kafka_process import java_command
+from support.kafka_process import ZOOKEEPER, java_command
 
 OTTLA = "ottla"
 KAFKA = "kafka"
@@ -102,9 +102,7 @@ class ApacheZooKeeper(ZooKeeperServer):
                 **self._more(),
             },
         )
-        return java_command(
-            _VERSION, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config), heap_mb=_HEAP_MB
-        )
+        return java_command(_VERSION, ZOOKEEPER, str(config), heap_mb=_HEAP_MB)
 
     def _more(self) -> dict[str, str]:
         """Settings beside those of a server that is alone."""

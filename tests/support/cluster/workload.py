@@ -36,6 +36,8 @@ _KEYS: Final = 64
 _NEVER_APPENDED: Final = frozenset(
     {ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
+_EXPLAINED_REFUSALS: Final = frozenset({"KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS", "NOT_LEADER_FOR_PARTITION"})
+"""What brokers answer without appending, in librdkafka's words: a full disk, too few in-sync replicas, a new leader."""
 _CAUSE: Final = re.compile(
     r"ERRSEQ.*caused by previous failed request \((\w+)|DRAIN.*epoch bump for .* requests: (?!skipped)(.*)"
 )
@@ -109,8 +111,11 @@ class Load(Threaded, ABC):
         self._done = 0
         self._count_lock = threading.Lock()
 
-    renumbers = False
-    """Whether it may begin a new producer epoch while it does not know what became of earlier records."""
+    @property
+    def renumbers(self) -> bool:
+        """Whether it has begun a new producer epoch for a reason that is not the brokers' fault, although it did not
+        know what became of earlier records."""
+        return False
 
     def _work(self) -> None:
         waiting = len(self.sent) - self._done
@@ -235,7 +240,10 @@ class RdkafkaLoad(Load):
     in-sync replicas), librdkafka 2.16 takes a new producer epoch for all partitions and sends everything that is not
     acknowledged again, even what timed out elsewhere and is stored. No broker can tell that from new records."""
 
-    renumbers = True
+    @property
+    def renumbers(self) -> bool:
+        """Only after a refusal that a fault explains: one that comes out of order by itself is the brokers' fault."""
+        return any(cause in _EXPLAINED_REFUSALS for cause in self.renumberings)
 
     def __init__(
         self,

@@ -85,7 +85,10 @@ class FencedBroker:
                 code = ErrorCode.NONE
                 if name in self.failed:
                     code = ErrorCode.KAFKA_STORAGE_ERROR
-                elif known is not None and state.leader_epoch <= known.leader_epoch:
+                elif known is not None and (
+                    state.leader_epoch < known.leader_epoch
+                    or (state.leader_epoch == known.leader_epoch and not self._may_return(name, state))
+                ):
                     code = ErrorCode.STALE_CONTROLLER_EPOCH
                 else:
                     self.roles[name] = copy(state)
@@ -93,6 +96,9 @@ class FencedBroker:
                 errors.append(LeaderAndIsrPartitionResponse(partition_index=state.partition_index, error_code=code))
             topics.append(LeaderAndIsrTopicResponse(topic_id=topic.topic_id, partition_errors=errors))
         return LeaderAndIsrResponse(topics=topics)
+
+    def _may_return(self, name: TopicPartition, state: LeaderAndIsrPartition) -> bool:
+        return name in self.stopped and state.leader != self.broker_id
 
     def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         if fault := self._fault(request.controller_epoch, request.broker_epoch):

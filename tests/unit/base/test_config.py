@@ -60,7 +60,7 @@ def test_a_text_becomes_its_value_and_back(key: str, text: str, value: Any) -> N
         ("colour", "red", "colour: there is no such topic config"),
     ],
 )
-def test_what_is_wrong_is_said(key: str, text: str, reason: str) -> None:
+def test_errors_have_a_message(key: str, text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as raised:
         SCHEMA.parse({key: text})
     assert str(raised.value) == reason

@@ -137,7 +137,7 @@ def test_a_broker_without_an_id_is_given_one_and_keeps_it(tmp_path: Path) -> Non
     asyncio.run(work())
 
 
-def test_clients_are_told_the_address_of_the_listener_they_came_through(tmp_path: Path) -> None:
+def test_clients_get_the_address_of_the_listener_they_came_through(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         told = {}
         for listener in ("INSIDE", "OUTSIDE"):
@@ -170,7 +170,7 @@ def test_two_brokers_cannot_share_their_data(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_port_that_is_taken_is_told_and_releases_the_rest(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported_and_releases_the_rest(tmp_path: Path) -> None:
     async def work() -> None:
         async with broker_in_loop(tmp_path / "first") as first:
             port = first.ready.listeners[0].port

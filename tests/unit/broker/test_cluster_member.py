@@ -178,7 +178,7 @@ def test_a_session_that_expires_during_the_start_is_followed_by_another_start(
     with_pair(tmp_path, work)
 
 
-def test_a_failed_log_directory_is_told(tmp_path: Path) -> None:
+def test_a_failed_log_directory_is_reported(tmp_path: Path) -> None:
     async def work(first: Broker, second: Broker) -> None:
         await create(first, 1, 2)
         leader = await orders(first, leads=True)

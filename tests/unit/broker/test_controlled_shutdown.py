@@ -28,10 +28,13 @@ NO_ANSWER = PeerError("the connection broke")
 
 
 class Controllers:
-    """Answers as told; `moves_to` is the controller after the first question."""
+    """Answers as told, never for None; `moves_to` is the controller after the first question."""
 
     def __init__(
-        self, answers: Sequence[ControlledShutdownResponse | PeerError], controller_id: int = 2, moves_to: int = 2
+        self,
+        answers: Sequence[ControlledShutdownResponse | PeerError | None],
+        controller_id: int = 2,
+        moves_to: int = 2,
     ) -> None:
         self.answers = list(answers)
         self.controller_id = controller_id
@@ -53,6 +56,8 @@ class Controllers:
         self.asked.append((self.controller_id, request.broker_epoch))
         self.controller_id = self.moves_to
         answer = self.answers.pop(0)
+        if answer is None:
+            await asyncio.Event().wait()
         if isinstance(answer, PeerError):
             raise answer
         assert isinstance(answer, response)
@@ -65,7 +70,14 @@ class Controllers:
         pass
 
 
-def stop(controllers: Controllers, *, backoff_ms: int = 1, timeout_ms: int = 30_000, alone_after: int = 99) -> bool:
+def stop(
+    controllers: Controllers,
+    *,
+    backoff_ms: int = 1,
+    timeout_ms: int = 30_000,
+    alone_after: int = 99,
+    is_connected: bool = True,
+) -> bool:
     """No other broker is there after that many questions."""
     config = BrokerConfig({"zookeeper.connect": "127.0.0.1:1", "log.dirs": str(Path("logs").absolute())})
     settings = replace(ClusterSettings.of(config), shutdown_backoff_ms=backoff_ms)
@@ -78,6 +90,7 @@ def stop(controllers: Controllers, *, backoff_ms: int = 1, timeout_ms: int = 30_
             lambda: 7,
             lambda: len(controllers.asked) >= alone_after,
             settings,
+            lambda: is_connected,
         )
     )
 
@@ -132,3 +145,22 @@ def test_the_last_broker_does_not_wait(caplog: pytest.LogCaptureFixture, alone_a
     assert not stop(controllers, backoff_ms=3_600_000, alone_after=alone_after)
     assert len(controllers.asked) == alone_after
     assert "no other broker is there" in caplog.text
+
+
+def test_without_zookeeper_nobody_waits_for_a_controller_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The test would take half a minute otherwise."""
+    monkeypatch.setattr("ottla.broker.controlled_shutdown._WITHOUT_TREE_S", 0.01)
+    controllers = Controllers([None])
+    assert not stop(controllers, is_connected=False)
+    assert "ZooKeeper cannot be reached" in caplog.text
+
+
+def test_without_zookeeper_a_controller_that_is_gone_is_not_asked_again() -> None:
+    controllers = Controllers([NO_ANSWER])
+    assert not stop(controllers, backoff_ms=3_600_000, is_connected=False)
+
+
+def test_a_controller_that_answers_is_believed_without_zookeeper_too() -> None:
+    assert stop(Controllers([DONE]), is_connected=False)

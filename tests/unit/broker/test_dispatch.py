@@ -82,7 +82,7 @@ def test_a_frame_that_is_no_request_closes_its_connection_only(tmp_path: Path, f
     with_client(tmp_path, work)
 
 
-def test_tags_in_a_header_and_bytes_behind_a_request_are_passed_over(tmp_path: Path) -> None:
+def test_tags_in_a_header_and_bytes_after_a_request_are_skipped(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         frame = b"".join(request_frame(MetadataRequest(topics=[]), 12, 7, "me"))[4:]
         head, body = frame[:12], frame[13:]

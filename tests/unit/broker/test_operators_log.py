@@ -39,7 +39,7 @@ def taken(lines: list[str]) -> list[str]:
     return found
 
 
-def test_topics_and_configs_that_change_are_told(tmp_path: Path, lines: list[str]) -> None:
+def test_topics_and_configs_that_change_are_reported(tmp_path: Path, lines: list[str]) -> None:
     async def alter(client: Client, kind: int, name: str, **changes: str | None) -> None:
         configs = [
             IncrementalAlterConfigsEntry(
@@ -90,7 +90,7 @@ def test_topics_and_configs_that_change_are_told(tmp_path: Path, lines: list[str
     with_client(tmp_path, work, offsets_topic_num_partitions="2")
 
 
-def test_slow_requests_are_told_and_those_that_wait_on_purpose_are_not(tmp_path: Path, lines: list[str]) -> None:
+def test_slow_requests_are_reported_and_those_that_wait_on_purpose_are_not(tmp_path: Path, lines: list[str]) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         taken(lines)

@@ -36,7 +36,7 @@ def test_a_group_has_its_own_offsets_and_partitions(given: Range, option: str) -
         given.check_for_group()
 
 
-def test_a_group_without_offsets_starts_where_it_is_told() -> None:
+def test_a_group_without_offsets_starts_at_the_given_position() -> None:
     for start in ("earliest", "latest"):
         Range(start).check_for_group()
         assert Range(start).reset == start

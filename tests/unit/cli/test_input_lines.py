@@ -39,7 +39,7 @@ def test_empty_lines_are_lines_too() -> None:
     assert asyncio.run(asyncio.wait_for(scenario(), 30)) == [b"", b"", b"a", b""]
 
 
-def test_what_cannot_be_read_is_told() -> None:
+def test_unreadable_input_is_reported() -> None:
     async def scenario() -> None:
         reading, writing = os.pipe()
         os.close(reading)

@@ -221,7 +221,7 @@ def test_what_is_no_file_of_a_log(tmp_path: Path, capsys: Capture) -> None:
     foreign.write_text("hello")
     code, _, error = dump(capsys, foreign)
     assert code == 1
-    assert "notes.txt is not a log file" in error
+    assert "notes.txt' is not a log file" in error
     code, _, error = dump(capsys, tmp_path)
     assert code == 1
     assert "contains no log files" in error
@@ -235,3 +235,12 @@ def test_a_text_with_the_name_of_a_segment_is_a_problem_not_a_crash(tmp_path: Pa
     code, lines, _ = dump(capsys, tmp_path / SEGMENT)
     assert code == 1
     assert [line["kind"] for line in lines] == ["problem"]
+
+
+def test_a_file_that_does_not_exist(tmp_path: Path, capsys: Capture) -> None:
+    for name in ("nofile", SEGMENT):
+        path = tmp_path / name
+        assert run(["log", "dump", str(path)]) == 1
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err == f"Error: {path}: no such file or directory.\n"

@@ -42,6 +42,12 @@ COMMANDS = [
     "groups reset",
     "groups delete",
     "groups delete-offsets",
+    "transactions list",
+    "transactions describe",
+    "transactions describe-producers",
+    "transactions find-hanging",
+    "transactions abort",
+    "transactions fence",
     "produce",
     "consume",
     "pipeline run",
@@ -151,7 +157,7 @@ def test_a_wrong_command_line_has_its_own_exit_code(arguments: list[str], capsys
     ("arguments", "suggestion"),
     [
         (["topcs", "list"], "Did you mean 'topics'?"),
-        (["list"], "Did you mean 'topics list' or 'groups list' or 'reassign list'?"),
+        (["list"], "Did you mean 'topics list' or 'groups list' or 'transactions list' or 'reassign list'?"),
         (["describe", "orders"], "Did you mean 'topics describe'"),
         (["topics", "reset"], "Did you mean 'groups reset'"),
         (["topics", "lst"], "Did you mean 'list'?"),
@@ -236,3 +242,18 @@ def test_counts() -> None:
 
 def test_assignments() -> None:
     assert parse_assignments(["a=b", " c = d=e ", "f="]) == {"a": "b", "c": " d=e ", "f": ""}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["topics", "create", "x", "--partitions", "many"], "'many' is not a whole number"),
+        (["topics", "create", "x", "--partitions", "0"], "0 is less than 1, the minimum"),
+        (["topics", "create", "x", "--partitions", "1.5"], "'1.5' is not a whole number"),
+    ],
+)
+def test_wrong_values_of_options_are_told_in_plain_words(arguments: list[str], told: str, capsys: Capture) -> None:
+    assert run(arguments) == 2
+    error = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert told in error
+    assert "Input" not in error

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ottla.cli.times import milliseconds, parse_duration, parse_time
+from ottla.cli.times import milliseconds, parse_duration, parse_time, span_text
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
@@ -81,3 +81,15 @@ def test_what_is_no_length_of_time(text: str) -> None:
 def test_milliseconds() -> None:
     assert milliseconds(datetime.fromtimestamp(1.5, UTC)) == 1500
     assert milliseconds(datetime(1960, 1, 1, tzinfo=UTC)) == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (10, "10 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h")],
+)
+def test_durations_are_rounded(seconds: float, text: str) -> None:
+    assert span_text(seconds) == text
+
+
+def test_long_durations() -> None:
+    assert span_text(3 * 86400 + 100) == "3 days"

@@ -22,7 +22,7 @@ def test_a_reason_is_told_after_a_while_without_progress_and_then_now_and_again(
     assert [(second, what) for second, what in told if what] == [(3, "no broker"), (13, "no broker"), (23, "no broker")]
 
 
-def test_nothing_is_told_of_a_command_that_gets_on_or_does_not_wait() -> None:
+def test_a_command_that_makes_progress_or_does_not_wait_prints_nothing() -> None:
     patience = Patience(after_s=3, again_s=10)
     assert not [what for second in range(30) if (what := patience.look(second, Progress(second, "busy")))]
     assert not [what for second in range(30) if (what := patience.look(second, Progress(0, None)))]
@@ -68,7 +68,7 @@ def test_what_a_producer_waits_for(unfinished: int, hindrance: Exception | None,
     assert _progress(cast("AsyncProducer", producer)).reason == reason
 
 
-def test_whoever_waits_for_new_records_is_told_so() -> None:
+def test_a_hint_says_that_the_command_waits_for_new_records() -> None:
     told = waiting_hint(None, at_end=True, follow=True)
     assert told is not None
     assert "--from-beginning" in told

@@ -19,6 +19,8 @@ from ottla.client.administer import NewPartitions, NewTopic
 from ottla.client.arguments import checked
 from ottla.client.errors import ArgumentTypeError, CallTimeoutError, ConfigError, WrongLoopError
 from ottla.client.offsets import Place
+from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.table_delivery import TableDelivery
 
 NOWHERE = "127.0.0.1:1"
 SETTINGS: dict[str, Any] = {"bootstrap_servers": NOWHERE, "default_api_timeout_ms": 200}
@@ -114,6 +116,16 @@ def consumer() -> Iterator[Consumer]:
         (lambda one: one.partitions_for(b"t"), "topic must be a str, not bytes"),
         (lambda one: one.lag("t"), "partition must be a TopicPartition, not str"),
         (lambda one: one.commit_async(callback=5), "callback must be callable, not int"),
+        (lambda one: one.poll("5"), "timeout must be a number of seconds or None, not str"),
+        (lambda one: one.poll(True), "timeout must be a number of seconds or None, not bool"),
+        (lambda one: one.poll(0, "5"), "max_records must be an int, not str"),
+        (lambda one: one.poll_arrow("5"), "timeout must be a number of seconds or None, not str"),
+        (lambda one: one.poll_arrow(0, 5), "columns must be a sequence of str, not int"),
+        (lambda one: one.poll_arrow(0, "offset"), "columns must be a sequence of str, not str"),
+        (lambda one: one.position(PLACE, "5"), "timeout must be a float or None, not str"),
+        (lambda one: one.close("5"), "timeout must be a number of seconds or None, not str"),
+        (lambda one: one.close(None), "timeout must be a number of seconds, not NoneType"),
+        (lambda one: one.seek(PLACE, 0, until="5"), "until must be an int or None, not str"),
     ],
 )
 def test_consumers_refuse_wrong_types(consumer: Consumer, call: Callable[[Consumer], object], words: str) -> None:
@@ -147,6 +159,57 @@ def admin() -> Iterator[Admin]:
 def test_admins_refuse_wrong_types(admin: Admin, call: Callable[[Admin], object], words: str) -> None:
     with pytest.raises(ArgumentTypeError, match=words):
         call(admin)
+
+
+def test_asyncio_consumers_refuse_wrong_types() -> None:
+    async def call() -> None:
+        async with AsyncConsumer(SETTINGS) as consumer:
+            wrong: Any = "5"
+            consumer.assign([PLACE])
+            for waiting in (consumer.poll, consumer.poll_arrow, consumer.close):
+                with pytest.raises(ArgumentTypeError, match="timeout must be a number of seconds or None, not str"):
+                    await waiting(wrong)
+
+    asyncio.run(call())
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: NewTopic(5), "name of NewTopic must be a str, not int"),  # type: ignore[arg-type]
+        (lambda: NewTopic("t", "3"), "partitions of NewTopic must be an int or None, not str"),  # type: ignore[arg-type]
+        (
+            lambda: NewTopic("t", configs={"retention.ms": 5}),  # type: ignore[dict-item]
+            "configs of NewTopic must be a mapping of str to str, but contains 5",
+        ),
+        (lambda: NewTopic("t", assignments={0: 1}), "assignments of NewTopic must be .* but contains 1"),  # type: ignore[dict-item]
+        (lambda: NewPartitions("3"), "total of NewPartitions must be an int, not str"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_admins_take_refuses_wrong_types(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=words):
+        make()
+
+
+def test_numpy_integers_are_ints_in_what_admins_take() -> None:
+    three: Any = np.int64(3)
+    assert NewTopic("t", three, assignments={three: [three]}).partitions == 3
+    assert NewPartitions(three).total == 3
+
+
+def test_producers_refuse_wrong_types() -> None:
+    wrong: Any = "5"
+    waiting: Callable[[Any], object]
+    with Producer(bootstrap_servers=NOWHERE) as producer:
+        for waiting in (producer.flush, producer.close):
+            with pytest.raises(ArgumentTypeError, match="timeout must be a number of seconds or None, not str"):
+                waiting(wrong)
+        half: Any = np.float32(0.5)
+        producer.flush(half)
+        delivery = Delivery()
+        for waiting in (delivery.result, delivery.exception, TableDelivery([]).result):
+            with pytest.raises(ArgumentTypeError, match="timeout must be a number of seconds or None, not str"):
+                waiting(wrong)
 
 
 def test_no_public_method_has_annotations_that_cannot_be_read() -> None:

@@ -78,7 +78,7 @@ def test_any_of_the_addresses_will_do() -> None:
     run(scenario)
 
 
-def test_when_nobody_answers_it_is_told_who_was_asked() -> None:
+def test_the_error_names_the_brokers_that_did_not_answer() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as one, ScriptedBroker() as other:
             addresses = f"{one.bootstrap},{other.bootstrap}"
@@ -105,7 +105,7 @@ def test_a_broker_that_is_about_to_start_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("bootstrap", ["no.such.host.invalid:9092", f"{'x' * 70}:9092"])
-def test_an_address_that_is_none_is_told_at_once(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_address_is_reported_at_once(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -120,7 +120,7 @@ def test_an_address_that_is_none_is_told_at_once(bootstrap: str, monkeypatch: py
     run(scenario)
 
 
-def test_where_something_else_answers_is_told_at_once() -> None:
+def test_a_port_of_another_service_is_reported_at_once() -> None:
     async def scenario() -> None:
         async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -147,7 +147,7 @@ def test_the_time_given_is_kept_when_a_broker_answers_nothing() -> None:
     run(scenario)
 
 
-def test_what_may_pass_is_tried_again() -> None:
+def test_retriable_errors_are_retried() -> None:
     async def scenario() -> None:
         answers: list[Answer] = [HangUp(), created(ErrorCode.NOT_CONTROLLER), created(ErrorCode.NONE)]
 
@@ -163,7 +163,7 @@ def test_what_may_pass_is_tried_again() -> None:
     run(scenario)
 
 
-def test_leaders_are_asked_for_anew_after_a_failure() -> None:
+def test_leaders_are_asked_for_again_after_a_failure() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker, Cluster(broker.bootstrap, BUSY) as cluster:
             await cluster.topic("events")
@@ -196,7 +196,7 @@ def test_patience_ends() -> None:
     run(scenario)
 
 
-def test_what_will_not_pass_is_not_tried_again() -> None:
+def test_fatal_errors_are_not_retried() -> None:
     async def scenario() -> None:
         def script(request: Request) -> Answer | None:
             return created(ErrorCode.TOPIC_ALREADY_EXISTS) if isinstance(request, CreateTopicsRequest) else None
@@ -326,7 +326,7 @@ def test_a_broker_that_is_behind_is_not_believed() -> None:
     run(scenario)
 
 
-def test_another_topic_of_the_same_name_begins_anew() -> None:
+def test_another_topic_of_the_same_name_starts_over() -> None:
     old, new = TopicInfo("t", Uuid(b"a" * 16), False, (EPOCH_5,)), TopicInfo("t", Uuid(b"b" * 16), False, (EPOCH_0,))
     assert new.not_older_than(old) == new
     assert replace(new, topic_id=old.topic_id).not_older_than(old).partitions == (EPOCH_5,)
@@ -339,7 +339,7 @@ EPOCH_0 = PartitionInfo(0, BROKER_ID, 0, (BROKER_ID,), (BROKER_ID,))
 EPOCH_5 = replace(EPOCH_0, leader_epoch=5)
 
 
-def test_racks_are_told() -> None:
+def test_racks_are_known() -> None:
     async def scenario() -> None:
         async with ScriptedBroker(rack="north") as broker, Cluster(broker.bootstrap) as cluster:
             await cluster.refresh()

@@ -176,7 +176,7 @@ def test_an_unknown_key_names_the_right_one(name: str, sentence: str) -> None:
         ("metadata_max_idle_ms", 1, "1 is less than 5000"),
     ],
 )
-def test_a_wrong_value_is_told_with_its_key(key: str, value: object, reason: str) -> None:
+def test_a_wrong_value_is_reported_with_its_key(key: str, value: object, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         ProducerConfig.parse({"client.id": "x"} if key != "client_id" else {}, {"bootstrap_servers": "a:1", key: value})
     assert str(caught.value).startswith(f"{key}: {reason}")
@@ -230,9 +230,48 @@ def test_keys_that_are_not_possible_say_why(name: str) -> None:
     assert str(caught.value) == f"{name}: cannot be set: {REFUSED[name]}"
 
 
-def test_transactions_are_told_to_come() -> None:
-    with pytest.raises(ConfigError, match="transactional_id: cannot be set: transactions are not supported yet"):
-        producer(transactional_id="t")
+def test_a_transactional_producer_is_idempotent_and_waits_for_all_replicas() -> None:
+    config = producer(transactional_id="t")
+    assert (config.enable_idempotence, config.acks) == (True, -1)
+    assert (config.transaction_timeout_ms, config.transaction_two_phase_commit_enable) == (60_000, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"transactional.id": ""}, "transactional.id: is empty"),
+        ({"transactional.id": "t", "acks": 1}, "transactional.id: cannot be combined with acks=1: it needs acks=all"),
+        (
+            {"transactional.id": "t", "enable.idempotence": False},
+            "transactional.id: cannot be combined with enable.idempotence=false: leave that out",
+        ),
+        (
+            {"transactional.id": "t", "retries": 0},
+            "transactional.id: cannot be combined with retries=0: it needs at least one",
+        ),
+        (
+            {"transactional.id": "t", "max.in.flight.requests.per.connection": 6},
+            "transactional.id: cannot be combined with max.in.flight.requests.per.connection=6: the maximum is 5",
+        ),
+        (
+            {"transaction.two.phase.commit.enable": True},
+            "transaction.two.phase.commit.enable: true needs a transactional.id",
+        ),
+        (
+            {
+                "transactional.id": "t",
+                "transaction.two.phase.commit.enable": True,
+                "transaction.timeout.ms": 5,
+            },
+            "transaction.timeout.ms: cannot be combined with transaction.two.phase.commit.enable=true: these "
+            "transactions have no timeout",
+        ),
+    ],
+)
+def test_configs_that_contradict_transactions(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        producer(settings)
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize("value", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])

@@ -76,7 +76,7 @@ def test_known_brokers_are_asked_before_bootstrap_addresses() -> None:
     run(scenario)
 
 
-def test_nobody_there_is_told_with_all_that_was_tried() -> None:
+def test_unreachable_brokers_are_reported_with_all_attempts() -> None:
     async def scenario() -> None:
         one, other = await nowhere(), await nowhere()
         async with opened(one, other) as some:
@@ -240,7 +240,7 @@ def test_closing_while_a_connection_is_opened() -> None:
     run(scenario)
 
 
-def test_who_is_cancelled_while_all_is_closed_is_cancelled() -> None:
+def test_a_caller_cancelled_during_close_is_cancelled() -> None:
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             some = Connections([], QUICK)
@@ -257,7 +257,7 @@ def test_who_is_cancelled_while_all_is_closed_is_cancelled() -> None:
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["about to be made", "made"])
 @pytest.mark.parametrize("which", ["of a broker", "any"])
-def test_who_is_cancelled_in_the_moment_of_success_leaves_no_connection_open(
+def test_a_caller_cancelled_on_success_leaves_no_connection_open(
     which: str, is_done: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = ClientConnection.open

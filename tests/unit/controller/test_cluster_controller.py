@@ -119,7 +119,7 @@ async def test_closing_resigns_at_once(cluster: ControlCluster) -> None:
 
 
 @on_cluster
-async def test_a_new_topic_is_led_and_told_to_all(cluster: ControlCluster) -> None:
+async def test_a_new_topic_gets_leaders_and_is_sent_to_all_brokers(cluster: ControlCluster) -> None:
     await cluster.start(1, 2, 3)
     await cluster.create("t", (2, 3), (3, 1))
     state = cluster.state("t", 0)
@@ -300,7 +300,7 @@ async def test_requests_wait_for_a_broker_that_cannot_be_reached(cluster: Contro
 
 
 @on_cluster
-async def test_new_endpoints_are_told(cluster: ControlCluster) -> None:
+async def test_new_endpoints_are_sent_to_all_brokers(cluster: ControlCluster) -> None:
     await cluster.start(1, 2)
     path = paths.broker(2)
     data = cluster.tree.data(path)
@@ -378,6 +378,26 @@ async def test_a_deletion_goes_on_when_a_log_directory_can_be_used_again(cluster
     assert cluster.tree.children(paths.TOPICS) == []
 
 
+@on_cluster
+async def test_a_replica_outside_of_the_isr_returns_when_its_directory_does(cluster: ControlCluster) -> None:
+    """Nothing raises the leader epoch when such a replica is stopped."""
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (1, 2, 3))
+    await cluster.alter_isr("t", (1, 2))
+    epoch = cluster.state("t").leader_epoch
+    notification = Create(paths.LOG_DIR_EVENT_PREFIX, b'{"version":1,"broker":3,"event":1}', sequential=True)
+    cluster.hosts[3].failed.add(T0)
+    cluster.tree.apply([notification], 0)
+    await cluster.settle()
+    assert T0 in cluster.hosts[3].stopped
+    cluster.hosts[3].failed.clear()
+    cluster.tree.apply([notification], 0)
+    await cluster.settle()
+    assert cluster.state("t").leader_epoch == epoch
+    assert T0 not in cluster.hosts[3].stopped
+    assert cluster.hosts[1].metadata[T0].offline_replicas == []
+
+
 # --- ISRs -----------------------------------------------------------------------------------------------------------
 
 
@@ -407,6 +427,17 @@ async def test_proposals_are_checked_in_kafkas_order(cluster: ControlCluster) ->
     assert code(await alter("t", (1,), leader_recovery_state=1)) == ErrorCode.INVALID_REQUEST
     await cluster.kill(3)
     assert code(await alter("t", (1, 2, 3))) == ErrorCode.INELIGIBLE_REPLICA
+
+
+@on_cluster
+async def test_an_isr_that_no_leader_can_mean_is_refused(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3)
+    await cluster.create("t", (1, 2))
+    before = cluster.state("t")
+    for isr in ((2,), (), (1, 2, 1), (1, 2, 3)):  # without the leader, empty, a member twice, one without a replica
+        assert code(await cluster.alter_isr("t", isr)) == ErrorCode.INVALID_REQUEST, isr
+    assert cluster.state("t") == before
+    assert code(await cluster.alter_isr("t", (1,))) == ErrorCode.NONE
 
 
 @on_cluster

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from ottla.base.coordination import Create, SetData
+from ottla.base.coordination import Create, SetData, Watch, Znode
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
+from ottla.controller import cluster_controller
 from ottla.controller.errors import ControllerError
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ottla.zookeeper import paths
 from ottla.zookeeper.paths import ConfigKind
 from ottla.zookeeper.znodes import PartitionLeader, ProducerIdBlock, encode_config, encode_partitions
 from support.control.cluster import ControlCluster, on_cluster
+from support.trees.memory_tree import MemorySession
 
 T0 = TopicPartition("t", 0)
 
@@ -147,7 +151,7 @@ async def test_blocks_of_producer_ids_do_not_overlap(cluster: ControlCluster) ->
 
 
 @on_cluster
-async def test_isr_changes_of_old_brokers_are_told_to_all(cluster: ControlCluster) -> None:
+async def test_isr_changes_of_old_brokers_are_sent_to_all_brokers(cluster: ControlCluster) -> None:
     await cluster.start(1, 2)
     await cluster.create("t", (1, 2))
     cluster.tree.apply([SetData(paths.partition_state("t", 0), PartitionLeader(1, 0, (1,), 1).encode())], 0)
@@ -273,7 +277,7 @@ async def test_registrations_that_outlast_their_processes_do_not_count(cluster: 
 
 
 @on_cluster
-async def test_whoever_of_the_isr_comes_back_first_may_lead(cluster: ControlCluster) -> None:
+async def test_the_first_isr_member_to_come_back_may_lead(cluster: ControlCluster) -> None:
     await cluster.start(1, 2, 3)
     await cluster.create("t", (2, 3))
     active = cluster.active
@@ -290,3 +294,32 @@ async def test_whoever_of_the_isr_comes_back_first_may_lead(cluster: ControlClus
     await cluster.kill(2)
     await cluster.restart(3)
     assert cluster.state("t").leader == -1  # broker 2 may have committed something alone
+
+
+@on_cluster
+async def test_an_epoch_that_cannot_be_read_is_reported_once_and_waited_for(
+    cluster: ControlCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cluster_controller, "_RETRY_AFTER_FAILURE_S", 0.001)
+    await cluster.start(1, 2)
+    cluster.tree.apply([SetData(paths.CONTROLLER_EPOCH, b"garbage")], 0)
+    await cluster.members[1].kill()
+    reads = 0
+    get = MemorySession.get
+
+    async def counted(session: MemorySession, path: str, watch: Watch | None = None) -> Znode | None:
+        nonlocal reads
+        reads += path == paths.CONTROLLER_EPOCH
+        return await get(session, path, watch)
+
+    monkeypatch.setattr(MemorySession, "get", counted)
+    while reads < 20:
+        await asyncio.sleep(0.001)
+    told = [record for record in caplog.records if "cannot run for election" in record.message]
+    assert len(told) == 1
+    assert "/controller_epoch" in told[0].message
+    assert told[0].exc_info is None
+    cluster.tree.apply([SetData(paths.CONTROLLER_EPOCH, b"7")], 0)
+    while not cluster.members[2].controller.is_active:
+        await asyncio.sleep(0.001)
+    assert cluster.controller.epoch == 8

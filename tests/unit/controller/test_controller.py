@@ -62,7 +62,7 @@ async def test_a_topic_is_in_the_tree_as_kafka_keeps_it(broker: LoneBroker) -> N
 
 
 @on_tree
-async def test_the_broker_is_told_once_everything_is_written(broker: LoneBroker) -> None:
+async def test_the_broker_is_notified_after_everything_is_written(broker: LoneBroker) -> None:
     topic = await broker.create("events", 3)
     assert topic.partitions == (LED, LED, LED)
     assert topic.topic_id != ZERO_UUID
@@ -173,7 +173,7 @@ async def test_a_config_that_was_there_before_its_topic_is_replaced(broker: Lone
 
 
 @on_tree
-async def test_two_who_make_the_same_topic(broker: LoneBroker) -> None:
+async def test_concurrent_creations_of_the_same_topic(broker: LoneBroker) -> None:
     outcomes = await asyncio.gather(*(broker.create("one") for _ in range(5)), return_exceptions=True)
     made = [outcome for outcome in outcomes if isinstance(outcome, TopicState)]
     late = [outcome for outcome in outcomes if not isinstance(outcome, TopicState)]
@@ -194,7 +194,7 @@ async def test_a_change_is_finished_when_its_asker_is_gone(broker: LoneBroker) -
 
 
 @on_tree
-async def test_a_tree_that_fails_is_told_and_changes_nothing(broker: LoneBroker) -> None:
+async def test_a_tree_that_fails_is_reported_and_changes_nothing(broker: LoneBroker) -> None:
     broker.tree.failure = CoordinationError("/brokers", "the disk is full")
     with pytest.raises(ControllerError, match="the disk is full") as error:
         await broker.create("unlucky")
@@ -365,6 +365,16 @@ async def test_a_deletion_is_answered_before_the_replicas_are_gone(broker: LoneB
 
 
 @on_tree
+async def test_a_deletion_is_answered_before_the_host_begins_with_the_replicas(broker: LoneBroker) -> None:
+    """The host closes thousands of files before it waits for anything."""
+    topic = await broker.create("events")
+    await broker.controller.delete_topic("events")
+    assert broker.removed == []
+    await broker.controller.close()
+    assert broker.removed == [topic]
+
+
+@on_tree
 async def test_a_deletion_that_was_answered_survives_a_crash(broker: LoneBroker) -> None:
     await broker.create("events")
     broker.may_delete.clear()
@@ -375,6 +385,7 @@ async def test_a_deletion_that_was_answered_survives_a_crash(broker: LoneBroker)
     assert await later.data("/admin/delete_topics/events") == b""  # until the host has deleted the logs
     await later.controller.finish_deletions()
     assert await later.data("/admin/delete_topics/events") is None
+    broker.may_delete.set()  # the crashed one's change ends too, or the fixture waits for it
 
 
 @on_tree

@@ -23,7 +23,8 @@ from support.coordinators.simulated_time import SimulatedTime
 
 
 class Words:
-    """A shard that remembers what was replayed, in order. The value `bad` it takes only while it is loaded."""
+    """A shard that remembers what was replayed, in order. The value `bad`, and the end of the transaction of producer
+    13, it takes only while it is loaded."""
 
     def __init__(self, context: ShardContext) -> None:
         self.context = context
@@ -39,6 +40,8 @@ class Words:
             self.words.append((key, value, offset) if producer_id < 0 else (key, value, producer_id))
 
     def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
+        if producer_id == 13 and self.is_loaded:
+            raise ValueError("cannot take it")
         self.transactions.append((producer_id, committed))
 
     def loaded(self) -> None:
@@ -98,7 +101,7 @@ async def test_a_write_is_one_batch_replayed_with_its_offsets_and_answered_at_on
 
 
 @in_loop
-async def test_an_append_that_fails_changes_nothing_and_is_told() -> None:
+async def test_an_append_that_fails_changes_nothing_and_is_reported() -> None:
     setting = led()
     setting.write(b"a")
     setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -148,7 +151,7 @@ class LogOfOrder(FakeLog):
 
 
 @in_loop
-async def test_what_is_gathered_is_all_appended_before_the_first_is_answered() -> None:
+async def test_gathered_writes_are_all_appended_before_the_first_is_answered() -> None:
     log = LogOfOrder(3)
     setting = Setting(log)
     keys = {partition_for(str(number), 3): str(number) for number in range(30)}
@@ -194,7 +197,7 @@ async def test_large_writes_have_batches_of_their_own_and_small_ones_join_them()
 
 
 @in_loop
-async def test_what_cannot_be_replayed_is_told_to_all_that_come_behind_it_and_loads_the_shard_again() -> None:
+async def test_a_failed_replay_fails_all_later_writes_and_reloads_the_shard() -> None:
     setting = led()
     told: dict[str, CoordinatorError | None] = {}
     for name, kind in {"before": ManyWords, "bad": ManyWords, "behind": ManyWords, "last": OneWord}.items():
@@ -323,7 +326,7 @@ async def test_nothing_is_asked_of_a_shard_that_a_gathered_write_had_unloaded() 
 
 
 @in_loop
-async def test_a_change_of_the_shard_s_own_that_cannot_be_written_is_told_to_those_who_wait_for_it() -> None:
+async def test_a_failed_write_of_the_shard_itself_is_reported_to_waiting_callers() -> None:
     setting = led()
     setting.log.refuse_appends = ErrorCode.COORDINATOR_NOT_AVAILABLE
     failed: list[ErrorCode] = []
@@ -372,7 +375,7 @@ async def test_the_answer_to_a_write_waits_until_it_is_committed() -> None:
 
 
 @in_loop
-async def test_a_commit_that_is_unsure_is_told() -> None:
+async def test_an_uncertain_commit_is_reported() -> None:
     setting = led()
     setting.log.hold_commits()
     answer = setting.write(b"a")
@@ -438,7 +441,7 @@ async def test_a_read_answers_at_once_where_all_is_committed() -> None:
 
 
 @in_loop
-async def test_what_a_read_sees_is_told_when_it_is_committed_and_not_what_came_later() -> None:
+async def test_a_read_waits_for_the_commit_of_what_it_saw_and_not_for_later_writes() -> None:
     setting = led()
     setting.log.hold_commits()
     writes = [setting.write(b"a")]
@@ -539,6 +542,34 @@ async def test_a_shard_is_loaded_by_replaying_its_partition() -> None:
 
 
 @in_loop
+async def test_what_is_gathered_when_a_marker_comes_is_waited_for() -> None:
+    setting = led()
+    marker = encode_transaction_marker(
+        producer_id=9, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp_ms=1
+    )
+    assert setting.runtime.write_gathered("k", OneWord(lambda _: None))
+    end = setting.log.put(0, marker)
+    setting.log.hold_commits()
+    setting.runtime.end_transaction(0, end, 9, committed=True)  # appends what is gathered, after the marker
+    read = asyncio.ensure_future(setting.runtime.read("k", lambda shard: shard.keys()))
+    await turns()
+    assert not read.done()
+    setting.log.commit()
+    assert len(await read) == 1
+
+
+@in_loop
+async def test_a_marker_that_cannot_be_replayed_is_read_from_the_log() -> None:
+    setting = led()
+    marker = encode_transaction_marker(
+        producer_id=13, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp_ms=1
+    )
+    setting.runtime.end_transaction(0, setting.log.put(0, marker), 13, committed=True)
+    await turns()
+    assert setting.shard.transactions == [(13, True)]
+
+
+@in_loop
 async def test_requests_are_refused_until_the_shard_is_loaded() -> None:
     setting = led()
     setting.write(b"a")
@@ -586,7 +617,7 @@ async def test_a_new_epoch_of_the_same_leader_keeps_the_shard_and_a_new_leadersh
 
 
 @in_loop
-async def test_a_log_that_cannot_be_read_leaves_the_shard_unserved_until_it_is_led_anew() -> None:
+async def test_an_unreadable_log_leaves_the_shard_unserved_until_the_next_leadership() -> None:
     setting = led()
     setting.write(b"a")
     sound = setting.log.batches[0][0]
@@ -604,7 +635,7 @@ async def test_a_log_that_cannot_be_read_leaves_the_shard_unserved_until_it_is_l
 
 
 @in_loop
-async def test_unloading_answers_those_who_wait_and_ends_timers() -> None:
+async def test_unloading_answers_waiting_callers_and_ends_timers() -> None:
     setting = led()
     shard = setting.shard
     response: PendingAnswer[str] = PendingAnswer()
@@ -665,3 +696,92 @@ async def test_a_timer_whose_write_fails_leaves_the_shard_as_it_is() -> None:
     setting.log.refuse_appends = None
     assert setting.shard.keys() == []
     assert setting.write(b"b") == "done"
+
+
+# --- what a shard waits for -----------------------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_shard_is_notified_when_all_its_writes_are_committed_if_it_asked() -> None:
+    setting = led()
+    setting.write(b"a")
+    told: list[str] = []
+    setting.shard.context.when_committed(lambda: told.append("a"))
+    assert told == []
+    setting.time.advance_ms(0)
+    assert told == ["a"]
+    setting.log.hold_commits()
+    waiting = setting.write(b"b")
+    setting.shard.context.when_committed(lambda: told.append("b"))
+    setting.time.advance_ms(1_000)
+    assert told == ["a"]
+    setting.log.commit()
+    setting.time.advance_ms(0)
+    assert told == ["a", "b"]
+    assert isinstance(waiting, Coroutine)
+    await waiting
+
+
+@in_loop
+async def test_a_shard_waits_on_if_a_commit_takes_long() -> None:
+    setting = led()
+    setting.log.hold_commits()
+    write = setting.write(b"a")
+    assert isinstance(write, Coroutine)
+    write.close()
+    told: list[str] = []
+    setting.shard.context.when_committed(lambda: told.append("a"))
+    setting.time.advance_ms(0)
+    for error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_COORDINATOR):
+        setting.log.fail_commits(error)
+        setting.time.advance_ms(1_000)
+    assert told == []
+    setting.log.commit()
+    setting.time.advance_ms(0)
+    assert told == ["a"]
+
+
+@in_loop
+async def test_an_unloaded_shard_is_not_notified_of_commits() -> None:
+    setting = led()
+    setting.log.hold_commits()
+    write = setting.write(b"a")
+    assert isinstance(write, Coroutine)
+    write.close()
+    told: list[str] = []
+    setting.shard.context.when_committed(lambda: told.append("waiting in the log"))
+    setting.time.advance_ms(0)
+    setting.shard.context.when_committed(lambda: told.append("not looked yet"))
+    before = setting.shard
+    setting.runtime.unload(0)
+    setting.runtime.lead(0, 1)
+    await turns()
+    before.context.when_committed(lambda: told.append("too late"))
+    setting.log.commit()
+    setting.time.advance_ms(1_000)
+    assert told == []
+
+
+@in_loop
+async def test_a_failing_waiter_does_not_affect_a_commit(caplog: pytest.LogCaptureFixture) -> None:
+    setting = led()
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    told: list[str] = []
+    setting.shard.context.when_committed(fail)
+    setting.shard.context.when_committed(lambda: told.append("next"))
+    setting.time.advance_ms(0)
+    assert told == ["next"]
+    assert "what waited for a commit failed" in caplog.text
+
+
+@in_loop
+async def test_a_shard_knows_the_epoch_of_its_leader() -> None:
+    setting = led()
+    shard = setting.shard
+    assert shard.context.leader_epoch == 0
+    setting.runtime.lead(0, 7)
+    assert setting.shard is shard
+    assert shard.context.leader_epoch == 7

@@ -53,7 +53,7 @@ def test_entries_of_one_topic_are_merged() -> None:
     assert [[each["partition_index"] for each in topic["partitions"]] for topic in tree["responses"]] == [[0, 2]]
 
 
-def test_records_are_decoded_and_a_torn_tail_is_told() -> None:
+def test_records_are_decoded_and_a_torn_tail_is_reported() -> None:
     symbols = _symbols()
     whole = batches.build({"n": 2, "time": symbols.resolve("$time:1000"), "key": "k"})
     tree = records_tree(whole + whole[:20], symbols)

@@ -124,6 +124,21 @@ def test_half_a_batch_after_a_batch() -> None:
     assert _reasons(_produce({}, {"damage": "cut"}), _answer(87), _answer(0)) == ["half a batch after a batch"]
     assert _reasons(_produce({"damage": "cut"}), _answer(87), _answer(0)) == [None]
     assert _reasons(_produce({}, {}), _answer(87), _answer(76)) == [None]
+    closed, still_open = ({"connection": state} for state in ("closed", "open"))
+    assert _reasons(_produce({}, {"damage": "cut"}), closed, still_open) == ["half a batch after a batch"]
+    assert _reasons(_produce({"damage": "cut"}), closed, still_open) == [None]
+    assert _reasons(_produce({}, {"damage": "cut"}), still_open, closed) == [None]
+
+
+def test_a_batch_that_comes_again_after_a_restart() -> None:
+    batch = {"pid": "$pid:a", "epoch": 0, "seq": 3}
+    sent, restart = Exchange(_produce(batch), _answer(0), _answer(0)), Exchange({"restart": True}, None, None)
+    name = "a batch that comes again after a restart"
+    assert _reasons(_produce(batch), _answer(0), _answer(45), (sent, restart)) == [name]
+    assert _reasons(_produce(batch), _answer(45), _answer(0), (sent, restart)) == [None]
+    assert _reasons(_produce(batch), _answer(0), _answer(45), (sent,)) == [None]
+    assert _reasons(_produce(batch), _answer(0), _answer(45), (restart, sent)) == [None]
+    assert _reasons(_produce({**batch, "seq": 4}), _answer(0), _answer(45), (sent, restart)) == [None]
 
 
 # --- fetches ----------------------------------------------------------------------------------------------------------
@@ -139,6 +154,20 @@ def _fetched(*batches: dict[str, Any], torn_bytes: int = 0) -> dict[str, Any]:
 
 def _batch(offset: int, size: int = 100, key: str = "k") -> dict[str, Any]:
     return {"base_offset": offset, "bytes": size, "records": [[offset, "$time:0", key]]}
+
+
+def test_a_wait_for_bytes_that_only_one_compressor_makes() -> None:
+    def reasons(ours: int, theirs: int, *history: Exchange) -> list[str | None]:
+        step = {**FETCH, "request": {"topics": [], "min_bytes": 100}}
+        mine, other = ({**_fetched(_batch(0, size)), "waited": size < 100} for size in (ours, theirs))
+        return _reasons(step, mine, other, history)
+
+    recompressed = _created(compression_type="gzip")
+    assert set(reasons(97, 100, recompressed)) == {"sizes of recompressed batches"}
+    assert reasons(97, 100)[-1] is None
+    step = {**FETCH, "request": {"topics": [], "min_bytes": 100}}
+    slow, quick = ({**_fetched(_batch(0)), "waited": waited} for waited in (True, False))
+    assert _reasons(step, slow, quick, (recompressed,)) == [None]
 
 
 def test_sizes_of_recompressed_batches() -> None:
@@ -214,12 +243,40 @@ def test_groups_that_kafka_4_keeps_over_a_restart() -> None:
     assert _reasons(step, ours, theirs, (restart, given), "3.9.1") == [None]
     joined = _asked("JoinGroup", {"group_id": "$group:0"}, {"error_code": 0})
     assert _reasons(step, ours, theirs, (joined, restart), "3.9.1") == [name]
-    assigned = Exchange({"receive": 1}, {}, {"error_code": 0, "assignment": "for m0"})
-    assert _reasons(step, ours, theirs, (joined, assigned, restart), "3.9.1") == [None]
+    for group, reason in (("$group:0", None), ("$group:1", name)):
+        asked = _asked("SyncGroup", {"group_id": group}, "sent", connection=1, later=True)
+        received = Exchange({"receive": 1}, {}, {"error_code": 0, "assignment": "for m0"})
+        assert _reasons(step, ours, theirs, (joined, asked, received, restart), "3.9.1") == [reason]
+        assigned = _asked("SyncGroup", {"group_id": group}, {"error_code": 0, "assignment": "for m0"})
+        assert _reasons(step, ours, theirs, (joined, assigned, restart), "3.9.1") == [reason]
     topics = [{"name": "$topic:0", "partitions": [{"partition_index": 0}]}]
     taken = {"topics": [{"name": "$-t0", "partitions": [{"partition_index": 0, "error_code": 0}]}]}
     committed = _asked("OffsetCommit", {"group_id": "$group:0", "topics": topics}, taken)
     assert _reasons(step, ours, theirs, (joined, committed, restart), "3.9.1") == [None]
+
+
+def test_configs_that_kafka_4_brings_back_with_a_restart() -> None:
+    def answer(time: object) -> dict[str, Any]:
+        partition = {"index": 0, "log_append_time_ms": time}
+        return {"responses": [{"topic_id": "$id:0", "partition_responses": [partition]}]}
+
+    def reasons(*history: Exchange, peer: str = "4.3.1") -> list[str | None]:
+        return _reasons(_produce({}), answer(-1), answer("<now>"), history, peer)
+
+    created = _created(message_timestamp_type="LogAppendTime")
+    by_id = _asked("DeleteTopics", {"topics": [{"name": None, "topic_id": "$id:0"}]}, {})
+    by_name = _asked("DeleteTopics", {"topic_names": ["$topic:0"]}, {})
+    restart = Exchange({"restart": True}, None, None)
+    name = "configs of a deleted topic"
+    assert reasons(created, by_id, restart) == [name]
+    assert reasons(created, by_name, restart) == [name]
+    assert reasons(created, by_name, restart, peer="3.9.1") == [None]
+    assert reasons(created, by_name) == [None]
+    assert reasons(created, restart) == [None]
+    assert reasons(created, restart, by_name) == [None]
+    assert reasons(_created(retention_ms="5"), by_name, restart) == [None]
+    other = _asked("DeleteTopics", {"topics": [{"name": "$topic:1", "topic_id": "$id:zero"}]}, {})
+    assert reasons(created, other, restart) == [None]
 
 
 def test_changes_that_kafka_fails_on() -> None:

@@ -25,7 +25,7 @@ def test_names_are_new_in_every_run(symbols: Symbols) -> None:
     assert symbols.name_text("diff-1-2-t0") == "$-t0"
 
 
-def test_what_was_never_given_out_is_nobodys(symbols: Symbols) -> None:
+def test_unknown_ids_belong_to_nobody(symbols: Symbols) -> None:
     assert symbols.resolve("$id:0") == NOBODY
     assert symbols.resolve("$pid:p0") == UNKNOWN_NUMBER
     with pytest.raises(ValueError, match="is not a symbol"):
@@ -41,7 +41,7 @@ def test_producers_are_learned_and_named(symbols: Symbols) -> None:
     assert symbols.name_producer_id(4001) == 4001
 
 
-def test_members_are_told_apart_by_their_order(symbols: Symbols) -> None:
+def test_members_are_distinguished_by_their_order(symbols: Symbols) -> None:
     step = {"api": "JoinGroup", "as": "m0", "request": {"group_id": "$group:0"}}
     symbols.learn(step, JoinGroupResponse(member_id="c-123", generation_id=3))
     assert symbols.resolve(["$member:m0", "$generation:0", "$generation:0:-1"]) == ["c-123", 3, 2]

@@ -198,7 +198,7 @@ def test_a_clean_shutdown_without_an_epoch_is_still_clean(tmp_path: Path, conten
     assert (file.exists(), file.read()) == (True, None)
 
 
-def test_a_checkpoint_that_changed_since_the_clean_stop_is_found_out(tmp_path: Path) -> None:
+def test_a_checkpoint_that_changed_since_the_clean_stop_is_detected(tmp_path: Path) -> None:
     for name in (names.RECOVERY_POINTS, names.LOG_START_OFFSETS):
         OffsetCheckpoint(LocalDisk(), tmp_path / name).write({TopicPartition("topic", 0): 40})
     file = CleanShutdownFile(LocalDisk(), tmp_path)

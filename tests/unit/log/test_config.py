@@ -64,7 +64,7 @@ def test_the_older_bound_on_timestamps_stands_in_for_both_newer_ones() -> None:
     assert (config.timestamp_before_max_ms, config.timestamp_after_max_ms) == (5, 9)
 
 
-def test_a_broker_s_wrong_value_is_told_by_its_own_name() -> None:
+def test_a_broker_s_wrong_value_is_reported_by_its_own_name() -> None:
     with pytest.raises(ConfigError, match=r"log\.retention\.hours: 'long' is not a whole number"):
         LogConfig.from_properties({}, {"log.retention.hours": "long"})
     with pytest.raises(ConfigError, match=r"log\.segment\.bytes: 3 is less than 14"):
@@ -83,7 +83,7 @@ def test_synonyms_name_keys_that_exist() -> None:
     assert all(synonym in LOG_BROKER_CONFIG for synonym in BROKER_SYNONYMS.values())
 
 
-def test_a_broker_s_other_keys_are_passed_over() -> None:
+def test_a_broker_s_other_keys_are_skipped() -> None:
     assert LogConfig.from_properties({}, {"listeners": "PLAINTEXT://:9092"}) == LogConfig()
 
 

@@ -275,7 +275,7 @@ def test_logs_made_in_a_directory_that_failed_meanwhile_are_made_elsewhere(broke
     directories.close()
 
 
-def test_what_could_not_be_removed_is_tried_again() -> None:
+def test_failed_removals_are_retried() -> None:
     disk, broker = simulated(1)
     directories = broker.start()
     config = LogConfig(segment_bytes=1000, retention_bytes=500)
@@ -678,7 +678,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named_and_costs_no_record(
 
 
 @pytest.mark.parametrize("name", [names.LEADER_EPOCHS, names.PARTITION_METADATA])
-def test_a_small_file_of_a_log_that_cannot_be_read_is_made_anew(
+def test_a_small_file_of_a_log_that_cannot_be_read_is_created_again(
     broker: Broker, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     directories = broker.start()
@@ -836,7 +836,7 @@ def test_a_directory_may_be_offline_from_the_start() -> None:
     assert values(directories.get(partition(1))) == list(range(5))
 
 
-def test_without_any_directory_left_there_is_no_broker() -> None:
+def test_a_broker_without_any_directory_does_not_start() -> None:
     disk, broker = simulated()
     broker.kill(broker.start())
     disk.fail(errno.EIO, when=within(Path("/data"), DiskOperation.READ), times=None)
@@ -863,7 +863,7 @@ def filled_up(disk: SimulatedDisk, *, until_gone: Path | None = None) -> None:
     disk.fail(errno.ENOSPC, when=needs_room, times=None)
 
 
-def test_what_frees_a_full_disk_works_on_it() -> None:
+def test_operations_that_free_space_work_on_a_full_disk() -> None:
     disk, broker = simulated(1)
     directories = broker.start()
     failures = told(directories)

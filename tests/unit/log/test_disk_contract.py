@@ -75,7 +75,7 @@ def test_a_folder_cannot_be_opened_or_written(disk: Disk, folder: Path) -> None:
             act()
 
 
-def test_what_was_appended_is_seen_by_every_reader(disk: Disk, folder: Path) -> None:
+def test_every_reader_sees_appended_bytes(disk: Disk, folder: Path) -> None:
     path = folder / "file"
     writer = create(disk, path)
     reader = disk.open(path)

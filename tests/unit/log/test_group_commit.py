@@ -77,7 +77,7 @@ def append(log: PartitionLog) -> int:
     return log.append_as_leader(batch([b"value"]), 0).last_offset + 1
 
 
-def test_what_is_told_to_be_safe_survives_a_power_cut(commit: GroupCommit, disk: SlowDisk, log: PartitionLog) -> None:
+def test_flushed_records_survive_a_power_cut(commit: GroupCommit, disk: SlowDisk, log: PartitionLog) -> None:
     for _ in range(30):
         commit.wait_for(log, append(log)).result(PATIENCE_S)
         assert log.recovery_point == log.next_offset
@@ -90,7 +90,7 @@ def test_what_is_told_to_be_safe_survives_a_power_cut(commit: GroupCommit, disk:
     check(again)
 
 
-def test_who_asks_during_a_sync_shares_the_next_one(commit: GroupCommit, disk: SlowDisk, log: PartitionLog) -> None:
+def test_callers_during_a_sync_share_the_next_one(commit: GroupCommit, disk: SlowDisk, log: PartitionLog) -> None:
     disk.hold()
     first = commit.wait_for(log, append(log))
     assert disk.reached.wait(PATIENCE_S)
@@ -103,7 +103,7 @@ def test_who_asks_during_a_sync_shares_the_next_one(commit: GroupCommit, disk: S
     assert log.recovery_point == 51
 
 
-def test_what_is_safe_already_needs_no_sync(commit: GroupCommit, log: PartitionLog) -> None:
+def test_flushed_offsets_need_no_sync(commit: GroupCommit, log: PartitionLog) -> None:
     end = append(log)
     log.flush()
     assert commit.wait_for(log, end).done()
@@ -119,7 +119,7 @@ def test_logs_are_synced_each_for_itself(commit: GroupCommit, disk: SlowDisk, lo
     assert (log.recovery_point, other.recovery_point) == (2, 1)
 
 
-def test_a_failure_is_told_to_all_who_wait_and_to_nobody_else(
+def test_a_failure_is_reported_to_all_waiting_callers_only(
     commit: GroupCommit, disk: SlowDisk, log: PartitionLog
 ) -> None:
     other = Home(disk, ManualClock(), Path("/other")).open()
@@ -172,9 +172,7 @@ def test_nobody_waits_for_ever_whatever_goes_wrong(commit: GroupCommit, disk: Sl
     commit.wait_for(other, append(other)).result(PATIENCE_S)
 
 
-def test_who_gave_up_waiting_does_not_hold_up_the_others(
-    commit: GroupCommit, disk: SlowDisk, log: PartitionLog
-) -> None:
+def test_a_cancelled_caller_does_not_hold_up_the_others(commit: GroupCommit, disk: SlowDisk, log: PartitionLog) -> None:
     disk.hold()
     commit.wait_for(log, append(log))
     assert disk.reached.wait(PATIENCE_S)

@@ -95,7 +95,7 @@ def test_a_log_is_reopened_as_it_was(home: Home, clean: bool) -> None:
     check(again)
 
 
-def test_a_new_folder_begins_at_zero_or_where_it_is_told(home: Home) -> None:
+def test_a_new_folder_begins_at_zero_or_at_the_given_offset(home: Home) -> None:
     log = home.open(CONFIG)
     assert (log.log_start_offset, log.next_offset) == (0, 0)
     assert home.names() == [segment_name(0, suffix) for suffix in (OFFSET_INDEX, LOG, TIME_INDEX)]
@@ -115,7 +115,7 @@ def test_the_start_within_a_segment_is_kept(home: Home) -> None:
     assert values(log) == list(range(17, 60))
 
 
-def test_a_log_that_ends_before_its_start_begins_anew(home: Home) -> None:
+def test_a_log_that_ends_before_its_start_starts_over(home: Home) -> None:
     written(home)
     log = home.open(CONFIG, clean=False, log_start_offset=100)
     assert (log.log_start_offset, log.next_offset, log.size) == (100, 100, 0)
@@ -125,7 +125,7 @@ def test_a_log_that_ends_before_its_start_begins_anew(home: Home) -> None:
     assert [segment.base_offset for segment in home.open(CONFIG, log_start_offset=100).segments] == [100]
 
 
-def test_only_segments_behind_the_recovery_point_are_read_again() -> None:
+def test_only_segments_after_the_recovery_point_are_read_again() -> None:
     home = simulated()
     bases = written(home)
     assert isinstance(home.disk, SimulatedDisk)
@@ -230,7 +230,7 @@ def test_compaction_leaves_gaps_between_segments(home: Home) -> None:
     check(log)
 
 
-def test_gaps_below_the_cleaned_offset_stay_rightful_when_the_topic_is_no_longer_compacted(home: Home) -> None:
+def test_gaps_below_the_cleaned_offset_are_accepted_after_compaction_is_disabled(home: Home) -> None:
     bases = written(home)
     path = home.folder / segment_name(bases[1], LOG)
     home.disk.write(path, home.disk.read(path)[: len(batch([b"20"])) * 4])
@@ -275,7 +275,7 @@ def test_segments_dropped_by_recovery_do_not_come_back() -> None:
 @pytest.mark.parametrize("suffix", [OFFSET_INDEX, TIME_INDEX])
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("which", [0, 2, -1])
-def test_a_missing_index_is_made_anew(
+def test_a_missing_index_is_rebuilt(
     home: Home, caplog: pytest.LogCaptureFixture, suffix: str, clean: bool, which: int
 ) -> None:
     log = home.open(CONFIG)
@@ -297,7 +297,7 @@ def test_a_missing_index_is_made_anew(
 
 @pytest.mark.parametrize("suffix", [OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX])
 @pytest.mark.parametrize("size", [1, 7, -1])
-def test_a_torn_index_is_made_anew(home: Home, caplog: pytest.LogCaptureFixture, suffix: str, size: int) -> None:
+def test_a_torn_index_is_rebuilt(home: Home, caplog: pytest.LogCaptureFixture, suffix: str, size: int) -> None:
     log = home.open(CONFIG)
     for producer_id in range(20):
         log.append_as_leader(batch(1, producer_id=producer_id, producer_epoch=0, sequence=0, transactional=True), 0)
@@ -315,7 +315,7 @@ def test_a_torn_index_is_made_anew(home: Home, caplog: pytest.LogCaptureFixture,
     assert home.disk.read(path) == before
 
 
-def test_an_index_of_another_log_is_made_anew(home: Home) -> None:
+def test_an_index_of_another_log_is_rebuilt(home: Home) -> None:
     bases = written(home)
     for suffix in (OFFSET_INDEX, TIME_INDEX):
         other = home.disk.read(home.folder / segment_name(bases[1], suffix))
@@ -424,7 +424,7 @@ def test_epochs_are_learnt_from_recovered_batches(home: Home) -> None:
     assert log.epochs.entries == (EpochEntry(1, 0), EpochEntry(4, 20))
 
 
-def test_epochs_behind_the_end_are_forgotten(home: Home) -> None:
+def test_epochs_after_the_end_are_forgotten(home: Home) -> None:
     log = home.open(CONFIG)
     fill(log, 20, epoch=1)
     log.epochs.assign(7, 20)
@@ -435,7 +435,7 @@ def test_epochs_behind_the_end_are_forgotten(home: Home) -> None:
 # What compaction and deletion leave
 
 
-def test_what_was_deleted_or_not_finished_goes(home: Home) -> None:
+def test_deleted_and_unfinished_files_are_removed(home: Home) -> None:
     bases = written(home)
     copy = {suffix: home.disk.read(home.folder / segment_name(bases[0], suffix)) for suffix in (LOG, OFFSET_INDEX)}
     for suffix, content in copy.items():
@@ -566,7 +566,7 @@ def test_a_last_batch_of_a_segment_never_reaches_into_the_next_one(
 
 
 @pytest.mark.parametrize("entry", [0, 1, -1])
-def test_an_index_that_points_beyond_the_file_is_made_anew(home: Home, entry: int) -> None:
+def test_an_index_that_points_beyond_the_file_is_rebuilt(home: Home, entry: int) -> None:
     log = home.open(CONFIG)
     fill(log, 60)
     log.close()
@@ -640,7 +640,7 @@ def test_a_last_segment_cut_between_two_batches_is_noticed(home: Home, caplog: p
     assert (log.next_offset, log.recovery_point) == (59, before.active.base_offset)
 
 
-def test_bytes_behind_the_last_batch_are_cut_off(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+def test_bytes_after_the_last_batch_are_cut_off(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     before = closed(home)
     home.disk.write(before.active.path, home.disk.read(before.active.path) + b"garbage")
     log = home.open(CONFIG, recovery_point=60)
@@ -680,7 +680,7 @@ def test_epochs_that_contradict_the_batches_are_read_from_them(home: Home, caplo
     assert home.disk.read(home.folder / LEADER_EPOCHS) == content
 
 
-def test_a_start_behind_the_end_of_a_log_that_was_closed_is_not_believed(
+def test_a_start_after_the_end_of_a_log_that_was_closed_is_not_believed(
     home: Home, caplog: pytest.LogCaptureFixture
 ) -> None:
     closed(home)

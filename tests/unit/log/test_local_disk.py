@@ -239,7 +239,7 @@ def test_descriptors_are_not_inherited(disk: LocalDisk, folder: Path) -> None:
     file.close()
 
 
-def test_what_cannot_be_looked_at_is_not_taken_for_absent(disk: LocalDisk, folder: Path) -> None:
+def test_inaccessible_files_are_not_treated_as_missing(disk: LocalDisk, folder: Path) -> None:
     loop = folder / "loop"
     loop.symlink_to(loop)
     acts: list[Callable[[], object]] = [

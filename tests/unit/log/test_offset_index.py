@@ -147,7 +147,7 @@ def test_full(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("zeros", [1, 2, 3, 7, 100])
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
-def test_zeros_behind_the_last_entry_of_a_killed_broker(tmp_path: Path, count: int, zeros: int) -> None:
+def test_zeros_after_the_last_entry_of_a_killed_broker(tmp_path: Path, count: int, zeros: int) -> None:
     entries = [(n + 1, (n + 1) * 50) for n in range(count)]
     (tmp_path / "i.index").write_bytes(packed(*entries) + bytes(8 * zeros))
     index = index_at(tmp_path)

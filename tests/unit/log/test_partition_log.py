@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from ottla.log.append_origin import AppendOrigin
 from ottla.log.config import LogConfig
+from ottla.log.earlier_batches import earlier_batches
 from ottla.log.errors import (
     CorruptRecordsError,
     FileError,
@@ -21,7 +23,9 @@ from ottla.log.errors import (
     UnexpectedOffsetError,
 )
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_entry import ProducerEntry, RecentBatch
 from ottla.log.segment import Segment
+from ottla.log.validation import AppendInfo
 from ottla.records import BatchView, Compression, TimestampType, iter_batches
 from ottla.records.layout import ATTRIBUTES_AT
 from ottla.records.new_batch import NewBatch
@@ -121,7 +125,7 @@ def test_nothing_to_append_changes_nothing(home: Home) -> None:
     assert log.append_as_follower(b"").headers == ()
 
 
-def test_the_brokers_time_is_told_to_the_producer(home: Home) -> None:
+def test_the_producer_gets_the_log_append_time(home: Home) -> None:
     log = home.open(LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME))
     home.clock.advance_ms(5)
     assert log.append_as_leader(batch(1, timestamp_ms=3), 0).log_append_time_ms == NOW_MS + 5
@@ -202,7 +206,7 @@ def test_a_duplicate_is_answered_with_its_first_offsets(home: Home) -> None:
 
 
 @pytest.mark.parametrize("kept", list(TimestampType))
-def test_a_duplicate_is_told_the_time_of_its_first_append(home: Home, kept: TimestampType) -> None:
+def test_a_duplicate_gets_the_time_of_its_first_append(home: Home, kept: TimestampType) -> None:
     log = home.open(LogConfig(timestamp_type=kept))
     data = batch(1, producer_id=9, producer_epoch=0, sequence=0)
     log.append_as_leader(bytes(data), 0)
@@ -222,6 +226,92 @@ def test_a_duplicate_is_known_after_a_restart(home: Home, clean: bool) -> None:
     assert (again.is_duplicate, again.first_offset, log.next_offset) == (True, 29, 30)
     log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=30), 0)
     check(log)
+
+
+def produce(log: PartitionLog, sequence: int, producer_id: int = 9, epoch: int = 0) -> AppendInfo:
+    return log.append_as_leader(batch(2, producer_id=producer_id, producer_epoch=epoch, sequence=sequence), 0)
+
+
+@pytest.mark.parametrize("others", [0, 1, 40])
+@pytest.mark.parametrize("how", ["restart", "truncation"])
+def test_a_snapshot_does_not_make_the_last_five_batches_unknown(home: Home, how: str, others: int) -> None:
+    """A producer with five batches on their way retries the first after it heard nothing: a snapshot has the last."""
+    log = home.open(SMALL)
+    for number in range(9):
+        for other in range(others):
+            produce(log, number * 2, producer_id=100 + other)
+        produce(log, number * 2)
+    end = log.next_offset
+    if how == "restart":
+        log.close()
+        log = home.open(SMALL)
+    else:
+        log.roll()  # takes the snapshot that truncation goes back to
+        produce(log, 18)
+        log.truncate_to(end)
+    assert len(log.producers.entries[9].batches) == 1
+    for number in range(4, 9):
+        again = produce(log, number * 2)
+        assert (again.is_duplicate, again.first_offset) == (True, number * (others + 1) * 2 + others * 2)
+    with pytest.raises(OutOfOrderSequenceError):  # the sixth last is forgotten, as ever
+        produce(log, 6)
+    assert log.next_offset == end
+    assert not produce(log, 18).is_duplicate
+    check(log)
+
+
+def test_the_log_is_searched_once_for_batches_that_a_snapshot_lacks(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = home.open(SMALL)
+    for number in range(9):
+        produce(log, number * 2)
+    log.close()
+    log = home.open(SMALL)
+    searches = []
+
+    def search(segments: Sequence[Segment], entry: ProducerEntry, log_start_offset: int) -> list[RecentBatch]:
+        searches.append(entry.producer_id)
+        return earlier_batches(segments, entry, log_start_offset)
+
+    monkeypatch.setattr("ottla.log.partition_log.earlier_batches", search)
+    with pytest.raises(OutOfOrderSequenceError):
+        produce(log, 20)  # a gap: nothing before the last batch can explain it
+    assert not searches
+    for _ in range(3):
+        with pytest.raises(OutOfOrderSequenceError):
+            produce(log, 0)
+    assert len(searches) == 1
+    assert len(log.producers.entries[9].batches) == 5
+
+
+def test_batches_of_an_earlier_epoch_or_before_the_logs_start_are_not_recalled(home: Home) -> None:
+    log = home.open(SMALL)
+    for epoch in (0, 1):
+        for number in range(3):
+            produce(log, number * 2, epoch=epoch)
+    log.close()
+    log = home.open(SMALL)
+    entry = log.producers.entries[9]
+    assert [each.first_offset for each in earlier_batches(log.segments, entry, 0)] == [6, 8]
+    assert [each.first_offset for each in earlier_batches(log.segments, entry, 8)] == [8]
+    assert earlier_batches(log.segments, entry, 0, headers_max=0) == []
+    with pytest.raises(InvalidProducerEpochError):
+        produce(log, 4, epoch=0)
+    assert produce(log, 0, epoch=1).first_offset == 6
+
+
+def test_the_search_for_a_producers_batches_is_bounded(home: Home) -> None:
+    log = home.open(LogConfig(segment_bytes=100_000))
+    produce(log, 0)
+    for number in range(600):
+        produce(log, number * 2, producer_id=10)
+    produce(log, 2)
+    log.close()
+    log = home.open(LogConfig(segment_bytes=100_000))
+    entry = log.producers.entries[9]
+    assert earlier_batches(log.segments, entry, 0, headers_max=100) == []
+    assert [each.first_offset for each in earlier_batches(log.segments, entry, 0)] == [0]
 
 
 def test_a_gap_and_an_old_epoch_are_refused(home: Home) -> None:
@@ -537,7 +627,7 @@ def test_bytes_are_counted_within_a_segment(filled: PartitionLog) -> None:
     assert filled.bytes_before(100, 0) is None
 
 
-def test_a_segment_without_records_behind_the_offset_is_not_one_to_catch_up_with(home: Home) -> None:
+def test_a_segment_without_records_after_the_offset_does_not_count_as_lag(home: Home) -> None:
     log = home.open(SMALL)
     fill(log, 20)
     first, *_ = log.segments
@@ -602,7 +692,7 @@ def aborted(log: PartitionLog, offset: int, max_bytes: int = 1_000_000) -> list[
     return None if found is None else [(each.producer_id, each.first_offset) for each in found]
 
 
-def test_a_read_is_told_the_aborted_transactions_it_meets(home: Home) -> None:
+def test_a_read_gets_the_aborted_transactions_it_meets(home: Home) -> None:
     log = home.open(SMALL)
     for producer_id in range(1, 31):
         # Every third aborts; each lies between other records.
@@ -631,7 +721,7 @@ def test_a_read_is_told_the_aborted_transactions_it_meets(home: Home) -> None:
     check(log)
 
 
-def test_a_transaction_aborted_in_a_later_segment_is_told(home: Home) -> None:
+def test_a_transaction_aborted_in_a_later_segment_is_reported(home: Home) -> None:
     log = home.open(SMALL)
     log.append_as_leader(batch(2, producer_id=1, producer_epoch=0, sequence=0, transactional=True), 0)
     fill(log, 40)
@@ -726,7 +816,7 @@ def test_an_empty_log_has_no_times(home: Home) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 12, 13, 14, 50, 98, 99])
-def test_truncation_forgets_all_behind_the_offset(home: Home, offset: int) -> None:
+def test_truncation_removes_all_from_the_offset_on(home: Home, offset: int) -> None:
     log = home.open(SMALL)
     fill(log, 60, epoch=1)
     fill(log, 40, epoch=2)
@@ -756,7 +846,7 @@ def test_truncation_in_the_middle_of_a_batch_drops_it_whole(home: Home) -> None:
     log.append_as_follower(batch(1, base_offset=7, leader_epoch=0))
 
 
-def test_what_follows_a_batch_cut_in_its_middle_is_no_gap_to_recovery(home: Home) -> None:
+def test_recovery_accepts_what_follows_a_truncated_batch(home: Home) -> None:
     log = home.open()
     log.append_as_leader(batch(5), 0)
     log.append_as_leader(batch(5), 0)
@@ -779,7 +869,7 @@ def test_truncation_below_the_logs_start_takes_it_along(home: Home) -> None:
     check(log)
 
 
-def test_truncation_behind_the_end_does_nothing(home: Home) -> None:
+def test_truncation_beyond_the_end_does_nothing(home: Home) -> None:
     log = home.open()
     fill(log, 5)
     log.truncate_to(5)
@@ -808,7 +898,7 @@ def test_truncation_brings_producers_back_to_what_they_were(home: Home) -> None:
     check(log)
 
 
-def test_truncation_below_the_first_segment_begins_anew(home: Home) -> None:
+def test_truncation_below_the_first_segment_starts_over(home: Home) -> None:
     log = home.open(SMALL)
     fill(log, 50)
     log.set_high_watermark(50)
@@ -822,7 +912,7 @@ def test_truncation_below_the_first_segment_begins_anew(home: Home) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 20, 50, 1000])
-def test_a_log_can_begin_anew_anywhere(home: Home, offset: int) -> None:
+def test_a_log_can_be_emptied_to_start_at_any_offset(home: Home, offset: int) -> None:
     log = home.open(SMALL)
     for sequence in range(50):
         log.append_as_leader(batch(1, producer_id=9, producer_epoch=0, sequence=sequence), 0)
@@ -1080,7 +1170,7 @@ def consume(log: PartitionLog, max_bytes: int = 300) -> tuple[list[int], Corrupt
 
 @pytest.mark.parametrize("at", [*range(12), 16])
 @pytest.mark.parametrize("max_bytes", [1, 300, 100_000])
-def test_a_batch_that_does_not_lead_to_the_next_is_told(
+def test_a_batch_that_does_not_lead_to_the_next_is_reported(
     home: Home, at: int, max_bytes: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A flipped bit in its base offset, length or magic: without a check a consumer would jump."""
@@ -1103,7 +1193,7 @@ def test_a_batch_that_does_not_lead_to_the_next_is_told(
     fill(log, 30)
 
 
-def test_a_gap_between_segments_is_told_unless_compaction_explains_it(home: Home) -> None:
+def test_a_gap_between_segments_is_reported_unless_compaction_explains_it(home: Home) -> None:
     log = reopened(home)
     segment = log.segments[1]
     *_, (position, header) = segment.iter_headers()
@@ -1142,7 +1232,7 @@ def test_a_roll_never_begins_in_a_file_with_records(home: Home) -> None:
     assert bases(log) == [0]
 
 
-def test_what_was_read_or_appended_is_not_followed_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_batches_are_not_checked_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     log = reopened(home)
     consume(log)
 

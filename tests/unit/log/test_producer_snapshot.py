@@ -85,7 +85,7 @@ def with_crc(content: bytes, version: int = 1) -> bytes:
         (OF_KAFKA + b"\x00", "its CRC is 0xc0437228"),
     ],
 )
-def test_what_cannot_be_read_says_why(data: bytes, reason: str) -> None:
+def test_unreadable_snapshots_name_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(CorruptSnapshotError) as corrupt:
         decode_snapshot(PATH, data)
     assert str(corrupt.value).startswith(f"{PATH}: {reason}")

@@ -536,7 +536,7 @@ def test_truncation_to_where_the_state_is_keeps_it(log: Log, states: ProducerSta
     assert (picture(states), states.map_end_offset) == (before, 4)
 
 
-def test_truncation_forgets_what_was_decided_behind_it(log: Log, states: ProducerStates) -> None:
+def test_truncation_forgets_what_was_decided_after_it(log: Log, states: ProducerStates) -> None:
     log.append(data(sequence=0))
     states.take_snapshot(1)
     log.append(data(sequence=1, transactional=True))
@@ -698,7 +698,7 @@ def test_transactions_are_those_of_a_plain_list(steps: list[tuple[str, int]]) ->
 
 @settings(deadline=None, max_examples=examples(40))
 @given(st.data())
-def test_a_snapshot_and_the_batches_behind_it_tell_the_same(draw: st.DataObject) -> None:
+def test_a_snapshot_and_the_batches_after_it_give_the_same_state(draw: st.DataObject) -> None:
     """Cut anywhere, reloaded from any snapshot: the state is that of a log that was never longer."""
     contents: dict[str, bytes] = {}
 

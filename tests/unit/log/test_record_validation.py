@@ -149,7 +149,7 @@ def test_no_more_records_are_named_than_the_limit(monkeypatch: pytest.MonkeyPatc
     assert len(caught.value.faults) == 3
 
 
-def test_broken_records_are_told_before_faulty_ones() -> None:
+def test_broken_records_are_reported_before_faulty_ones() -> None:
     with pytest.raises(InvalidRecordsError, match="2 bytes follow") as caught:
         validate(sealed(record_bytes(0, key=None) + b"zz", 1), LogConfig(compacts=True))
     assert not caught.value.faults
@@ -210,7 +210,7 @@ def test_faults_among_many_records_are_looked_for_in_a_thread(monkeypatch: pytes
         prepare(data, now_ms=NOW_MS, config=LogConfig())
 
 
-def test_what_is_left_to_a_thread_is_untouched() -> None:
+def test_batches_left_to_a_thread_are_unchanged() -> None:
     data = bytearray(large())
     before = bytes(data)
     with pytest.raises(LargeBatchError):

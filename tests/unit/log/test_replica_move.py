@@ -133,7 +133,7 @@ def test_the_new_place_is_written_to(directories: LogDirectories) -> None:
     assert {segment.path.parent for segment in new.segments} == {directories.directories[1].path / "topic-0"}
 
 
-def test_what_is_appended_meanwhile_moves_too(directories: LogDirectories) -> None:
+def test_records_appended_during_the_move_are_moved(directories: LogDirectories) -> None:
     log = filled(directories)
     move = begun(directories)
     for _ in range(20):
@@ -148,7 +148,7 @@ def test_what_is_appended_meanwhile_moves_too(directories: LogDirectories) -> No
     assert offsets(new) == list(range(120))
 
 
-def test_what_is_read_from_the_old_place_can_be_read_to_its_end(directories: LogDirectories) -> None:
+def test_reads_from_the_old_replica_can_finish(directories: LogDirectories) -> None:
     log = filled(directories)
     found = log.read(10, 500).slice
     assert found is not None
@@ -201,7 +201,7 @@ def test_an_epoch_that_has_written_nothing_yet(directories: LogDirectories) -> N
     assert moved(directories).epochs.latest_epoch == 9
 
 
-def test_what_is_deleted_meanwhile_is_passed_over(directories: LogDirectories) -> None:
+def test_records_deleted_during_the_move_are_skipped(directories: LogDirectories) -> None:
     log = filled(directories)
     move = begun(directories)
     log.advance_log_start(51)
@@ -214,7 +214,7 @@ def test_what_is_deleted_meanwhile_is_passed_over(directories: LogDirectories) -
     assert new.segments[0].base_offset == 50
 
 
-def test_what_compaction_left_at_the_end_is_gone_over(directories: LogDirectories) -> None:
+def test_gaps_of_compaction_at_the_end_are_skipped(directories: LogDirectories) -> None:
     log = filled(directories)
     log.roll()
     log.next_offset = log.producers.map_end_offset = 90
@@ -323,7 +323,9 @@ def test_a_move_between_places_of_which_one_failed_is_over(directories: LogDirec
 def test_a_source_that_cannot_be_read() -> None:
     disk = SimulatedDisk()
     directories = opened(disk)
-    filled(directories)
+    log = directories.create(NAME, LogConfig(), topic_id=TOPIC_ID)
+    log.append_as_leader(batch([bytes(10_000)]), 0)  # more than a look-up reads
+    log.set_high_watermark(log.next_offset)
     move = begun(directories)
     piece = move.next_piece()
     assert piece is not None

@@ -90,7 +90,7 @@ def test_without_a_limit_nothing_is_too_old(home: Home) -> None:
     assert apply_retention(log) == 0
 
 
-def test_a_young_segment_keeps_older_ones_behind_it(home: Home) -> None:
+def test_a_young_segment_keeps_older_ones_after_it(home: Home) -> None:
     log = home.open(replace(CONFIG, retention_ms=10_000))
     for seconds in (0, 20, 0, 30):
         log.roll()

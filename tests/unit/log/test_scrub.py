@@ -21,7 +21,7 @@ def filled(home: Home) -> PartitionLog:
     return log
 
 
-def test_a_sound_segment_says_so(home: Home) -> None:
+def test_a_valid_segment_is_reported_as_such(home: Home) -> None:
     log = filled(home)
     spent: list[int] = []
     for segment, end_offset in log.segment_ends():
@@ -32,7 +32,7 @@ def test_a_sound_segment_says_so(home: Home) -> None:
 
 
 @pytest.mark.parametrize("at", [*range(12), *range(16, 70)])
-def test_damage_is_told_wherever_it_is(home: Home, at: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_reported_wherever_it_is(home: Home, at: int, caplog: pytest.LogCaptureFixture) -> None:
     """All but the leader epoch, which nothing covers: under a running broker, in what its readers have seen."""
     log = filled(home)
     segment, end_offset = log.segment_ends()[2]
@@ -61,7 +61,7 @@ def test_an_index_that_lies_is_rebuilt(home: Home) -> None:
     assert log.damages.repair_count == 1
 
 
-def test_a_segment_cut_at_the_end_of_a_batch_is_told(home: Home) -> None:
+def test_a_segment_cut_at_the_end_of_a_batch_is_reported(home: Home) -> None:
     log = filled(home)
     *_, (position, _) = log.segments[0].iter_headers()
     log.disk.write(log.segments[0].path, log.disk.read(log.segments[0].path)[:position])

@@ -163,7 +163,7 @@ def test_a_new_segment_does_not_take_over_the_index_of_a_lost_one(tmp_path: Path
     assert opened(tmp_path).read_next_offset() == BASE + 2
 
 
-def test_what_was_not_changed_is_not_synced() -> None:
+def test_unchanged_files_are_not_synced() -> None:
     disk = SimulatedDisk()
     disk.make_directory(FOLDER)
     segment = opened(FOLDER, disk)
@@ -405,7 +405,7 @@ def test_rolling_by_the_clock_where_batches_have_no_time(tmp_path: Path) -> None
     index_entries=st.integers(3, 12),
     segment_bytes=st.integers(300, 20_000),
 )
-def test_as_far_as_it_was_told_no_segment_rolls(
+def test_no_segment_rolls_within_the_stated_limits(
     steps: list[tuple[int, int]], index_entries: int, segment_bytes: int
 ) -> None:
     disk = SimulatedDisk()
@@ -452,6 +452,25 @@ def test_a_rolled_segment_knows_its_newest_timestamp(tmp_path: Path) -> None:
 # Reading
 
 
+def test_few_bytes_are_read_once_and_many_are_not_kept() -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(FOLDER)
+    segment = opened(FOLDER, disk)
+    parts = [*batches(5), batch(BASE + 10, size=9_000)]
+    append(segment, *parts)
+    reads: list[DiskOperation] = []
+    disk.before = lambda operation, _: reads.append(operation)
+    size = len(parts[2].data) + len(parts[3].data)
+    found = segment.read(parts[2].base_offset, size)
+    assert found is not None
+    assert found.slice.read() == parts[2].data + parts[3].data
+    assert reads == [DiskOperation.READ]
+    large = segment.read(parts[5].base_offset, 1)
+    assert large is not None
+    assert large.slice.held is None
+    assert large.slice.read() == parts[5].data
+
+
 def test_reading_with_bounds(tmp_path: Path) -> None:
     parts = [batch(BASE + 10 * n, (1,) * 10, size=40 + n) for n in range(8)]
     segment = filled(tmp_path, parts)
@@ -466,7 +485,7 @@ def test_reading_with_bounds(tmp_path: Path) -> None:
     found = segment.read(BASE + 35, sizes[3] + 5)
     assert found is not None
     assert len(found.slice) == sizes[3] + 5  # the last one is cut, as in Kafka
-    assert found.first_batch_is_whole
+    assert len(found.slice) >= found.first_batch_size
 
     found = segment.read(BASE + 35, 1)
     assert found is not None
@@ -475,7 +494,7 @@ def test_reading_with_bounds(tmp_path: Path) -> None:
     found = segment.read(BASE + 35, 1, min_one=False)
     assert found is not None
     assert found.slice.read() == parts[3].data[:1]
-    assert not found.first_batch_is_whole
+    assert len(found.slice) < found.first_batch_size
 
     bound = sum(sizes[:5])
     found = segment.read(BASE + 35, 10**6, max_position=bound)
@@ -567,7 +586,7 @@ def test_records_by_time(
     segment.close()
 
 
-def test_an_index_entry_that_lies_is_found_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_index_entry_is_detected(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     parts = batches(60, size=30)
     filled(tmp_path, parts).close()
     index = tmp_path / f"{BASE:020d}.index"
@@ -691,7 +710,7 @@ def test_a_flipped_bit_ends_the_log(tmp_path: Path) -> None:
     segment.close()
 
 
-def test_a_log_that_is_lost_from_its_first_batch_on_begins_anew(tmp_path: Path) -> None:
+def test_a_log_that_is_lost_from_its_first_batch_on_starts_over(tmp_path: Path) -> None:
     segment = filled(tmp_path, batches(3))
     assert segment.first_batch_timestamp_ms == 100
     segment.flush()

@@ -24,7 +24,7 @@ def packed(*entries: tuple[int, int]) -> bytes:
     return b"".join(struct.pack(">qi", *entry) for entry in entries)
 
 
-def test_an_empty_index_knows_no_time(tmp_path: Path) -> None:
+def test_an_empty_index_has_no_timestamp(tmp_path: Path) -> None:
     index = index_at(tmp_path)
     assert index.lookup(10**15) == NOTHING
     assert index.last_entry == NOTHING
@@ -88,7 +88,7 @@ def test_only_what_is_newer_becomes_an_entry(tmp_path: Path) -> None:
     assert index.last_entry == (100, BASE + 5)
 
 
-def test_what_comes_before_is_an_error(tmp_path: Path) -> None:
+def test_an_older_entry_is_an_error(tmp_path: Path) -> None:
     index = index_at(tmp_path)
     index.maybe_append(100, BASE + 5)
     with pytest.raises(ValueError, match="timestamp 99 at offset 5000000006 comes before 100"):
@@ -112,7 +112,7 @@ def test_the_last_place_is_kept_for_the_end(tmp_path: Path) -> None:
     assert index.last_entry == (3, BASE + 3)
 
 
-def test_zeros_behind_the_last_entry_of_a_killed_broker(tmp_path: Path) -> None:
+def test_zeros_after_the_last_entry_of_a_killed_broker(tmp_path: Path) -> None:
     entries = packed((0, 0), (10, 1), (20, 2))
     (tmp_path / "i.timeindex").write_bytes(entries + bytes(12 * 97))
     index = index_at(tmp_path)

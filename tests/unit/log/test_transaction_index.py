@@ -179,7 +179,7 @@ def test_rename_clear_and_delete(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_was_synced_survives() -> None:
+def test_synced_entries_survive() -> None:
     disk = SimulatedDisk(seed=3)
     disk.make_directory(FOLDER)
     disk.sync_all()

@@ -34,7 +34,7 @@ def metadata_of(name: str) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataTopic(name=name)])
 
 
-def test_each_answer_goes_to_who_asked_though_the_last_is_answered_first() -> None:
+def test_responses_out_of_order_go_to_their_callers() -> None:
     async def scenario() -> None:
         last_came = asyncio.Event()
         topics = [f"t{index}" for index in range(20)]
@@ -108,7 +108,7 @@ def test_an_answer_of_any_size_comes_whole(size: int, numpy_is: str, monkeypatch
     asyncio.run(scenario())
 
 
-def test_no_answer_in_time_ends_the_connection_for_all_who_wait() -> None:
+def test_a_timeout_ends_the_connection_for_all_waiting_callers() -> None:
     async def scenario() -> None:
         async with ScriptedBroker(lambda _: Silence()) as broker:
             connection = await ClientConnection.open(broker.address)
@@ -125,7 +125,7 @@ def test_no_answer_in_time_ends_the_connection_for_all_who_wait() -> None:
     asyncio.run(scenario())
 
 
-def test_a_broker_that_hangs_up_is_told_to_all_who_wait() -> None:
+def test_a_closed_connection_is_reported_to_all_waiting_callers() -> None:
     async def scenario() -> None:
         both_came = asyncio.Event()
 
@@ -148,7 +148,7 @@ def test_a_broker_that_hangs_up_is_told_to_all_who_wait() -> None:
     asyncio.run(scenario())
 
 
-def test_one_who_stops_waiting_disturbs_nobody() -> None:
+def test_a_cancelled_caller_does_not_affect_the_others() -> None:
     async def scenario() -> None:
         came, may_answer = asyncio.Event(), asyncio.Event()
 
@@ -192,7 +192,7 @@ def test_a_broker_that_takes_nothing_is_given_up_in_time() -> None:
     asyncio.run(scenario())
 
 
-def test_an_answer_that_breaks_its_reader_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_response_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
@@ -207,7 +207,7 @@ def test_an_answer_that_breaks_its_reader_is_told(monkeypatch: pytest.MonkeyPatc
     asyncio.run(scenario())
 
 
-def test_closing_tells_who_waits_and_frees_the_socket() -> None:
+def test_closing_fails_waiting_callers_and_frees_the_socket() -> None:
     async def scenario() -> None:
         came = asyncio.Event()
 
@@ -240,7 +240,7 @@ def test_closing_tells_who_waits_and_frees_the_socket() -> None:
         (b"", "it closed the connection before it answered ApiVersions; is it a Kafka broker on a port without TLS"),
     ],
 )
-def test_what_is_no_broker_is_told_from_one(greeting: bytes, words: str) -> None:
+def test_another_service_is_distinguished_from_a_broker(greeting: bytes, words: str) -> None:
     async def scenario() -> None:
         async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(1)
@@ -258,7 +258,7 @@ def test_what_is_no_broker_is_told_from_one(greeting: bytes, words: str) -> None
     asyncio.run(scenario())
 
 
-def test_a_port_with_tls_is_told_from_a_broker() -> None:
+def test_a_tls_port_is_distinguished_from_a_broker() -> None:
     async def scenario() -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # it needs no certificate to see that we speak no TLS
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
@@ -290,7 +290,7 @@ def test_a_broker_that_ends_the_talk_at_the_first_request_may_want_more() -> Non
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
-def test_what_is_no_host_at_all(host: str) -> None:
+def test_an_unknown_host(host: str) -> None:
     with pytest.raises(BrokerUnreachableError, match="invalid host name"):
         asyncio.run(ClientConnection.open(Address(host, 9092)))
 
@@ -332,12 +332,12 @@ def test_addresses() -> None:
 
 
 @pytest.mark.parametrize("text", ["localhost", ":9092", "a:", "a:x", "a:0", "a:65536", "::1:9092", "a:-1"])
-def test_what_is_no_address(text: str) -> None:
+def test_an_invalid_address(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not (an|the) address"):
         parse_addresses(text)
 
 
-def test_a_broker_that_hangs_is_found_out_though_nobody_waits_for_its_answer_any_more() -> None:
+def test_a_hanging_broker_is_detected_without_waiting_callers() -> None:
     async def scenario() -> None:
         async with ScriptedBroker(lambda _: Silence()) as broker:
             connection = await ClientConnection.open(broker.address, ConnectionOptions(request_timeout_s=0.02))

@@ -145,7 +145,7 @@ def test_a_peer_that_stalls_is_closed_when_others_wait_for_its_memory_and_only_t
     assert not stalled.is_closed
 
 
-def test_of_two_that_stall_the_memory_goes_to_those_who_send(serving: Serving) -> None:
+def test_stalled_connections_give_up_memory_to_those_that_send(serving: Serving) -> None:
     stalled = hold_all_memory(serving)[0]
     favoured, sock = serving.connect()
     serving.send(sock, LARGE[: 6 * SMALL_FRAME])  # it waits, is the first to overdraw, and stops then, too
@@ -183,7 +183,7 @@ def test_a_peer_that_sends_a_byte_now_and_then_has_stalled(serving: Serving) -> 
     assert not third.is_closed or not other.is_closed
 
 
-def test_who_cannot_be_given_memory_by_the_system_is_closed_alone(
+def test_a_failed_allocation_closes_only_its_connection(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     hold_all_memory(serving)

@@ -16,7 +16,8 @@ import pytest
 from ottla.base.background_load import BackgroundLoad
 from ottla.net.core import Slot
 from ottla.net.limits import Limits
-from ottla.net.sender import ANSWERS_MAX, BYTES_MAX, MANY, SLOTS, AnswerSender
+from ottla.net.sender import MANY, AnswerSender
+from ottla.net.sending_layout import ANSWERS_MAX, BYTES_MAX, SLOTS
 from ottla.net.socket_connection import SocketConnection
 from support.servers import Running, framed, read_frame, serving
 from support.waiting import WAIT_S, until
@@ -164,7 +165,7 @@ def test_a_connection_that_closes_keeps_its_descriptor_until_the_thread_is_done_
     run(work())
 
 
-def test_what_is_answered_meanwhile_leaves_behind_it(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_answers_are_sent_after_it(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with with_clients(MANY) as (running, waiting, clients, sender):
             await ask(clients, waiting, [b"first"] * MANY)

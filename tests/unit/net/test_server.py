@@ -21,7 +21,7 @@ from support.servers import Counters, echo, framed, read_frame, serving
 from support.waiting import WAIT_S, until
 
 
-def test_who_waits_for_requests_is_served_before_their_answers_leave(run: Callable[..., None]) -> None:
+def test_waiting_requests_are_served_before_their_answers_are_sent(run: Callable[..., None]) -> None:
     async def work() -> None:
         seen: list[object] = []
 
@@ -255,7 +255,7 @@ class TellingSlot(Slot):
         raise ZeroDivisionError
 
 
-def test_requests_without_an_answer_are_told_that_the_connection_closed(
+def test_unanswered_requests_learn_that_the_connection_closed(
     run: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -389,7 +389,9 @@ def test_peers_that_announce_much_and_stall_do_not_keep_others_waiting(run: Call
         (b"\xff\xff\xff\xff", "the frame has -1 bytes", b""),
     ],
 )
-def test_strangers_are_told_and_hung_up_on(run: Callable[..., None], sent: bytes, told: str, answered: bytes) -> None:
+def test_connections_of_other_protocols_are_logged_and_closed(
+    run: Callable[..., None], sent: bytes, told: str, answered: bytes
+) -> None:
     async def work() -> None:
         async with serving(echo) as running:
             reader, writer = await running.connect()

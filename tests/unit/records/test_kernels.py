@@ -390,7 +390,7 @@ print(accepted)
 """
 
 
-def test_compiled_parsing_never_touches_the_page_behind_its_bytes() -> None:
+def test_compiled_parsing_never_touches_the_page_after_its_bytes() -> None:
     finished = subprocess.run(
         [sys.executable, "-c", BESIDE_A_FORBIDDEN_PAGE, PAYLOAD.hex(), str(len(RECORDS))],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},

@@ -341,7 +341,7 @@ def test_offsets_far_apart_become_several_batches() -> None:
     assert [(batch.base_offset, batch.last_offset) for batch in batches] == [(0, 2**31 - 1), (2**31, 2**31), (3, 3)]
 
 
-def test_offsets_of_a_produce_request_are_counted_anew() -> None:
+def test_offsets_of_a_produce_request_are_counted_from_the_base_offset() -> None:
     log = message(0) + message(0) + wrapper(0, message(0) + message(0) + message(0)) + message(0)
     log += bytes(encode_batch([Record(0, 0, None, None)] * 2, BatchOptions(last_offset_delta=4)))
     batches = convert_to_v2(log, base_offset=50)

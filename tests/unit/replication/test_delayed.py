@@ -74,7 +74,7 @@ def test_changes_of_one_moment_are_looked_at_once() -> None:
     asyncio.run(work())
 
 
-def test_who_knows_that_the_moment_is_over_has_changes_looked_at() -> None:
+def test_changes_can_be_checked_before_the_end_of_the_turn() -> None:
     async def work() -> None:
         purgatory = new_purgatory()
         operation = Countdown(2)
@@ -164,7 +164,7 @@ def test_one_that_cannot_be_completed_takes_no_wake_up_from_the_others(caplog: p
     caplog.clear()
 
 
-def test_closing_goes_on_behind_one_that_cannot_be_completed(caplog: pytest.LogCaptureFixture) -> None:
+def test_closing_continues_after_one_that_cannot_be_completed(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         purgatory = new_purgatory()
         operations = [Breaking(1), Countdown(1)]

@@ -161,7 +161,7 @@ def test_a_minimum_beyond_the_replicas_there_are_counts_as_all_of_them(tmp_path:
         (6, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_a_client_with_another_epoch_is_told(tmp_path: Path, known: int, told: ErrorCode) -> None:
+def test_a_client_with_another_epoch_gets_an_error(tmp_path: Path, known: int, told: ErrorCode) -> None:
     async def work(replicas: Replicas) -> None:
         assert leader(replicas, epoch=5).check_leader(known) is told
 

@@ -51,7 +51,7 @@ def test_what_is_read_has_to_be_clear(given: dict[str, str], told: str) -> None:
         ReadOptions.parse({**SERVERS, **given})
 
 
-def test_what_nobody_said_is_as_in_sparks_connector() -> None:
+def test_defaults_are_those_of_sparks_connector() -> None:
     options = read()
     assert options.batch_ends() == (Earliest(), Latest())
     assert options.stream_start() == Latest()
@@ -187,7 +187,7 @@ def test_every_option_is_taken() -> None:
         ("zzz", "client configs start with kafka."),
     ],
 )
-def test_an_unknown_option_is_told_of_with_the_nearest(name: str, told: str) -> None:
+def test_an_unknown_option_is_reported_with_the_nearest(name: str, told: str) -> None:
     with pytest.raises(OptionError) as caught:
         ReadOptions.parse({**PLAIN, name.lower(): "1"})
     assert told in str(caught.value)

@@ -112,7 +112,7 @@ def test_a_range_of_two_offsets_makes_two_pieces_at_most() -> None:
 # Ends that are found out later.
 
 
-def test_ends_that_were_told_by_name_are_bound_late() -> None:
+def test_ends_given_by_name_are_bound_late() -> None:
     pieces = [OffsetRange("a", 0, 3, 5), OffsetRange("a", 0, 5, 9), OffsetRange("a", 1, 2, 4)]
     starts = {A0: EARLIEST_OFFSET, A1: 2}
     assert bound_late(pieces, starts, {A0: LATEST_OFFSET, A1: 4}) == [

@@ -27,7 +27,7 @@ def _no_home_and_an_empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_sockets_are_in_a_folder_that_is_nobody_elses_and_goes_with_the_process() -> None:
+def test_sockets_are_in_a_private_directory_that_is_removed_at_exit() -> None:
     program = f"from ottla.spark.python_workers import worker_settings as w; print(w()[{SOCKETS!r}], w()[{SOCKETS!r}])"
     first, again = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -99,7 +99,7 @@ def test_a_worker_may_be_ahead_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
         assert room >= min(most, 4 * 1024 * 1024)
 
 
-def test_a_worker_that_nobody_listens_to_goes_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_java_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
     def serve(broken: bool, authenticated: bool) -> int:
         if broken:
             raise BrokenPipeError

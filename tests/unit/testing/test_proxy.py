@@ -233,6 +233,33 @@ def test_a_member_that_is_down_refuses_connections_through_the_proxy() -> None:
     played(play)
 
 
+def test_a_port_that_another_program_has_for_a_while_is_opened_later() -> None:
+    async def play(made: Scene) -> None:
+        client = await made.connect()
+        await said(client, b"before")
+        made.echo.stop()
+        assert await client[0].read(1) == b""
+        while True:  # until the proxy lets go of its port
+            try:
+                taken = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", made.port)
+            except OSError:
+                await asyncio.sleep(0.01)
+            else:
+                break
+        await made.echo.start()
+        await asyncio.sleep(0.2)  # several looks of the proxy, all in vain
+        taken.close()
+        while True:
+            try:
+                await said(await made.connect(), b"after")
+            except (ConnectionError, asyncio.IncompleteReadError):
+                await asyncio.sleep(0.01)
+            else:
+                break
+
+    played(play)
+
+
 def test_a_delayed_flow_keeps_its_order() -> None:
     async def play(made: Scene) -> None:
         client = await made.connect()

@@ -246,7 +246,7 @@ def test_an_atomic_write_leaves_the_old_or_the_new_wherever_it_is_cut() -> None:
     assert found == {b"", b"first", b"second"}
 
 
-def test_a_replace_without_a_sync_is_found_out() -> None:
+def test_a_replace_without_a_sync_is_detected() -> None:
     def run(disk: SimulatedDisk, _: list[bytes]) -> None:
         disk.write(FOLDER / "file.tmp", b"new")
         disk.replace(FOLDER / "file.tmp", PATH)
@@ -299,7 +299,7 @@ def test_how_much_survives_each_step_can_be_asked_for(survival: Survival, sizes:
         assert [disk.size(PATH) for disk, _ in crashed] == sizes
 
 
-def test_swallowing_a_crash_is_found_out() -> None:
+def test_swallowing_a_crash_is_detected() -> None:
     def run(disk: SimulatedDisk, _: list[bytes]) -> None:
         try:
             disk.write(PATH, b"x")

@@ -105,7 +105,7 @@ def test_a_named_error_with_its_place(
 
 
 @pytest.mark.parametrize("message", all_messages().values(), ids=list(all_messages()))
-def test_every_truncation_is_told(message: type[Message]) -> None:
+def test_every_truncation_is_reported(message: type[Message]) -> None:
     version = message.versions.high
     encoded = codec.encode(message(), version)
     for size in range(len(encoded)):

@@ -175,7 +175,7 @@ def test_the_client_id_is_never_compact() -> None:
     assert codec.encode(header, 2) == bytes.fromhex("0001 000c 00000005 0002") + b"me" + b"\0"
 
 
-def test_a_message_behind_its_version() -> None:
+def test_a_message_preceded_by_its_version() -> None:
     encoded = codec.encode_versioned(FetchRequest(max_wait_ms=4), 3)
     assert encoded[:2] == b"\0\3"
     assert codec.decode_versioned(FetchRequest, encoded) == (FetchRequest(max_wait_ms=4), 3)

@@ -106,7 +106,7 @@ def test_times_are_the_clock_s(place: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_is_committed_is_synced(place: Path) -> None:
+def test_commits_are_synced(place: Path) -> None:
     file = TreeFile.open(place)
     try:
         assert file.connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -138,7 +138,7 @@ def test_the_stat_is_zookeeper_s(place: Path) -> None:
 # --- one thread, shared commits -------------------------------------------------------------------------------------
 
 
-def test_who_asks_at_once_shares_a_commit(place: Path) -> None:
+def test_concurrent_callers_share_a_commit(place: Path) -> None:
     async def use(tree: LocalTree) -> None:
         await tree.create("/a")
         before = tree.commit_count
@@ -211,7 +211,7 @@ def test_closing_finishes_what_was_asked(place: Path) -> None:
     assert not place.with_name("tree.db-wal").exists(), "a clean stop leaves one file"
 
 
-def test_nothing_to_do_is_no_write(place: Path) -> None:
+def test_an_empty_transaction_writes_nothing(place: Path) -> None:
     async def use(tree: LocalTree) -> None:
         await tree.transact([])
         await tree.create("/a")

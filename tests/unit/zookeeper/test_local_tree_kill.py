@@ -18,7 +18,7 @@ KILLS = 12
 MOST_ANSWERS = 400
 
 
-def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
+def test_answered_writes_survive_a_kill(tmp_path: Path) -> None:
     random = Random(5)
     place = tmp_path / "tree.db"
     answered: dict[int, int] = {}

@@ -286,7 +286,7 @@ BAD: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "data", "reason"), BAD)
-def test_bad_content_is_told_with_its_path(kind: str, data: bytes, reason: str) -> None:
+def test_bad_content_is_reported_with_its_path(kind: str, data: bytes, reason: str) -> None:
     with pytest.raises(ZnodeError, match=reason) as caught:
         KINDS[kind].decode(PATH, data)
     assert str(caught.value).startswith(f"{PATH}: ")

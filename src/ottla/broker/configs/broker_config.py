@@ -25,7 +25,13 @@ from typing import Any, Final
 
 from ottla.base.config import ConfigError, ConfigSchema
 from ottla.broker.configs.keys.cluster import CLUSTER, CLUSTER_DORMANT, QUOTAS_DORMANT
-from ottla.broker.configs.keys.groups import GROUPS, GROUPS_DORMANT, INTERNAL_TOPICS, TRANSACTIONS_DORMANT
+from ottla.broker.configs.keys.groups import (
+    GROUPS,
+    GROUPS_DORMANT,
+    INTERNAL_TOPICS,
+    TRANSACTIONS,
+    TRANSACTIONS_DORMANT,
+)
 from ottla.broker.configs.keys.kraft import KRAFT_DORMANT
 from ottla.broker.configs.keys.network import NETWORK, NETWORK_DORMANT
 from ottla.broker.configs.keys.own import OWN
@@ -76,6 +82,7 @@ BROKER_CONFIG: Final = ConfigSchema(
             *CLUSTER,
             *INTERNAL_TOPICS,
             *GROUPS,
+            *TRANSACTIONS,
             *OWN,
             *ZOOKEEPER,
             *_DORMANT,

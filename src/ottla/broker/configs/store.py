@@ -29,6 +29,7 @@ from ottla.base.coordination import (
     NoNodeError,
     Operation,
     SetData,
+    Znode,
 )
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.configs.broker_config import BROKER_CONFIG, BrokerConfig
@@ -46,6 +47,7 @@ from ottla.broker.configs.nodes import (
 )
 from ottla.broker.requests.api import BrokerError
 from ottla.log.config import LogConfig
+from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.paths import DEFAULT_ENTITY, ConfigKind, config_root, parse_entity_name
 from ottla.zookeeper.paths import config as config_path
 from ottla.zookeeper.paths import topic as topic_path
@@ -59,6 +61,10 @@ _TRANSACTION_BYTES: Final = 512 * 1024
 """ZooKeeper refuses more than 1 MiB."""
 _WRITE_BYTES: Final = 300
 """Of one topic in a transaction, without its name and data."""
+UNREADABLE: Final[Settings] = MappingProxyType(
+    {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+)
+"""What applies to a topic whose node cannot be read: nobody knows how long its records are to be kept."""
 NOT_WHILE_RUNNING: Final = frozenset({"advertised.listeners", "listener.security.protocol.map", "listeners"})
 """Kafka opens and closes listeners when these change."""
 _THREADS: Final = (
@@ -102,7 +108,7 @@ class ConfigStore:
 
     async def load(self) -> None:
         """Reads all settings; again after a session expired, as changes may have been missed. Raises `ZnodeError` if a
-        node cannot be read."""
+        node of this broker or of a group cannot be read."""
         async with self._changing:
             await self._read_brokers()
             names = await self._coordination.children(config_root(ConfigKind.TOPICS))
@@ -134,7 +140,14 @@ class ConfigStore:
         paths = {name: config_path(ConfigKind.TOPICS, name) for name in names}
         nodes = await self._coordination.get_many(tuple(paths.values()))
         for (name, path), node in zip(paths.items(), nodes, strict=True):
-            settings = NO_SETTINGS if node is None else decode_config(path, node.data)
+            try:
+                settings = NO_SETTINGS if node is None else decode_config(path, node.data)
+            except ZnodeError as error:
+                settings = self._topics.get(name, UNREADABLE)
+                what = "no records are deleted" if settings is UNREADABLE else "the last known ones apply"
+                _logger.error(
+                    "the configs of topic %s cannot be read: %s; until they are set again, %s", name, error, what
+                )
             is_new = name not in self._topics
             self.note_topic(name, settings)
             if is_new and settings:
@@ -167,7 +180,9 @@ class ConfigStore:
         before = self._topics.get(name)
         if before == configs:
             return
-        self._topics[name] = MappingProxyType(dict(configs)) if configs else NO_SETTINGS
+        if configs is not UNREADABLE:
+            configs = MappingProxyType(dict(configs)) if configs else NO_SETTINGS
+        self._topics[name] = configs
         if before is not None:
             if len(self._log_configs) > len(self._topics) + _SPARE_LOG_CONFIGS:
                 self._log_configs.clear()
@@ -228,9 +243,8 @@ class ConfigStore:
         altered: dict[str, Settings] = {}
         good: set[frozenset[tuple[str, str]]] = set()  # many topics are set to the same
         for name, change in changes.items():
-            node = nodes[name]
             try:
-                configs = change(NO_SETTINGS if node is None else decode_config(paths[name], node.data))
+                configs = change(self._present(name, paths[name], nodes[name]))
                 if (key := frozenset(configs.items())) not in good:
                     LogConfig.from_properties(configs, self.effective.given)
                     good.add(key)
@@ -267,6 +281,15 @@ class ConfigStore:
                 self._topics.setdefault(name, NO_SETTINGS)
                 self.note_topic(name, altered[name])
         return again
+
+    def _present(self, name: str, path: str, node: Znode | None) -> Settings:
+        """What a change begins with. A node that cannot be read is replaced, so that it can be mended by a change."""
+        try:
+            return NO_SETTINGS if node is None else decode_config(path, node.data)
+        except ZnodeError as error:
+            known = self._topics.get(name, UNREADABLE)
+            _logger.warning("replacing the configs of topic %s, which cannot be read: %s", name, error)
+            return NO_SETTINGS if known is UNREADABLE else known
 
     # --- brokers ----------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from ottla.broker.control.request_forms import (
     LEADER_DURING_DELETE,
     TopicUpdate,
     broker_endpoints,
+    fault_of_place,
     stopped_replicas,
     topic_updates,
     wanted_roles,
@@ -128,7 +129,7 @@ class ControlRequests:
         )
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        changes = [_change(update) for update in topic_updates(request)]
+        changes = [change for update in topic_updates(request) if (change := _change(update)).partitions]
         gone = self._metadata.update(request.controller_id, broker_endpoints(request), changes)
         self._on_metadata([change.name for change in changes], gone)
         return UpdateMetadataResponse()
@@ -209,14 +210,15 @@ def _roles_answered(
 
 
 def _change(update: TopicUpdate) -> TopicChange:
-    return TopicChange(
-        update.name,
-        update.topic_id,
-        {
-            each.partition_index: None if each.leader == LEADER_DURING_DELETE else _state(each)
-            for each in update.partitions
-        },
-    )
+    """Without partitions that cannot be."""
+    partitions: dict[int, PartitionState | None] = {}
+    for each in update.partitions:
+        fault = fault_of_place(TopicPartition(update.name, each.partition_index))
+        if fault is None:
+            partitions[each.partition_index] = None if each.leader == LEADER_DURING_DELETE else _state(each)
+        else:
+            _logger.error("ignoring metadata of partition %d of a topic: %s", each.partition_index, fault)
+    return TopicChange(update.name, update.topic_id, partitions)
 
 
 def _state(told: UpdateMetadataPartition) -> PartitionState:

@@ -1,5 +1,6 @@
 """The control requests in one form, whatever the version: older ones list partitions without their topics, and know one
-address of a broker, or one a security protocol. Pure."""
+address of a broker, or one a security protocol. And what no controller can mean, which is not carried out: Kafka's
+brokers believe everything, and a name becomes a path. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint
+from ottla.controller.topic_names import fault_of_name
 from ottla.replication.role import PartitionRole
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrPartition, LeaderAndIsrRequest
 from ottla.wire.messages.stop_replica import StopReplicaRequest
@@ -17,6 +19,8 @@ NO_EPOCH: Final = -1
 """Of a StopReplica request that is too old to have a leader epoch."""
 EPOCH_DURING_DELETE: Final = -2
 LEADER_DURING_DELETE: Final = -2
+PARTITION_MAX: Final = 1_000_000
+"""No cluster has as many; a list of all partitions up to the highest is kept in memory."""
 _RECOVERING: Final = 1
 _SECURITY_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
@@ -46,6 +50,26 @@ class TopicUpdate(NamedTuple):
     name: str
     topic_id: Uuid
     partitions: list[UpdateMetadataPartition]
+
+
+def fault_of_place(name: TopicPartition) -> str | None:
+    """Why this cannot be a partition; None if it can."""
+    if not 0 <= name.partition <= PARTITION_MAX:
+        return f"a topic cannot have partition {name.partition}"
+    return fault_of_name(name.topic)
+
+
+def fault_of_role(wanted: WantedRole) -> str | None:
+    """Why no controller can want this; None if one can."""
+    role = wanted.role
+    for what, brokers in (("replicas", role.replicas), ("in-sync replicas", role.isr)):
+        if len(set(brokers)) < len(brokers) or any(broker < 0 for broker in brokers):
+            return f"its {what} are {brokers}"
+    if role.leader_epoch < 0:
+        return f"its leader epoch is {role.leader_epoch}"
+    if role.leader >= 0 and role.leader not in role.replicas:
+        return f"its leader {role.leader} is not among its replicas {role.replicas}"
+    return fault_of_place(wanted.name)
 
 
 def wanted_roles(request: LeaderAndIsrRequest) -> list[WantedRole]:

@@ -10,8 +10,10 @@ replica between two roles. The caller lets in one request at a time.
 | its disk is full, and other replicas are in sync | KAFKA_STORAGE_ERROR, until there is room (`full_directories`) |
 | it has another topic id than the log here | INCONSISTENT_TOPIC_ID; the log stays |
 | a leader epoch that is not higher than the known one | STALE_CONTROLLER_EPOCH |
+| to follow again in the same epoch, after it was stopped: its disk was full | NONE |
 | this broker is not among its replicas | UNKNOWN_TOPIC_OR_PARTITION |
 | its leader is not in the metadata | NONE, and only the log is created |
+| a name, epoch or list of replicas that no controller can mean | INVALID_REQUEST |
 
 Owned by the loop.
 """
@@ -26,8 +28,13 @@ from typing import Final, Protocol
 from ottla.base.disk import is_full
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
-from ottla.broker.control.request_forms import EPOCH_DURING_DELETE, NO_EPOCH, StoppedReplica, WantedRole
-from ottla.controller.topic_names import OFFSETS_TOPIC
+from ottla.broker.control.request_forms import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    StoppedReplica,
+    WantedRole,
+    fault_of_role,
+)
 from ottla.log.config import LogConfig
 from ottla.log.errors import LogError
 from ottla.log.new_logs import NewLog
@@ -51,10 +58,10 @@ class FollowerFetchers(Protocol):
 
 
 class MovingCoordinators(Protocol):
-    """The group coordinator, which moves with the partitions of its topic."""
+    """The `Coordinators`, which move with the partitions of their topics."""
 
-    def lead(self, index: int, leader_epoch: int) -> None: ...
-    def resign(self, index: int) -> None: ...
+    def lead(self, name: TopicPartition, leader_epoch: int) -> None: ...
+    def resign(self, name: TopicPartition) -> None: ...
 
 
 class TopicConfigs(Protocol):
@@ -88,6 +95,8 @@ class RoleChanges:
         self._is_alive = is_alive
         self._note_topic_id = note_topic_id
         self._is_full = is_full
+        self._stopped: set[TopicPartition] = set()
+        """Replicas whose fetching the controller stopped, and that have had no role since."""
         self.is_stopping = False
         """Whether the broker stops: followers do not begin to fetch."""
 
@@ -115,6 +124,10 @@ class RoleChanges:
     async def _fault(self, wanted: WantedRole) -> ErrorCode | None:
         """The outcome of a partition whose role does not change; None for one that gets its role."""
         name, role = wanted.name, wanted.role
+        nonsense = fault_of_role(wanted)
+        if nonsense is not None:
+            _logger.error("%s: its role in controller epoch %d is refused: %s", name, role.controller_epoch, nonsense)
+            return ErrorCode.INVALID_REQUEST
         partition = self._replicas.partitions.get(name)
         if partition is not None and partition.log is None and self._may_be_in_failed_directory(name):
             _logger.warning(
@@ -129,7 +142,7 @@ class RoleChanges:
             _logger.error("%s: the log here belongs to another topic of that name; it stays, and is not served", name)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         current_epoch = -1 if partition is None else partition.leader_epoch
-        if role.leader_epoch > current_epoch:
+        if role.leader_epoch > current_epoch or (role.leader_epoch == current_epoch and self._may_return(wanted)):
             if self._replicas.broker_id in role.replicas:
                 return None
             _logger.warning("%s: this broker is not among the replicas %s", name, role.replicas)
@@ -141,6 +154,11 @@ class RoleChanges:
             partition.topic_id = wanted.topic_id
             return _NONE
         return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    def _may_return(self, wanted: WantedRole) -> bool:
+        """Whether it was stopped and is to follow again. If it was not in the ISR then, nothing has raised the leader
+        epoch since."""
+        return wanted.name in self._stopped and not self._leads(wanted)
 
     def _may_be_in_failed_directory(self, name: TopicPartition) -> bool:
         """Otherwise its log could not be created, for example on a full disk, and this is tried again."""
@@ -162,18 +180,17 @@ class RoleChanges:
                 outcomes[name] = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
             outcomes[name] = _NONE
-            is_of_groups = name.topic == OFFSETS_TOPIC
             if self._leads(each):
                 # UpdateMetadata comes later: clients and followers that are faster need not wait for it.
                 self._note_topic_id(each.topic_id, name.topic)
+                self._stopped.discard(name)
                 partition.lead(role, now_s)
-                if is_of_groups:
-                    self._coordinators.lead(name.partition, role.leader_epoch)
+                self._coordinators.lead(name, role.leader_epoch)
             elif self._is_alive(role.leader):
+                self._stopped.discard(name)
                 partition.follow(role)
                 followers.append(partition)
-                if is_of_groups:
-                    self._coordinators.resign(name.partition)
+                self._coordinators.resign(name)
             elif role.leader < 0:
                 _logger.info("%s: there is no leader in epoch %d", name, role.leader_epoch)
             else:
@@ -258,11 +275,14 @@ class RoleChanges:
             partition = self._replicas.partitions.get(each.name)
             if partition is not None:
                 partition.check_waiting()
+            if partition is None or each.delete:
+                self._stopped.discard(each.name)
+            else:
+                self._stopped.add(each.name)
         deleted = [each.name for each in accepted if each.delete]
         if deleted:
             for name in deleted:
-                if name.topic == OFFSETS_TOPIC:
-                    self._coordinators.resign(name.partition)
+                self._coordinators.resign(name)
             await self._replicas.delete_many(deleted)
         return outcomes
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.file_slice import FileSlice
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid
 from ottla.broker.fetching.fetch_sessions import (
     FINAL_EPOCH,
@@ -270,10 +271,10 @@ class FollowerReading:
         hints = LeaderHints(self.broker, self._context)
         quota = self.broker.replicas.environment.leader_quota
         for key, followed, answer in answers:
-            records = answer.records
-            if records and len(records) < COPY_BELOW_BYTES:
+            records: object = answer.records
+            if type(records) is FileSlice and 0 < records.size < COPY_BELOW_BYTES:
                 try:
-                    answer.records = records.read()  # type: ignore[union-attr]  # a slice of a file
+                    answer.records = records.read()
                 except OSError as error:
                     answer = unreadable(self.broker, followed, error)
             if answer.error_code:

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
+from ottla.base.file_slice import FileSlice
 from ottla.base.ids import ZERO_UUID
 from ottla.broker.fetching.fetch_sessions import (
     NO_SESSION,
@@ -34,6 +35,7 @@ from ottla.wire.messages.fetch import (
     FetchResponse,
     FetchTopicResponse,
 )
+from ottla.wire.schema import Bytes
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -52,6 +54,7 @@ class FetchReading:
 
     __slots__ = (
         "_context",
+        "_hosted",
         "broker",
         "committed_only",
         "from_any_replica",
@@ -74,6 +77,7 @@ class FetchReading:
         is_incremental: bool,
     ) -> None:
         self.broker = broker
+        self._hosted = broker.replicas.partitions
         self.request = request
         self._context = context
         self.session = session
@@ -109,8 +113,8 @@ class FetchReading:
             elif answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
                 is_final = True
             is_any_known = True
-            if answer.records:
-                found = len(answer.records)
+            records = answer.records
+            if records is not None and (found := len(records)):
                 size += found
                 left = max(left - found, 0)
             elif left < 0:
@@ -123,11 +127,13 @@ class FetchReading:
         return self.broker.replicas.get(fetched.topic, fetched.index)
 
     def read_one(self, fetched: FetchedPartition, max_bytes: int, *, min_one: bool) -> FetchPartitionResponse:
-        partition = self.partition_of(fetched)
+        # Most are found by this look-up, without two calls.
+        partition = self._hosted.get((fetched.topic, fetched.index)) or self.partition_of(fetched)  # type: ignore[call-overload]  # equal to its tuple
         if partition is None:
             topic, index = fetched.topic, fetched.index
             return refused(fetched, unhosted(self.broker, topic, index) if topic else ErrorCode.UNKNOWN_TOPIC_ID)
-        if fetched.topic_id not in (partition.topic_id, ZERO_UUID):  # deleted and created again since
+        topic_id = fetched.topic_id
+        if topic_id != ZERO_UUID and topic_id != partition.topic_id:  # deleted and created again since
             return refused(fetched, ErrorCode.INCONSISTENT_TOPIC_ID)
         error = partition.check_leader(fetched.current_leader_epoch)
         if error:
@@ -183,10 +189,10 @@ class FetchReading:
         with_records = []
         hints: LeaderHints | None = None
         for key, fetched, answer in answers:
-            records = answer.records
-            if records and len(records) < COPY_BELOW_BYTES:
+            records: object = answer.records
+            if type(records) is FileSlice and 0 < records.size < COPY_BELOW_BYTES:
                 try:
-                    answer.records = records.read()  # type: ignore[union-attr]  # a slice of a file
+                    answer.records = records.read()
                 except OSError as error:
                     answer = unreadable(self.broker, fetched, error)
             if answer.error_code:
@@ -226,13 +232,17 @@ class FetchReading:
 def answer_of(fetched: FetchedPartition, log: PartitionLog, found: LogRead) -> FetchPartitionResponse:
     """The response with what was read."""
     piece = found.slice
+    if piece is None:
+        records: Bytes | FileSlice = b""
+    else:
+        records = piece if piece.held is None else piece.held
     answer = FetchPartitionResponse(
         partition_index=fetched.index,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=None,
-        records=b"" if piece is None else piece,  # type: ignore[arg-type]  # it has a length, and can be sent
+        records=records,  # type: ignore[arg-type]  # a slice has a length, and can be sent
     )
     if found.aborted_transactions is not None:
         answer.aborted_transactions = [

@@ -1,1 +1,1 @@
-"""What the group coordinator needs from a broker: its log, the cluster's topics, and settings."""
+"""What the group coordinator needs from a broker: the cluster's topics, and settings."""

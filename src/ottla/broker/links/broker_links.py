@@ -112,6 +112,10 @@ class BrokerLinks:
         """A new connection for a follower's fetch loop. The address is looked up for each attempt to connect."""
         return self._peer(broker_id, self._settings.fetching(f"broker-{self.broker_id}-fetcher"))
 
+    def coordinator_peer(self, broker_id: int) -> Peer:
+        """A new connection for what coordinators and leaders ask each other about transactions."""
+        return self._peer(broker_id, self._settings.controlling(f"broker-{self.broker_id}-transactions"))
+
     async def close(self) -> None:
         """Closes all connections; requests in flight fail."""
         for peer in list(self._open):

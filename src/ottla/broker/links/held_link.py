@@ -69,14 +69,21 @@ class HeldLink:
         self._peer.close()
 
     async def _hold(self) -> None:
+        """Until it is closed: whatever goes wrong, without this nobody would notice that the process is gone."""
         pause_s = PROBE_S
-        while True:
+        while not self._is_closed:
             try:
                 connection = await self._peer.connect()
             except PeerError as error:
                 is_evidence = error.is_refused and not self._suspicion.is_silent
                 pause_s = PROBE_S if is_evidence else min(pause_s * 2, _PROBE_MAX_S)
                 await asyncio.sleep(pause_s)
+                continue
+            except (Exception, asyncio.CancelledError) as error:
+                if self._is_closed:
+                    raise
+                _logger.error("%s: connecting failed, and is tried again", self._peer.name, exc_info=error)
+                await asyncio.sleep(_PROBE_MAX_S)
                 continue
             since_s = self._loop.time()
             reason = await connection.wait_closed()

@@ -1,8 +1,8 @@
 """The fast path for the produce requests that most producers send, without an object for each part of a request.
 
-A request takes it if its version has compact fields and it has one batch for one partition, outside of any transaction.
-All bytes before the batch are then the same in every request of a producer to that partition: the codec reads them
-once, and they are recognised from then on. All other requests are decoded as declared and served by `general_produce`.
+A request takes it if its version has compact fields and it has one batch for one partition. All bytes before the batch
+are then the same in every request of a producer to that partition: the codec reads them once, and they are recognised
+from then on. All other requests are decoded as declared and served by `general_produce`.
 A request that turns out to need more than an append also falls back to it, before anything is appended.
 """
 
@@ -17,13 +17,16 @@ from ottla.base.ids import Uuid
 from ottla.broker.producing.general_produce import (
     ALL_REPLICAS,
     TOPIC_IDS_SINCE,
+    Answer,
     Waiting,
     answered,
     appended,
     failed,
     is_transactional,
+    produce,
 )
-from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
+from ottla.broker.requests.api import EncodedResponse, RequestContext
+from ottla.broker.transactions.verification import VerifiedBatch
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
@@ -47,7 +50,7 @@ FAST_SINCE: Final = 9
 """The first version with compact fields."""
 
 _NAME_AT: Final = 8
-"""After the transactional id, acks, timeout and the number of topics."""
+"""After the transactional id, acks, timeout and the number of topics; further back by the length of the id."""
 _BEHIND_TOPIC: Final = 5
 """The number of partitions, and the index of the only one."""
 _ID_SIZE: Final = 16
@@ -99,6 +102,7 @@ class ProduceTarget:
     name: str
     topic_id: Uuid
     index: int
+    transactional_id: str | None = None
     partition: Partition | None = None
     """Looked up again if this broker does not lead it: it may have been deleted, and created again with the same
     name."""
@@ -116,7 +120,12 @@ class FastProduce(NamedTuple):
         target = self.target
         partition = ProducePartition(index=target.index, records=self.records)
         topic = ProduceTopic(name=target.name, topic_id=target.topic_id, partition_data=[partition])
-        return ProduceRequest(acks=target.acks, timeout_ms=target.timeout_ms, topic_data=[topic])
+        return ProduceRequest(
+            transactional_id=target.transactional_id,
+            acks=target.acks,
+            timeout_ms=target.timeout_ms,
+            topic_data=[topic],
+        )
 
 
 def produce_reader(version: int) -> Callable[[memoryview], FastProduce | ProduceRequest]:
@@ -139,8 +148,13 @@ def produce_reader(version: int) -> Callable[[memoryview], FastProduce | Produce
         size = len(frame)
         if size <= behind_id:  # too short for a topic name and a batch
             return read(frame)
-        # The size of a compact string is its length plus one.
+        # The size of a compact string is its length plus one, and 0 for null.
         at = behind_id if by_id else _NAME_AT + frame[_NAME_AT] + _BEHIND_TOPIC
+        if id_size := frame[0]:  # of a transactional id
+            moved = id_size - 1
+            if id_size >= _LONGER or size <= behind_id + moved:
+                return read(frame)
+            at = behind_id + moved if by_id else _NAME_AT + moved + frame[_NAME_AT + moved] + _BEHIND_TOPIC
         start = bytes(frame[:at])
         target = targets[start] if start in targets else learn(start)
         if target is None or at + 3 > size:
@@ -171,18 +185,18 @@ def _target_of(start: bytes, read: Callable[[memoryview], ProduceRequest], versi
         request = read(memoryview(start + _EMPTY_BATCH + _NO_TAGS))
     except (ProtocolError, IndexError):
         return None
-    if request.transactional_id is not None or len(request.topic_data) != 1:
+    if len(request.topic_data) != 1:
         return None
     topic = request.topic_data[0]
     if len(topic.partition_data) != 1:
         return None
     index = topic.partition_data[0].index
-    return ProduceTarget(version, request.acks, request.timeout_ms, topic.name, topic.topic_id, index)
+    return ProduceTarget(
+        version, request.acks, request.timeout_ms, topic.name, topic.topic_id, index, request.transactional_id
+    )
 
 
-def produce_fast(
-    broker: Broker, request: FastProduce, context: RequestContext
-) -> ProduceResponse | EncodedResponse | Deferred | None:
+def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) -> Answer:
     """Appends the batch and answers. Returns None, with nothing done, if the request needs the general path; raises
     `LargeBatchError`, also with nothing done, if the batch is to be validated in a thread."""
     target, records = request
@@ -191,11 +205,21 @@ def produce_fast(
         partition = target.partition = _found(broker, target)
         if partition is None or not partition.is_leader:
             return None
-    if partition.log is None or partition in broker.held_produces.queues or is_transactional(records):
+    if partition.log is None or partition in broker.held_produces.queues:
         return None
+    transaction: VerifiedBatch | None = None
+    if is_transactional(records):
+        if target.transactional_id is None:
+            return None
+        verifier = broker.transactions.verifier
+        transaction = verifier.batch(partition, target.transactional_id, records, version=target.version)
+        if transaction is not None and not transaction.is_settled():
+            return produce(broker, request.as_request(), context, transaction=transaction)
     all_replicas = target.acks == ALL_REPLICAS
     waiting: Waiting = {}
     try:
+        if transaction is not None:
+            transaction.check()
         info = partition.append(records, all_replicas=all_replicas, bounded=True)
     except LargeBatchError:
         raise

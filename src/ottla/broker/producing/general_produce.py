@@ -17,6 +17,7 @@ from ottla.broker.producing.held_produce import AppendOutcome, Finish
 from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.requests.leader_hints import current_leader, endpoints_of
 from ottla.broker.requests.partition_access import unhosted
+from ottla.broker.transactions.verification import VerifiedBatch
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import InvalidRecordsError, LargeBatchError, LogError
 from ottla.log.validation import AppendInfo
@@ -93,16 +94,21 @@ def is_transactional(records: Bytes | None) -> bool:
     )
 
 
-def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *, is_large: bool = False) -> Answer:
-    """`is_large`: the only batch of the request is known to be large."""
+def produce(
+    broker: Broker,
+    request: ProduceRequest,
+    context: RequestContext,
+    *,
+    is_large: bool = False,
+    transaction: VerifiedBatch | None = None,
+) -> Answer:
+    """`is_large`: the only batch of the request is known to be large. `transaction`: the only batch is part of one, and
+    its coordinator has been asked already."""
     acks = request.acks
     by_id = context.version >= TOPIC_IDS_SINCE
     bad_acks = _NONE if -1 <= acks <= 1 else ErrorCode.INVALID_REQUIRED_ACKS
-    refusal = _NONE
-    if any(is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data):
-        # Kafka's error for transactional records without a transactional id. There are no transactions here yet, so
-        # no client can have an id; clients treat it as fatal.
-        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    transactional_id = request.transactional_id
+    refusal = _NONE if transactional_id is not None else _refusal(request)
     partitions = broker.replicas.partitions
     held = broker.held_produces
     outcomes = _Outcomes(broker, acks)
@@ -132,8 +138,14 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
                 answers.append(answer)
                 continue
             outcome: AppendOutcome | None = None
-            if not is_large and partition not in held.queues:
+            if transaction is None and transactional_id is not None and is_transactional(records):
+                verifier = broker.transactions.verifier
+                transaction = verifier.batch(partition, transactional_id, records, version=context.version)
+            may_append = not is_large and not held.holds_up(partition, records)
+            if may_append and (transaction is None or transaction.is_settled()):
                 try:
+                    if transaction is not None:
+                        transaction.check()
                     outcome = partition.append(records, all_replicas=acks == ALL_REPLICAS, bounded=True)
                 except LargeBatchError:
                     pass
@@ -144,7 +156,9 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
             else:
                 answers.append(ProducePartitionResponse(index=asked.index))
                 finish = outcomes.later(partition, answers)
-                held.hold(partition, records, all_replicas=acks == ALL_REPLICAS, finish=finish)
+                all_replicas = acks == ALL_REPLICAS
+                held.hold(partition, records, all_replicas=all_replicas, finish=finish, transaction=transaction)
+            transaction = None
         responses.append(ProduceTopicResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
     response = ProduceResponse(responses=responses)
     if outcomes.open_count:
@@ -154,6 +168,13 @@ def produce(broker: Broker, request: ProduceRequest, context: RequestContext, *,
     if outcomes.first_error is not None:
         tell_leaders(broker, response, context)
     return answered(broker, response, outcomes.waiting, request.timeout_ms, context)
+
+
+def _refusal(request: ProduceRequest) -> ErrorCode:
+    """Kafka's error for transactional records without a transactional id; clients treat it as fatal."""
+    if any(is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return _NONE
 
 
 class _Outcomes:

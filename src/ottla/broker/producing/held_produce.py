@@ -1,9 +1,10 @@
-"""Batches that are appended later: large ones, which a thread validates first, and whatever comes behind them.
+"""Batches that are appended later: large ones, which a thread validates first, those whose transaction a coordinator on
+another broker must confirm first, and whatever comes behind them.
 
 A batch of a few kilobytes can hold millions of records. To validate it may take seconds, for which nobody else should
 wait; nor should they for a batch that is compressed again in the topic's codec. Batches for its partition that come
 meanwhile are held as well, so that they keep their order: what a producer sends for one partition is appended in the
-order in which it came. Other partitions are not held up.
+order in which it came. Other partitions are not held up, nor are other producers while a coordinator is awaited.
 
 Each batch is copied, because its frame's buffer is used again. A few threads serve the whole broker, one batch of a
 partition at a time. What takes long even for them goes on to a single thread, and what is held is limited: large
@@ -20,13 +21,14 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Buffer
 from ottla.base.error_codes import ErrorCode
 from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.validation import AppendInfo, PreparedBatches, prepare
+from ottla.records.layout import PRODUCER_ID_AT
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
 
@@ -46,15 +48,35 @@ AppendOutcome = AppendInfo | LogError | ReplicationError
 Finish = Callable[[AppendOutcome], None]
 
 
+class TransactionCheck(Protocol):
+    """A batch of a transaction: `ottla.broker.transactions.verification.VerifiedBatch`."""
+
+    def is_settled(self) -> bool: ...
+    def when_settled(self, tell: Callable[[], None]) -> None: ...
+    def check(self) -> None: ...
+
+
 class _Held:
     """A batch, whether it needs acks=all, and the callback for its outcome."""
 
-    __slots__ = ("all_replicas", "data", "finish")
+    __slots__ = ("all_replicas", "data", "finish", "transaction")
 
-    def __init__(self, data: bytearray, all_replicas: bool, finish: Finish) -> None:
+    def __init__(
+        self, data: bytearray, all_replicas: bool, finish: Finish, transaction: TransactionCheck | None
+    ) -> None:
         self.data = data
         self.all_replicas = all_replicas
         self.finish = finish
+        self.transaction = transaction
+
+    def must_wait(self) -> bool:
+        """Whether the coordinator must confirm its transaction first."""
+        return self.transaction is not None and not self.transaction.is_settled()
+
+
+def _producer_of(records: Buffer) -> bytes:
+    """Its id, as it is encoded."""
+    return bytes(memoryview(records)[PRODUCER_ID_AT : PRODUCER_ID_AT + 8])
 
 
 class HeldProduces:
@@ -72,7 +94,15 @@ class HeldProduces:
         """The held batches of each partition, in order; the first is being validated. No queue is empty."""
         self.held_bytes = 0
 
-    def hold(self, partition: Partition, records: Buffer, *, all_replicas: bool, finish: Finish) -> None:
+    def hold(
+        self,
+        partition: Partition,
+        records: Buffer,
+        *,
+        all_replicas: bool,
+        finish: Finish,
+        transaction: TransactionCheck | None = None,
+    ) -> None:
         """Appends the records when all held before them are, and then calls `finish` with what became of them: at once
         where they cannot be held."""
         if self.held_bytes + len(records) > HELD_BYTES_MAX or self._is_closed:
@@ -82,13 +112,27 @@ class HeldProduces:
         self.held_bytes += len(records)
         if self.held_bytes > _SLOW_AT_BYTES and self._validating:
             wait(self._validating, _PATIENCE_S, FIRST_COMPLETED)
-        held = _Held(bytearray(records), all_replicas, finish)
+        held = _Held(bytearray(records), all_replicas, finish, transaction)
         queue = self.queues.get(partition)
         if queue is None:
             self.queues[partition] = deque([held])
-            self._validate(partition, held)
+            if held.must_wait():
+                self._wait(partition, held)
+            else:
+                self._validate(partition, held)
         else:
             queue.append(held)
+
+    def holds_up(self, partition: Partition, records: Buffer) -> bool:
+        """Whether the records must wait behind others of their partition. While a coordinator is awaited, which may
+        take long, only those of the same producers must."""
+        queue = self.queues.get(partition)
+        if queue is None:
+            return False
+        if not queue or not queue[0].must_wait():
+            return True
+        producer = _producer_of(records)
+        return any(_producer_of(held.data) == producer for held in queue)
 
     def close(self) -> None:
         """Drops all held batches: their connections are closed."""
@@ -97,6 +141,11 @@ class HeldProduces:
         self._thread_for_large.shutdown(wait=False, cancel_futures=True)
         self.queues.clear()
         self._validating.clear()
+
+    def _wait(self, partition: Partition, held: _Held) -> None:
+        """Goes on when the coordinator has answered for the first batch of the partition."""
+        if held.transaction is not None:
+            held.transaction.when_settled(partial(self._go_on, partition))
 
     def _validate(self, partition: Partition, held: _Held, *, is_large: bool = False) -> None:
         """`is_large`: it takes long even for a thread, as far as is known."""
@@ -169,6 +218,9 @@ class HeldProduces:
                 del self.queues[partition]
                 return
             held = queue[0]
+            if held.must_wait():
+                self._wait(partition, held)
+                return
             try:
                 outcome = self._attempt(partition, held, memoryview(held.data), bounded=True)
             except LargeBatchError:
@@ -183,6 +235,8 @@ class HeldProduces:
         if error := partition.check_leader():  # this broker may have lost the leadership or the partition
             return ReplicationError(error, f"{partition.name} can no longer be written to on this broker")
         try:
+            if held.transaction is not None:
+                held.transaction.check()
             return partition.append(records, all_replicas=held.all_replicas, bounded=bounded)
         except LargeBatchError:
             raise

@@ -38,6 +38,7 @@ from ottla.base.coordination import (
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.cluster_settings import ClusterSettings
 from ottla.broker.configs.listeners import Listener
+from ottla.broker.metadata.features import SUPPORTED
 from ottla.broker.startup.boot_mark import BootMark
 from ottla.broker.startup.session_file import SessionFile
 from ottla.zookeeper import paths
@@ -198,13 +199,15 @@ class Registrar:
                 await self._wait_for(node)
 
     async def _create(self) -> None:
-        """Two operations, as Kafka does: a controller that watches sees a node with data in version 1."""
+        """Two operations, as Kafka does: a controller that watches sees a node with data in version 1. Features begin
+        with version 1 in here: older Kafka brokers fail to read a registration with 0."""
         if self._file is not None and isinstance(self._tree, ZooKeeperTree):
             self._file.write(self._tree.session.token)
         data = BrokerRegistration(
             endpoints=tuple(Endpoint(each.name, each.protocol, each.host, each.port) for each in self._listeners),
             rack=self._rack,
             timestamp_ms=time.time_ns() // 1_000_000,
+            features={name: (max(lowest, 1), highest) for name, (lowest, highest) in SUPPORTED.items()},
             may_have_lost_data=self._boot is not None and self._boot.may_have_lost_data,
         ).encode()
         try:

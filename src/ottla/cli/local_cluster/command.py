@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.broker.configs.broker_config import BROKER_CONFIG
 from ottla.broker.configs.sources import collect_settings
-from ottla.cli.local_cluster.launcher import Launcher
+from ottla.cli.local_cluster.launcher import Launcher, ZooKeeperEndedError
 from ottla.cli.local_cluster.plan import (
     DEFAULT_DIRECTORY,
     ClusterPlan,
@@ -26,11 +26,13 @@ from ottla.cli.local_cluster.plan import (
 from ottla.cli.local_cluster.screen import Display, Lines, Screen
 from ottla.cli.local_cluster.state import ClusterState, shown_path
 from ottla.cli.local_cluster.tree_watch import TreeWatch
-from ottla.cli.output import is_terminal
+from ottla.cli.output import is_terminal, note
 from ottla.cli.session import CommandError
 
 _ZOOKEEPER_PORTS: Final = range(2181, 2281)
 _LOCK: Final = "cluster.lock"
+_TRIES: Final = 5
+"""Ports for ZooKeeper that are tried."""
 
 
 def run_cluster(
@@ -52,6 +54,18 @@ def run_cluster(
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
         check_ports(plan)
+        for _ in range(_TRIES - 1):
+            plan.write()
+            try:
+                return asyncio.run(_run(plan))
+            except ZooKeeperEndedError:
+                taken = plan.zookeeper.bind[1]
+                if _bind_error("127.0.0.1", taken) is None:
+                    raise  # for another reason
+                # Another program, perhaps another cluster that starts, took the port after it was chosen.
+                chosen = _zookeeper_port()
+                note(f"Port {taken} was taken by another program. Trying port {chosen} for ZooKeeper.")
+                plan = plan_cluster(size, directory, given, host=host, port=port, zookeeper_port=chosen)
         plan.write()
         return asyncio.run(_run(plan))
 

@@ -29,6 +29,10 @@ _ORPHAN_GRACE_S: Final = 5.0
 _READY_LINES: Final = ("Ottla is ready at ", "ZooKeeper is ready at ")
 
 
+class ZooKeeperEndedError(CommandError):
+    """ZooKeeper did not start; nothing else was started."""
+
+
 class TreeSight(NamedTuple):
     """What ZooKeeper says of the cluster."""
 
@@ -119,7 +123,7 @@ class Launcher:
             await self._launch([self._zookeeper])
             await self._until(lambda: self._interrupts or self._zookeeper.state.phase is not Phase.STARTING)
             if self._zookeeper.state.phase is Phase.ENDED:
-                raise CommandError(_why(self._zookeeper.state))
+                raise ZooKeeperEndedError(_why(self._zookeeper.state))
             if not self._interrupts:
                 await self._launch(self._brokers)
                 await self._until(lambda: self._interrupts or not any(broker.is_alive for broker in self._brokers))

@@ -1,4 +1,4 @@
-"""The admin client: topics, configs, partitions, log directories, brokers, groups.
+"""The admin client: topics, configs, partitions, log directories, brokers, groups, transactions.
 
     with Admin(bootstrap_servers="localhost:9092") as admin:
         admin.create_topics([NewTopic("orders", partitions=6)])
@@ -43,6 +43,13 @@ from ottla.client.administer.topics import (
     PartitionDescription,
     TopicDescription,
 )
+from ottla.client.administer.transactions import (
+    FencedProducer,
+    HangingTransaction,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 from ottla.client.offsets import EARLIEST, LATEST, OffsetAndMetadata, Place
 
 __all__ = [
@@ -65,10 +72,12 @@ __all__ = [
     "CreatedTopic",
     "ElectionType",
     "FeatureMetadata",
+    "FencedProducer",
     "GroupDescription",
     "GroupListing",
     "GroupState",
     "GroupType",
+    "HangingTransaction",
     "ListedOffset",
     "LogDirDescription",
     "MemberDescription",
@@ -88,5 +97,8 @@ __all__ = [
     "SomeRefusedError",
     "Subtract",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
     "VersionRange",
 ]

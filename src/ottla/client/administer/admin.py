@@ -87,3 +87,9 @@ class Admin:
     list_consumer_group_offsets = _blocking(AsyncAdmin.list_consumer_group_offsets)
     alter_consumer_group_offsets = _blocking(AsyncAdmin.alter_consumer_group_offsets)
     delete_consumer_group_offsets = _blocking(AsyncAdmin.delete_consumer_group_offsets)
+
+    list_transactions = _blocking(AsyncAdmin.list_transactions)
+    describe_transactions = _blocking(AsyncAdmin.describe_transactions)
+    find_hanging_transactions = _blocking(AsyncAdmin.find_hanging_transactions)
+    abort_transaction = _blocking(AsyncAdmin.abort_transaction)
+    fence_producers = _blocking(AsyncAdmin.fence_producers)

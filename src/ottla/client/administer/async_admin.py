@@ -11,8 +11,7 @@ from ottla.client.administer.configs import ConfigsArea
 from ottla.client.administer.group_offsets import GroupOffsetsArea
 from ottla.client.administer.groups import GroupsArea
 from ottla.client.administer.log_dirs import LogDirsArea
-from ottla.client.administer.partitions import PartitionsArea
-from ottla.client.administer.topics import TopicsArea
+from ottla.client.administer.transactions import TransactionsArea
 from ottla.client.arguments import checks_arguments
 from ottla.client.cluster import Cluster
 from ottla.client.config import AdminConfig
@@ -20,7 +19,7 @@ from ottla.client.config_keywords import AdminKeywords
 
 
 @checks_arguments()
-class AsyncAdmin(TopicsArea, ConfigsArea, PartitionsArea, LogDirsArea, BrokersArea, GroupsArea, GroupOffsetsArea):
+class AsyncAdmin(TransactionsArea, ConfigsArea, LogDirsArea, BrokersArea, GroupsArea, GroupOffsetsArea):
     """Use it as an async context manager, or call `close`: it holds connections. Belongs to one event loop.
 
     Configs have Kafka's names in a mapping (`default.api.timeout.ms`), or Python's as keyword arguments

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
 from ottla.base.operations import Operation
 from ottla.client.administer.coordinators import CoordinatedArea
+from ottla.client.administer.kafka_name import KafkaName
 from ottla.client.administer.operations import operations_of
 from ottla.client.administer.outcomes import known, refusal, version_of
 from ottla.client.errors import RefusedError, raise_if_refused
@@ -45,18 +45,7 @@ _CONSUMERS: Final = "consumer"
 _NOT_OF_THIS_KIND: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
-class _Named(StrEnum):
-    """Kafka's names, case-insensitive."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self:
-        for member in cls:
-            if isinstance(value, str) and member.value.lower() == value.lower():
-                return member
-        return cls["UNKNOWN"]
-
-
-class GroupState(_Named):
+class GroupState(KafkaName):
     """The state of a group. Classic groups rebalance; groups of the consumer protocol assign and reconcile."""
 
     UNKNOWN = "Unknown"
@@ -70,7 +59,7 @@ class GroupState(_Named):
     DEAD = "Dead"
 
 
-class GroupType(_Named):
+class GroupType(KafkaName):
     """The protocol of a group."""
 
     UNKNOWN = "Unknown"

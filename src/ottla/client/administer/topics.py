@@ -12,6 +12,7 @@ from ottla.base.operations import Operation
 from ottla.client.administer.configs import ConfigEntry
 from ottla.client.administer.operations import operations_of
 from ottla.client.administer.outcomes import Area, known, refusal, version_of
+from ottla.client.arguments import check_fields
 from ottla.client.cluster import Backoff, Deadline
 from ottla.client.errors import ClientError, RefusedError, raise_if_refused
 from ottla.net.client_connection import ClientConnection
@@ -65,6 +66,9 @@ class NewTopic:
     assignments: Mapping[int, Sequence[int]] | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
@@ -72,6 +76,9 @@ class NewPartitions:
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True)

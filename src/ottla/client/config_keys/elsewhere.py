@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 _NOT_SECURE_YET: Final = "TLS and SASL are not supported yet"
-_NO_TRANSACTIONS_YET: Final = "transactions are not supported yet"
 _NO_SHARE_GROUPS_YET: Final = "share groups are not supported yet"
 _NO_REPORTERS: Final = "it configures the metrics of the Java client"
 
@@ -18,8 +17,6 @@ REFUSED: Final[dict[str, str]] = {
     "config.providers": "Java classes cannot be loaded: set the values directly",
     "share.acknowledgement.mode": _NO_SHARE_GROUPS_YET,
     "share.acquire.mode": _NO_SHARE_GROUPS_YET,
-    "transaction.two.phase.commit.enable": _NO_TRANSACTIONS_YET,
-    "transactional.id": _NO_TRANSACTIONS_YET,
     **dict.fromkeys(
         (
             "sasl.client.callback.handler.class",
@@ -107,21 +104,12 @@ WITHOUT_EFFECT: Final[dict[str, str]] = {
     "metrics.recording.level": _NO_REPORTERS,
     "metrics.sample.window.ms": _NO_REPORTERS,
     "partitioner.availability.timeout.ms": "partitions of slow brokers are chosen less often, but never excluded",
-    "transaction.timeout.ms": _NO_TRANSACTIONS_YET,
 }
 
 _EVERYONE: Final = frozenset({"producer", "consumer", "admin"})
 OWNERS: Final[dict[str, frozenset[str]]] = {
     **dict.fromkeys((*REFUSED, *HARMLESS_VALUES, *WITHOUT_EFFECT), _EVERYONE),
-    **dict.fromkeys(
-        (
-            "partitioner.availability.timeout.ms",
-            "transaction.timeout.ms",
-            "transaction.two.phase.commit.enable",
-            "transactional.id",
-        ),
-        frozenset({"producer"}),
-    ),
+    "partitioner.availability.timeout.ms": frozenset({"producer"}),
     **dict.fromkeys(
         (
             "share.acknowledgement.mode",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.base.config import ConfigKey, ValueType, at_least, between, one_of
-from ottla.client.config_keys.rules import function_or_name, gzip_level, objects
+from ottla.client.config_keys.rules import function_or_name, gzip_level, not_empty, objects
 
 _BOOLEAN, _INT, _LONG, _STRING, _CLASS, _LIST = (
     ValueType.BOOLEAN,
@@ -107,4 +107,27 @@ PRODUCING: Final = [
     ),
     ConfigKey("partitioner.ignore.keys", _BOOLEAN, False, "Whether to ignore keys when choosing partitions."),
     ConfigKey("retries", _INT, 2_147_483_647, "Maximum number of retries of a batch.", at_least(0)),
+    ConfigKey(
+        "transaction.timeout.ms",
+        _INT,
+        60_000,
+        "The coordinator aborts a transaction that is open for longer; at most transaction.max.timeout.ms of the "
+        "broker. Needs transactional.id.",
+        at_least(1),
+    ),
+    ConfigKey(
+        "transaction.two.phase.commit.enable",
+        _BOOLEAN,
+        False,
+        "Whether transactions have no timeout, so that a prepared one can be completed at any time (KIP-939). Needs "
+        "transactional.id, and a broker that allows it.",
+    ),
+    ConfigKey(
+        "transactional.id",
+        _STRING,
+        None,
+        "Enables transactions. Identifies this producer across restarts: a new producer with the same id aborts the "
+        "open transaction of the previous one, and fences it.",
+        not_empty,
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Reading records: fetching ahead, decoding, and the two faces of a consumer."""
+"""Consuming records: fetching ahead, decoding, and the blocking and asyncio consumers."""
 
 from __future__ import annotations
 

@@ -1,20 +1,22 @@
-"""The Arrow batches that a consumer hands out: their columns, and how they are put together.
+"""The Arrow batches that a consumer returns: their columns, and how they are combined.
 
     topic       dictionary<int32, string>     key        binary, null if there is none
     partition   int32                         value      binary, null for a tombstone
     offset      int64                         headers    list<struct<key: string, value: binary>>
     timestamp   timestamp[us, UTC], 1 ms before 1970 if there is none
 
-and, for who asks for it, timestampType: int32, 0 if the producer set the timestamp, 1 if the broker did.
+and, on request, timestampType: int32, 0 if the producer set the timestamp, 1 if the broker did.
 
-Loads pyarrow when it is called, and not before.
+pyarrow is imported on the first call, not when this module is imported.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property
 from typing import Any, Final
 
+from ottla.client.arguments import wrong_type
 from ottla.client.errors import ClientError
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
@@ -22,7 +24,7 @@ ALL_COLUMNS: Final = (*COLUMNS, "timestampType")
 
 
 class ChosenColumns:
-    """Those that somebody wants, in this order. Made by `chosen_columns`."""
+    """The requested columns, in this order. Created by `chosen_columns`."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
@@ -35,7 +37,7 @@ class ChosenColumns:
 
     @cached_property
     def schema(self) -> Any:
-        """Of every batch, of those without rows as well."""
+        """The schema of every batch, including empty ones."""
         import pyarrow as pa
 
         types = _types()
@@ -43,21 +45,28 @@ class ChosenColumns:
 
     @cached_property
     def no_rows(self) -> Any:
-        """What a poll gives when nothing came."""
+        """An empty batch, returned by a poll that finds nothing."""
         import pyarrow as pa
 
         return pa.RecordBatch.from_pylist([], schema=self.schema)
 
     def of(self, batch: Any, topic: str) -> Any:
-        """What was decoded, in the order that is wanted, and with its topic."""
+        """Adds the topic to a decoded batch and puts the columns into the requested order."""
         import pyarrow as pa
 
         columns = [_topics(topic, batch.num_rows) if name == "topic" else batch.column(name) for name in self.names]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
+def chosen_columns(columns: Sequence[str] = COLUMNS) -> ChosenColumns:
+    """Raises an error for columns that records do not have."""
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise wrong_type("columns", columns, "a sequence of str")
+    return _chosen(tuple(columns))
+
+
 @cache
-def chosen_columns(names: tuple[str, ...] = COLUMNS) -> ChosenColumns:
+def _chosen(names: tuple[str, ...]) -> ChosenColumns:
     for name in names:
         if name not in ALL_COLUMNS:
             raise ClientError(f"{name!r} is not a column of records; use {', '.join(ALL_COLUMNS)}")
@@ -103,7 +112,7 @@ def _topics(topic: str, rows: int) -> Any:
 
 
 def combined(batches: list[Any]) -> Any:
-    """One batch of several; None of none."""
+    """Combines several batches into one; returns None if there are none."""
     if len(batches) <= 1:
         return batches[0] if batches else None
     import pyarrow as pa

@@ -14,13 +14,12 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from operator import index
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, Unpack, overload
 
 from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
-from ottla.client.arguments import checks_arguments, whole_number
+from ottla.client.arguments import checks_arguments, seconds, whole_number, wrong_type
 from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Cluster, Deadline
 from ottla.client.config import ConsumerConfig
@@ -47,8 +46,11 @@ from ottla.client.offsets import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     Place,
+    checked_offsets,
     find_offsets,
+    offset_of,
     offsets_at,
+    partition_of,
 )
 from ottla.client.serializers.contract import AnyKey, AnyValue, Deserializer
 from ottla.client.subscriptions.listeners import RebalanceListener
@@ -231,7 +233,7 @@ class AsyncConsumer(Generic[K, V]):
     async def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
         """Commits outstanding `commit_async` offsets and, with enable.auto.commit, all returned records; leaves the
         group. Idempotent."""
-        await self.shut_down(timeout, is_work_done=True)
+        await self.shut_down(close_timeout_s(timeout), is_work_done=True)
 
     async def shut_down(self, timeout_s: float, *, is_work_done: bool) -> None:
         """`is_work_done`: whether the user has finished the records of the last poll; if not, they are not
@@ -296,7 +298,7 @@ class AsyncConsumer(Generic[K, V]):
         if self.is_closing:
             raise ClosedError("the consumer is closed")
 
-    # What to read.
+    # Subscription and assignment.
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
         """Subscribes to these topics: a name, names, or a pattern that must match full names. Replaces the previous
@@ -308,7 +310,7 @@ class AsyncConsumer(Generic[K, V]):
             )
         if isinstance(topics, re.Pattern):
             if self.config.group_protocol == "zookeeper":
-                filter_text(topics)  # raises what cannot be told to the other members
+                filter_text(topics)  # raises if other members could not understand the pattern
             self.subscriptions.subscribe_pattern(topics, listener)
         elif isinstance(topics, SubscriptionPattern):
             if self.config.group_protocol != "consumer":
@@ -319,7 +321,7 @@ class AsyncConsumer(Generic[K, V]):
             for name in names:
                 if not name:
                     raise ArgumentError("topics contains an empty name")
-                if name.startswith("^"):  # as librdkafka marks patterns
+                if name.startswith("^"):  # librdkafka marks patterns like this
                     hint = f"to match names with a pattern, use subscribe(re.compile({name[1:]!r}))"
                     raise ArgumentError(f"{name!r} is not the name of a topic; {hint}")
             if not names:
@@ -332,7 +334,7 @@ class AsyncConsumer(Generic[K, V]):
         """Consumes exactly these partitions, without a group: from the committed offset of group.id, if there is one,
         otherwise according to auto.offset.reset, unless you `seek`."""
         self._check_reading()
-        self.subscriptions.assign_manually([_as_partition(one) for one in partitions])
+        self.subscriptions.assign_manually([partition_of(one) for one in partitions])
 
     async def unsubscribe(self) -> None:
         """Stops consuming, and leaves the group."""
@@ -375,7 +377,7 @@ class AsyncConsumer(Generic[K, V]):
         polls return immediately with nothing, and iterations stop; `position` is then `until`."""
         self.check_open()
         to = offset_of(offset)
-        until = None if until is None else index(until)
+        until = None if until is None else whole_number("until", until)
         if to.offset < 0:
             raise ArgumentError(f"{to.offset} is not an offset; use seek_to_beginning() or seek_to_end() for the ends")
         self.subscriptions.seek(
@@ -392,27 +394,28 @@ class AsyncConsumer(Generic[K, V]):
         self.check_open()
         self.subscriptions.seek_to(self.subscriptions.partitions if partitions is None else partitions, LATEST)
 
-    # Reading.
+    # Polling.
 
     async def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """Returns records as soon as there are some, at most `max_records` (default: max.poll.records); an empty list
         after `timeout` seconds, which can be 0. None waits forever."""
         most = self.config.max_poll_records if max_records is None else most_records(max_records)
-        taken = await self._poll(timeout, lambda: self.reader.take(most))
-        self.subscriptions.unfinished = {}  # nothing can interrupt any more
+        taken = await self._poll(seconds("timeout", timeout), lambda: self.reader.take(most))
+        self.subscriptions.unfinished = {}  # nothing can interrupt this poll any more
         return taken or []
 
     async def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
         """Like `poll`, but returns a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key,
         value and headers, or with the given ones (timestampType is also available); with no rows after the timeout.
         Columns that are not named are not decoded. Returns all fetched records of one partition at a time."""
+        timeout_s = seconds("timeout", timeout)
         if KERNELS.module is None:
             await asyncio.to_thread(KERNELS.load)
-        chosen = chosen_columns(tuple(columns))
-        batch = await self._poll(timeout, lambda: self.reader.take_arrow(chosen))
+        chosen = chosen_columns(columns)
+        batch = await self._poll(timeout_s, lambda: self.reader.take_arrow(chosen))
         if batch is None:
             return chosen.no_rows
-        self.subscriptions.unfinished = {}  # nothing can interrupt any more
+        self.subscriptions.unfinished = {}  # nothing can interrupt this poll any more
         return batch
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
@@ -444,7 +447,7 @@ class AsyncConsumer(Generic[K, V]):
             if taken:
                 return taken
             if deadline.is_over:
-                break  # all that came was filtered out
+                break  # interceptors removed all records
         return None
 
     @property
@@ -477,7 +480,7 @@ class AsyncConsumer(Generic[K, V]):
             if deadline.is_over or self.subscriptions.is_done:
                 return False
             if self.buffer.is_wanted:
-                self._fetcher.wake()  # should an interrupted poll have made room without a word
+                self._fetcher.wake()  # an interrupted poll may have made room without notifying it
             waking = self._loop.call_later(min(pause_s, deadline.left_s), self._news.set)
             try:
                 await self._news.wait()
@@ -491,7 +494,7 @@ class AsyncConsumer(Generic[K, V]):
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self.is_closing and (task is None or not task.cancelling()):
-                self._check_reading()  # another closes the consumer, which ends what the group was asked for
+                self._check_reading()  # another caller closes the consumer, which ends the group's work
             raise
 
     async def _poll_until_woken(self, deadline: Deadline) -> None:
@@ -517,7 +520,7 @@ class AsyncConsumer(Generic[K, V]):
             self._ending.reschedule(self._loop.time())
 
     async def _tell_listener(self, method: Callable[..., object], partitions: Collection[TopicPartition]) -> None:
-        """Not interrupted by `wakeup`: the listener would be called twice, or not at all."""
+        """Not interrupted by `wakeup`: otherwise the listener could be called twice, or not at all."""
         self._is_telling = True
         try:
             await self._call_listener(method, partitions)
@@ -535,7 +538,9 @@ class AsyncConsumer(Generic[K, V]):
     async def commit(self, offsets: OffsetsToCommit | None = None) -> None:
         """Commits these offsets, or the positions after all returned records, and waits for it."""
         self.check_open()
-        asked = self.membership.ledger.ask(self.subscriptions.positions() if offsets is None else _checked(offsets))
+        asked = self.membership.ledger.ask(
+            self.subscriptions.positions() if offsets is None else checked_offsets(offsets)
+        )
         await self._commit(dict.fromkeys(asked.offsets, asked))
 
     def commit_async(self, offsets: OffsetsToCommit | None = None, callback: CommitCallback | None = None) -> None:
@@ -544,7 +549,9 @@ class AsyncConsumer(Generic[K, V]):
         self.check_open()
         if callback is not None:
             self._user.check(callback, "callback")
-        if self._committing.ask(self.subscriptions.positions() if offsets is None else _checked(offsets), callback):
+        if self._committing.ask(
+            self.subscriptions.positions() if offsets is None else checked_offsets(offsets), callback
+        ):
             self._loop.call_soon_threadsafe(self._committing.begin)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
@@ -568,6 +575,17 @@ class AsyncConsumer(Generic[K, V]):
                 )
             await asyncio.sleep(min(_PAUSE_S, deadline.left_s))
 
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The positions after all returned records, of the partitions that have one: what `commit()` would commit, for
+        `send_offsets_to_transaction`."""
+        self.check_open()
+        return self.subscriptions.positions()
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """The ends that `seek` set, of the partitions that have one."""
+        self.check_open()
+        return self.subscriptions.ends()
+
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
         return await self._offsets_at(dict.fromkeys(partitions, EARLIEST))
@@ -582,7 +600,7 @@ class AsyncConsumer(Generic[K, V]):
         """The first record of each partition at or after the time, in milliseconds since the epoch; None if all are
         older."""
         self.check_open()
-        places = {partition: Place.at_time(index(time_ms)) for partition, time_ms in times.items()}
+        places = {partition: Place.at_time(whole_number("times", time_ms)) for partition, time_ms in times.items()}
         found = await find_offsets(self._cluster, places, committed_only=self._is_committed_only)
         return {partition: None if found[partition].offset < 0 else found[partition] for partition in times}
 
@@ -632,7 +650,7 @@ class AsyncConsumer(Generic[K, V]):
         """The group, generation and member id of this consumer."""
         return self.membership.metadata()
 
-    # Within.
+    # Internal.
 
     def _fetch_on(self) -> None:
         """Thread-safe."""
@@ -652,37 +670,23 @@ class AsyncConsumer(Generic[K, V]):
             self._user.call(callback)
 
 
-def offset_of(given: int | OffsetAndMetadata) -> OffsetAndMetadata:
-    """An offset, including a NumPy integer."""
-    if isinstance(given, OffsetAndMetadata):
-        return given if given.offset.__class__ is int else given._replace(offset=whole_number("offset", given.offset))
-    return OffsetAndMetadata(whole_number("offset", given))
-
-
-def _as_partition(given: TopicPartition | tuple[str, int]) -> TopicPartition:
-    topic, partition = given
-    return TopicPartition(topic, whole_number("partition", partition))
-
-
 def most_records(given: int) -> int:
     """Checks the argument of polls."""
-    most = index(given)
+    most = whole_number("max_records", given)
     if most < 1:
         raise ArgumentError(f"max_records must be at least 1, not {most}")
     return most
+
+
+def close_timeout_s(given: float) -> float:
+    """Checks the argument of `close`."""
+    timeout_s = seconds("timeout", given)
+    if timeout_s is None:
+        raise wrong_type("timeout", given, "a number of seconds")
+    return timeout_s
 
 
 async def _call_listener(method: Callable[..., object], partitions: Collection[TopicPartition]) -> None:
     result = method(partitions)
     if inspect.isawaitable(result):
         await result
-
-
-def _checked(offsets: OffsetsToCommit) -> Offsets:
-    checked = {}
-    for partition, given in offsets.items():
-        one = offset_of(given)
-        if one.offset < 0:
-            raise ArgumentError(f"{given!r} is not an offset to commit for partition {partition}")
-        checked[_as_partition(partition)] = one
-    return checked

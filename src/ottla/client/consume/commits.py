@@ -1,7 +1,7 @@
-"""Commits in the background: only the newest offsets matter, so at most one request is on its way, and one to come.
+"""Commits in the background. Only the newest offsets matter, so at most one request is in flight and one is waiting.
 
-What waits is bounded, however long the coordinator is away: an offset for each partition, and up to `CALLBACKS_MAX`
-callbacks.
+The waiting data is bounded, however long the coordinator is unavailable: one offset per partition, and up to
+`CALLBACKS_MAX` callbacks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _WaitingCommit(NamedTuple):
 
 
 class CommitTold:
-    """Calls a callback with what became of its commit."""
+    """Calls a callback with the result of its commit."""
 
     __slots__ = ("_failure", "_waiting", "has_begun")
 
@@ -40,7 +40,7 @@ class CommitTold:
         self._waiting = waiting
         self._failure = failure
         self.has_begun = False
-        """Whether the user's function was called: one that Ctrl-C kept from it is called later."""
+        """Whether the user's function was called. If Ctrl-C prevented the call, it is made later."""
 
     def __call__(self) -> object:
         waiting = self._waiting
@@ -49,7 +49,7 @@ class CommitTold:
 
 
 class BackgroundCommits:
-    """`ask` may be called in any thread; all else belongs to the loop."""
+    """`ask` can be called in any thread; everything else belongs to the loop."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class BackgroundCommits:
         self._ledger = ledger
         self._commit = commit
         self._tell = tell
-        """Calls what it is given, where the user's callbacks are called."""
+        """Calls its argument in the thread in which the user's callbacks run."""
         self._lock = threading.RLock()
-        """Of what waits: the loop takes it while another thread adds to it."""
+        """Protects what is waiting: the loop takes it while another thread may add to it."""
         self._asked: dict[TopicPartition, AskedCommit] = {}
         self._callbacks: deque[_WaitingCommit] = deque()
         self._failed: dict[TopicPartition, AskedCommit] = {}
@@ -70,7 +70,7 @@ class BackgroundCommits:
         self.is_idle = True
 
     def ask(self, offsets: Offsets, callback: CommitCallback | None) -> bool:
-        """Whether `begin` has to be called."""
+        """Returns whether `begin` has to be called."""
         crowded_out: _WaitingCommit | None = None
         with self._lock:
             self._ledger.ask(offsets, self._asked)
@@ -84,7 +84,7 @@ class BackgroundCommits:
         return self.is_idle
 
     def begin(self) -> None:
-        """Commits what is asked for, unless that goes on already."""
+        """Starts committing what was requested, unless that is already running."""
         if self.is_idle and (self._asked or self._callbacks):
             self.is_idle = False
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ottla-commit")
@@ -95,7 +95,7 @@ class BackgroundCommits:
                 await self._commit_all()
         finally:
             self.is_idle = True
-        self.begin()  # asked for by another thread in the last moment
+        self.begin()  # another thread may have asked at the last moment
 
     async def _commit_all(self) -> None:
         with self._lock:
@@ -113,8 +113,8 @@ class BackgroundCommits:
             self._tell(CommitTold(one, failure))
 
     async def finish(self) -> None:
-        """What was asked for is committed; tried once more if it failed, for partitions that are still ours and were
-        not committed anew since. Raises what keeps it from being so."""
+        """Waits until everything requested is committed. Retries failed commits once, for partitions that are still
+        assigned and were not committed again since. Raises the error if that fails as well."""
         self.begin()
         while self._task is not None and not self._task.done():
             await asyncio.wait([self._task])

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
 from ottla.base.background_load import PATIENCE_S
 from ottla.base.ids import TopicPartition
+from ottla.client.arguments import seconds
 from ottla.client.callbacks import Callbacks
 from ottla.client.cluster import Deadline
 from ottla.client.config import ConsumerConfig
@@ -30,6 +31,7 @@ from ottla.client.consume.async_consumer import (
     AsyncConsumer,
     OffsetsToCommit,
     Topics,
+    close_timeout_s,
     most_records,
 )
 from ottla.client.consume.commits import CommitCallback, CommitTold
@@ -152,14 +154,14 @@ class Consumer(Generic[K, V]):
         self._close(CLOSE_TIMEOUT_S, is_work_done=kind is None)
 
     def close(self, timeout: float = CLOSE_TIMEOUT_S) -> None:
-        self._close(timeout, is_work_done=True)
+        self._close(close_timeout_s(timeout), is_work_done=True)
 
     def _close(self, timeout_s: float, *, is_work_done: bool) -> None:
         if not self._thread.is_open:
-            self._thread.close()  # should that have been interrupted
+            self._thread.close()  # in case the coroutine was interrupted
             return
         if self._core.is_closing:
-            with suppress(ClosedError):  # whoever closes it has ended the loop
+            with suppress(ClosedError):  # whoever closes the consumer has already ended the loop
                 self._thread.run(self._core.until_closed(timeout_s))
             if self._core.is_ended:
                 self._thread.close()
@@ -170,7 +172,7 @@ class Consumer(Generic[K, V]):
         finally:
             self._thread.close()
 
-    # What to read.
+    # Subscription and assignment.
 
     def subscribe(self, topics: Topics, listener: RebalanceListener | None = None) -> None:
         self._in_loop(self._core.subscribe, topics, listener)
@@ -208,26 +210,27 @@ class Consumer(Generic[K, V]):
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         self._in_loop(self._core.seek_to_end, partitions)
 
-    # Reading.
+    # Polling.
 
     def poll(self, timeout: float | None = None, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """Returns records as soon as there are some, at most `max_records` (default: max.poll.records); an empty list
         after `timeout` seconds, which can be 0. None waits forever."""
         most = self._max_poll_records if max_records is None else most_records(max_records)
-        taken = self._poll(timeout, lambda: self._reader.take(most))
-        self._subscriptions.unfinished = {}  # nothing can interrupt any more
+        taken = self._poll(seconds("timeout", timeout), lambda: self._reader.take(most))
+        self._subscriptions.unfinished = {}  # nothing can interrupt this poll any more
         return taken or []
 
     def poll_arrow(self, timeout: float | None = None, columns: Sequence[str] = COLUMNS) -> pa.RecordBatch:
         """Like `poll`, but returns a `pyarrow.RecordBatch` with the columns topic, partition, offset, timestamp, key,
         value and headers, or with the given ones (timestampType is also available); with no rows after the timeout.
         Columns that are not named are not decoded. Returns all fetched records of one partition at a time."""
+        timeout_s = seconds("timeout", timeout)
         KERNELS.load()
-        chosen = chosen_columns(tuple(columns))
-        batch = self._poll(timeout, lambda: self._reader.take_arrow(chosen))
+        chosen = chosen_columns(columns)
+        batch = self._poll(timeout_s, lambda: self._reader.take_arrow(chosen))
         if batch is None:
             return chosen.no_rows
-        self._subscriptions.unfinished = {}  # nothing can interrupt any more
+        self._subscriptions.unfinished = {}  # nothing can interrupt this poll any more
         return batch
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
@@ -247,12 +250,17 @@ class Consumer(Generic[K, V]):
             if iterated is not None:
                 yield iterated.left
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all partitions have reached the ends that `seek` set."""
+        return self._core.is_done
+
     def _poll(self, timeout_s: float | None, take: Callable[[], T | None]) -> T | None:
         if not self._thread.is_open:
             self._thread.check()
         if self._polling.locked():
             raise ClientError("another thread is polling this consumer: use one consumer per thread")
-        with self._polling:  # not acquire(): an interruption right after it would leave it locked
+        with self._polling:  # not acquire(): an interruption right after it would leave the lock held
             if self._callbacks:
                 self._call_back()
             core = self._core
@@ -268,7 +276,7 @@ class Consumer(Generic[K, V]):
                 if taken:
                     return taken
                 if end_s is not None and time.monotonic() >= end_s:
-                    break  # all that came was filtered out
+                    break  # interceptors removed all records
             return None
 
     async def _wait(self, end_s: float | None) -> bool:
@@ -296,6 +304,14 @@ class Consumer(Generic[K, V]):
         if known is not None:
             return known.offset
         return self._thread.run(self._core.position(partition, timeout))
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        self._thread.check()
+        return self._core.positions()
+
+    def ends(self) -> dict[TopicPartition, int]:
+        self._thread.check()
+        return self._core.ends()
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return self._thread.run(self._core.beginning_offsets(partitions))
@@ -329,7 +345,7 @@ class Consumer(Generic[K, V]):
         self._thread.check()
         return self._core.group_metadata()
 
-    # Within.
+    # Internal.
 
     def _in_loop(self, function: Callable[..., T], *args: object) -> T:
         async def call() -> T:
@@ -344,6 +360,6 @@ class Consumer(Generic[K, V]):
                 self._callbacks.popleft()
                 self._user.call(callback)
             except BaseException:
-                if not callback.has_begun:  # interrupted too early
+                if not callback.has_begun:  # Ctrl-C came before the call
                     self._callbacks.appendleft(callback)
                 raise

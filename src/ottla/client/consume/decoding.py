@@ -1,10 +1,10 @@
-"""Chunks of batches into records or Arrow columns, in the thread that polls.
+"""Decodes chunks of batches into records or Arrow columns, in the thread that polls.
 
-Large chunks go through the compiled kernels (the `columns` extra), small ones through the plain codec. The kernels take
-a moment to load: the first large chunk sets that off in a thread, and until they are there the plain codec serves.
+Compiled kernels (the `columns` extra) decode large chunks, the plain codec decodes small ones. Kernels take a moment to
+load: the first large chunk starts loading them in a thread, and the plain codec is used until they are ready.
 
-Bytes that are no records are told when the records before them are handed out, and again at each poll, until the user
-seeks past them. The same holds for what a deserializer cannot read.
+Bytes that are not records raise an error once all records before them were returned, and again at each poll until the
+user seeks past them. The same holds for keys and values that cannot be deserialized.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from ottla.records.errors import DecompressionLimitError
 from ottla.records.layout import MAX_INT64
 
 SMALL_BYTES: Final = 2048
-"""Below this the plain codec is as quick as the kernels."""
+"""Below this size the plain codec is as fast as the kernels."""
 LARGE_BYTES: Final = 32 * 1024
-"""From here on it is worth to load the kernels."""
+"""From this size on, loading the kernels pays off."""
 
 KEPT_RECORDS: Final = 20_000
 FEW_RECORDS: Final = 20
-"""Below this nothing is gained by keeping the garbage collector from them."""
+"""Below this number, pausing the garbage collector gains nothing."""
 
 Deserialize = Callable[[str, Iterable[bytes | None]], list[Any]]
 
 
 class DecodedChunk:
-    """The records of a chunk that are not handed out yet."""
+    """The records of a chunk that were not returned yet."""
 
     __slots__ = ("at", "failure", "left", "lists", "records")
 
@@ -48,25 +48,25 @@ class DecodedChunk:
         self.lists = lists
         self.records = records
         self.failure = failure
-        """What comes after them."""
+        """The error that comes after them."""
         self.at = 0
         self.left = len(lists.offsets)
 
 
 class Decoder:
-    """What a consumer's config says of how records are read."""
+    """Decodes records as the consumer's config says."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._verify_crc = config.check_crcs
         self._max_decompressed_bytes = config.max_decompressed_batch_bytes
         self._kept: RecordLists | None = None
-        """The records of the last chunk, kept while the next are made. Python gives memory that is wholly free back to
-        the system at once, and gets it again page by page: a fourth of the time that decoding would take."""
+        """The records of the last chunk, kept while the next ones are created. Python returns memory that is entirely
+        free to the system at once, and gets it back page by page, which would take a quarter of the decoding time."""
         self._keys = _deserialize(config.key_deserializer, "key")
         self._values = _deserialize(config.value_deserializer, "value")
 
     def take(self, chunk: FetchedChunk, most: int) -> list[ConsumerRecord]:
-        """The next records of the chunk; none when it is empty. `chunk.rest` says what is left."""
+        """Returns the next records of the chunk; an empty list at its end. `chunk.rest` is what remains."""
         rest: DecodedChunk | None = chunk.rest
         if rest is None:
             rest = chunk.rest = self._decode(chunk)
@@ -82,8 +82,8 @@ class Decoder:
         return records
 
     def take_columns(self, chunk: FetchedChunk, chosen: ChosenColumns) -> Any:
-        """All that is left of the chunk as an Arrow record batch: the offsets, and those of the columns that are chosen
-        and that differ from record to record."""
+        """Returns the rest of the chunk as an Arrow record batch: the offsets, and the chosen columns that differ
+        between records."""
         columns = KERNELS.load()
         data, begin, until = chunk.data, _begin(chunk), chunk.state.until
         rest: DecodedChunk | None = chunk.rest
@@ -151,7 +151,7 @@ class Decoder:
     def _sound_part(
         self, chunk: FetchedChunk, error: RecordError, decode: Callable[[ByteBuffer], Any]
     ) -> tuple[Any, CorruptRecordError]:
-        """What stands before the batch that cannot be read."""
+        """Decodes what comes before the batch that cannot be read."""
         where = f"partition {chunk.state.partition}, the batch with base offset {error.base_offset}"
         remedy = "seek past it to continue"
         if isinstance(error, DecompressionLimitError):
@@ -163,7 +163,7 @@ class Decoder:
         return decode(memoryview(chunk.data)[: error.position]), failure
 
     def _deserialized(self, chunk: FetchedChunk, rest: DecodedChunk, most: int) -> list[ConsumerRecord]:
-        """The next records, up to one whose key or value cannot be read; that one is raised when it is the first."""
+        """Returns the next records, up to one that cannot be deserialized; raises its error if it is the first."""
         topic, partition = chunk.state.partition
         lists = rest.lists.part(rest.at, rest.at + most)
         keys: list[Any] = lists.keys
@@ -182,16 +182,16 @@ class Decoder:
             return self._deserialized(chunk, rest, error.index)
         rest.at += len(keys)
         fields = RecordLists(lists.offsets, lists.timestamps_ms, keys, values, lists.headers)
-        # Values of the user's may refer to each other: the garbage collector has to know of these.
+        # Deserialized values may refer to each other, so the garbage collector has to track them.
         return _listed(make_records(topic, partition, chunk.timestamp_type, chunk.leader_epoch, fields), most, None)
 
 
 def _listed(
     records: Iterator[ConsumerRecord], most: int, untrack: Callable[[list[Any]], None] | None
 ) -> list[ConsumerRecord]:
-    """All of them. While many are made, the garbage collector would look at them over and over, and at everything else
-    in the process: four fifths of the time. It has nothing to find, so it is held off for that moment; and told
-    afterwards, if possible, not to look at these at all."""
+    """Creates all records. With many new objects the garbage collector would scan them, and everything else in the
+    process, again and again: four fifths of the time. It cannot find anything, so it is paused meanwhile. Afterwards
+    the records are untracked if possible."""
     if most < FEW_RECORDS or not gc.isenabled():
         return list(records)
     try:
@@ -205,7 +205,7 @@ def _listed(
 
 
 def _begin(chunk: FetchedChunk) -> int:
-    """A batch comes whole even if only its end was asked for."""
+    """Where to begin in the chunk: the broker sends a whole batch even if only its end was requested."""
     position = chunk.state.position
     return position.offset if position is not None else 0
 

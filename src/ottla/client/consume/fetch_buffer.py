@@ -1,8 +1,8 @@
-"""What was fetched and not yet handed out: a lane of chunks for each partition, and the partitions that have some.
+"""Fetched data that was not returned yet: one queue of chunks per partition, and the partitions that have chunks.
 
-The loop puts chunks in; whoever polls takes them, in its own thread if the consumer is a blocking one. Partitions take
-turns, a chunk each. What belongs to a partition that was given up, or sought elsewhere, is dropped when it is met; what
-belongs to a paused one stays in its lane. One thread polls at a time.
+The loop adds chunks; the poll removes them, in its own thread for a blocking consumer. Partitions take turns, one chunk
+each. Chunks of a partition that is no longer assigned, or whose position was changed by a seek, are dropped when their
+turn comes; chunks of a paused partition stay in its queue. Only one thread polls at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.records import ByteBuffer
 
 
 class FetchedChunk:
-    """Batches of one partition; or, in their place, what has to be raised to who polls."""
+    """Batches of one partition, or an error to raise in the poll instead."""
 
     __slots__ = (
         "data",
@@ -52,33 +52,33 @@ class FetchedChunk:
         self.failure = failure
         self.size_in_bytes = len(data)
         self.decoded_bytes = decoded_bytes
-        """About what it becomes when it is decompressed."""
+        """Its approximate size after decompression."""
         self.rest: Any = None
-        """What is left of it once it was decoded: the decoder's own."""
+        """What remains after it was decoded; belongs to the decoder."""
 
     def detach(self) -> None:
-        """Keeps its own bytes alive, and not the whole answer that it came with."""
+        """Copies its bytes, so that it does not keep the whole response in memory."""
         self.data = bytes(self.data)
 
 
 class FetchBuffer:
-    """See the module."""
+    """See the module docstring."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
         self.lock = subscription.lock
         self._ready: deque[ConsumedPartition] = deque()
         self.on_room: Callable[[], None] = lambda: None
-        """Called, in any thread, when something was taken and `is_wanted`."""
+        """Called, in any thread, when something was taken while `is_wanted`."""
         self.is_wanted = False
         """Whether the fetcher waits for room."""
         self.failure: Exception | None = None
-        """What went wrong that belongs to no partition; to be raised once."""
+        """An error that belongs to no partition; raised once."""
 
-    # By the loop.
+    # Called by the loop.
 
     def put(self, chunk: FetchedChunk) -> None:
-        """Adds it behind those of its partition."""
+        """Appends the chunk to the queue of its partition."""
         state = chunk.state
         if state.is_paused:
             chunk.detach()
@@ -90,14 +90,14 @@ class FetchBuffer:
                 state.is_ready = True
 
     def pause(self, states: Iterable[ConsumedPartition]) -> None:
-        """These are paused: what they have fetched may stay for long."""
+        """Called when these partitions are paused: their fetched data may stay for a long time."""
         with self.lock:
             for state in states:
                 for chunk in state.waiting:
                     chunk.detach()
 
     def resume(self, states: Iterable[ConsumedPartition]) -> None:
-        """These are no longer paused: what waits in their lanes can be handed out."""
+        """Called when these partitions are resumed: their chunks can be returned again."""
         with self.lock:
             for state in states:
                 if state.waiting and not state.is_ready:
@@ -106,10 +106,10 @@ class FetchBuffer:
 
     @property
     def has_news(self) -> bool:
-        """Whether a poll would find something, most likely."""
+        """Whether a poll would probably find something."""
         return bool(self._ready) or self.failure is not None
 
-    # By who polls.
+    # Called by the poll.
 
     def raise_failure(self) -> None:
         failure, self.failure = self.failure, None
@@ -117,7 +117,7 @@ class FetchBuffer:
             raise failure
 
     def first(self) -> FetchedChunk | None:
-        """The chunk whose turn it is. It stays until `taken`."""
+        """Returns the chunk whose turn it is. It stays in the buffer until `hand_out` is called with None."""
         if not self._ready:
             return None
         partitions = self._subscription.partitions
@@ -138,14 +138,15 @@ class FetchBuffer:
         return found
 
     def hand_out(self, chunk: FetchedChunk, position: Position | None) -> bool:
-        """Records of the first chunk, up to a position, are about to be given to the user; None stands for all of it,
-        and then the next partition has its turn. False if the position was changed meanwhile: then they are not."""
+        """Called when records of the first chunk, up to a position, are about to be returned to the user. None means
+        the whole chunk; the next partition is then next. Returns False if the position was changed meanwhile: then the
+        records must not be returned."""
         state = chunk.state
         with self.lock:
             is_current = chunk.generation == state.generation
             if is_current:
                 self._subscription.hand_out(state, chunk.next if position is None else position)
-            freed, chunk.size_in_bytes = chunk.size_in_bytes, 0  # others can be fetched while it is handed out
+            freed, chunk.size_in_bytes = chunk.size_in_bytes, 0  # more can be fetched while this is returned
             state.waiting_bytes -= freed
             if position is None or not is_current:
                 state.waiting.popleft()
@@ -158,10 +159,10 @@ class FetchBuffer:
         return is_current
 
     def _leave(self, state: ConsumedPartition) -> None:
-        """The first partition has nothing to hand out. One that is there twice, after an interruption, does no harm;
-        one that is left out would never be looked at again."""
+        """Removes the first partition, which has nothing to return, from the turn order. After an interruption a
+        partition may be listed twice, which is harmless; one that is missing would never be served again."""
         if not state.waiting:
-            state.waiting_bytes = 0  # whatever an interruption left uncounted
+            state.waiting_bytes = 0  # in case an interruption left the count wrong
         state.is_ready = False
         self._ready.popleft()
 
@@ -171,5 +172,5 @@ class FetchBuffer:
                 self.is_wanted = False
                 self.on_room()
             except BaseException:
-                self.is_wanted = True  # it may not have heard
+                self.is_wanted = True  # the fetcher may have missed the call
                 raise

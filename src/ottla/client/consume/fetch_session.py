@@ -1,10 +1,10 @@
-"""A fetch session with one broker (KIP-227): requests tell what changed, answers tell what is new. No I/O.
+"""A fetch session with one broker (KIP-227): requests and responses contain only what changed. No I/O.
 
-    epoch 0 ──(answer with an id)──▶ 1 ─▶ 2 ─▶ … ─▶ 2^31-1 ─▶ 1       any failure: back to 0
-       └───(answer without: the broker keeps none)──▶ 0
+    epoch 0 ──(response with an id)──▶ 1 ─▶ 2 ─▶ … ─▶ 2^31-1 ─▶ 1       any failure: back to 0
+       └───(response without an id: the broker keeps no session)──▶ 0
 
-Epoch 0 asks for all partitions and for a new session. Later ones name the partitions that were added or changed, and
-those that are to be forgotten; the broker fetches all the others as before. A broker older than 1.1 never gives an id.
+Epoch 0 requests all partitions and a new session. Later epochs name the partitions that were added, changed or removed;
+the broker fetches all others as before. Brokers before 1.1 never return an id.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SESSION_ERRORS: Final = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Of a whole answer: the next request begins a new session."""
+"""Errors of a whole response: the next request begins a new session."""
 
 
 class Wanted(NamedTuple):
-    """What is asked for of a partition."""
+    """What to fetch from a partition."""
 
     topic_id: Uuid
     offset: int
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """What a request says of the session and of partitions."""
+    """What a request contains about the session and its partitions."""
 
     session_id: int
     epoch: int
@@ -51,7 +51,7 @@ class SessionRequest(NamedTuple):
 
 
 class ConsumerFetchSession:
-    """What the broker remembers, as long as everything goes well. One request at a time."""
+    """What the broker remembers, as long as no request fails. One request at a time."""
 
     def __init__(self) -> None:
         self._id = NO_SESSION
@@ -60,7 +60,7 @@ class ConsumerFetchSession:
         self._known: dict[TopicPartition, Wanted] = {}
 
     def ask(self, wanted: Mapping[TopicPartition, Wanted], *, by_id: bool) -> SessionRequest:
-        """The next request, for these partitions. Names and ids are not mixed within a session."""
+        """Returns the next request for these partitions. A session uses either topic names or topic ids."""
         if by_id != self._by_id:
             self._epoch = FIRST_EPOCH
             self._by_id = by_id
@@ -95,7 +95,7 @@ class ConsumerFetchSession:
         return SessionRequest(session_id, self._epoch, list(topics.values()), list(forgotten.values()))
 
     def answered(self, session_id: int) -> None:
-        """The broker answered the request, without an error of the session."""
+        """Called when the broker answered the request without a session error."""
         self._id = session_id
         if session_id == NO_SESSION:
             self._epoch = FIRST_EPOCH
@@ -103,7 +103,8 @@ class ConsumerFetchSession:
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
 
     def failed(self, *, is_forgotten: bool = False) -> None:
-        """The request failed: the next one begins a new session, and ends this one unless the broker has lost it."""
+        """Called when the request failed. The next one begins a new session, and closes this one unless the broker has
+        already lost it."""
         self._epoch = FIRST_EPOCH
         if is_forgotten:
             self._id = NO_SESSION

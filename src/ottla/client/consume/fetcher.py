@@ -1,16 +1,17 @@
-"""Fetches ahead of who polls: one fetch on its way to each broker that leads, or may serve, partitions with room.
+"""Fetches ahead of the polls: one fetch request in flight to each broker that serves partitions with room.
 
-Everything happens in steps: each looks at all assigned partitions, sends every idle broker a fetch for those it serves,
-and begins what else is missing (a leader, a position, a new leader's word). Whatever ends, or changes, leads to another
-step. What comes is surveyed and put into the buffer, which is bounded: a broker is asked for no more than its part of
-`queued.max.bytes` has room for, and a partition's lane may take no more than its part of that. An answer may end with a
-part of a batch: brokers cut answers at their limits. If nothing else came of the partition, it is asked for alone next,
-with limits that the whole batch fits in, whatever the config says.
+Everything happens in steps. Each step looks at all assigned partitions, sends every idle broker a fetch for the
+partitions it serves, and starts whatever else is missing (finding a leader or a position, validating a position with a
+new leader). Whatever ends or changes triggers another step. Fetched data is surveyed and put into the buffer, which is
+bounded: a broker is asked for no more than its share of `queued.max.bytes` has room for, and the queue of a partition
+may take no more than its share of that. A response may end with an incomplete batch, because brokers cut responses at
+their limits. If that is all that came for a partition, the next fetch asks for that partition alone, with limits that
+the whole batch fits in, whatever the config says.
 
-A fetch waits at the broker until there is something. So that nothing else waits behind it, fetches have connections of
-their own; and one that waits for what nobody wants any more, because all its partitions were given up or sought
-elsewhere, is left to itself, and the next goes by another connection. Fetching never gives up: what may pass is tried
-again, slower each time; what may not is put into the buffer, to be raised to who polls. Belongs to one loop.
+A fetch waits at the broker until there is data. Fetches have separate connections, so that nothing else waits after
+them. If all partitions of a waiting fetch were given up or moved by a seek, it is abandoned, and the next fetch uses
+another connection. Fetching never gives up: retriable errors are retried with increasing delays, other errors are put
+into the buffer and raised by the poll. Belongs to one loop.
 """
 
 from __future__ import annotations
@@ -50,21 +51,21 @@ SPARE_LANE: Final = "fetch anew"
 LAST_VERSION_BY_NAME: Final = 12
 _TIMER_GRAIN_S: Final = 0.001
 _UNKNOWN_TOPIC_PATIENCE_S: Final = 5.0
-"""A topic that was just made is not known everywhere at once; one that is not there after this is told."""
+"""A new topic is not known to all brokers at once; one that is still unknown after this time is reported."""
 
 
 class _Asked(NamedTuple):
-    """A partition that a fetch asks for, and what was so when it was sent."""
+    """A partition that a fetch asks for, and its state when the fetch was sent."""
 
     state: ConsumedPartition
     generation: int
     position: Position
     limit_bytes: int = 0
-    """What a batch may have to come whole, where only this partition is asked for."""
+    """How large a batch may be to arrive complete, if only this partition is requested."""
 
 
 class _BrokerFetches:
-    """What is kept for each broker, and for each of its lanes."""
+    """The state of one connection to a broker."""
 
     __slots__ = ("asked", "backoff", "is_failing", "lane", "not_before_s", "session", "task")
 
@@ -73,14 +74,14 @@ class _BrokerFetches:
         self.session = ConsumerFetchSession()
         self.task: asyncio.Task[None] | None = None
         self.asked: dict[TopicPartition, _Asked] = {}
-        """What the fetch on its way asks for."""
+        """The partitions that the fetch in flight asks for."""
         self.backoff = backoff
         self.is_failing = False
         self.not_before_s = 0.0
 
 
 class Fetcher:
-    """Runs from the first `wake` to `close`. `on_news` is called when there is something for who polls."""
+    """Runs from the first `wake` to `close`. `on_news` is called when there is something to poll."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Fetcher:
         on_news: Callable[[], None],
     ) -> None:
         self.counts = {"requests": 0, "bytes": 0}
-        """Fetches that were answered, and what they brought."""
+        """The number of answered fetches, and of fetched bytes."""
         self._config = config
         self._cluster = cluster
         self._subscription = subscription
@@ -102,25 +103,25 @@ class Fetcher:
         self._loop = asyncio.get_running_loop()
         self._brokers: dict[int, _BrokerFetches] = {}
         self._spares: dict[int, _BrokerFetches] = {}
-        """The other lanes of brokers, with a fetch that nobody waits for, or none."""
+        """The second connection to each broker, with an abandoned fetch or none."""
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._chore_backoffs: dict[str, Backoff] = {}
         self._unknown_since_s: dict[str, float] = {}
         self._alone_since_s: float | None = None
-        """Since when no broker at all was reached."""
+        """Since when no broker at all could be reached."""
         self._is_woken = False
         self._is_closed = False
         self._isolation_level = int(config.isolation_level == "read_committed")
         self._timeout_s = (config.fetch_max_wait_ms + config.request_timeout_ms) / 1000
 
     def wake(self) -> None:
-        """Something changed: takes a step, soon."""
+        """Takes a step soon, because something changed."""
         if not self._is_woken and not self._is_closed:
             self._is_woken = True
             self._loop.call_soon(self._step)
 
     async def close(self) -> None:
-        """Ends the fetches."""
+        """Cancels the fetches."""
         self._is_closed = True
         lanes = [*self._brokers.values(), *self._spares.values()]
         tasks = [*self._chores.values(), *(one.task for one in lanes if one.task is not None)]
@@ -134,7 +135,7 @@ class Fetcher:
         self._is_woken = False
         if self._is_closed:
             return
-        self._buffer.is_wanted = True  # before looking, so that what is taken meanwhile wakes
+        self._buffer.is_wanted = True  # before looking, so that anything taken meanwhile wakes the fetcher
         without_leader: set[str] = set()
         to_validate: dict[int, list[ConsumedPartition]] = {}
         by_broker: dict[int, list[ConsumedPartition]] = {}
@@ -187,7 +188,7 @@ class Fetcher:
         return replica.broker_id
 
     def _fetch_from(self, broker_id: int, states: list[ConsumedPartition], budget_bytes: int) -> bool:
-        """Sends a fetch, if none is on its way and there is room; whether room is what is lacking."""
+        """Sends a fetch if none is in flight and there is room. Returns whether only room is missing."""
         broker = self._brokers.get(broker_id)
         if broker is None:
             broker = self._brokers[broker_id] = _BrokerFetches(Backoff(self._cluster.options), LANE)
@@ -214,7 +215,7 @@ class Fetcher:
         return not asked
 
     def _is_unwanted(self, broker: _BrokerFetches) -> bool:
-        """Whether nobody waits for what the fetch on its way could bring."""
+        """Whether nobody waits for the data that the fetch in flight could return."""
         partitions = self._subscription.partitions
         return all(
             partitions.get(partition) is not one.state or one.state.generation != one.generation
@@ -222,7 +223,7 @@ class Fetcher:
         )
 
     def _other_lane(self, broker_id: int, broker: _BrokerFetches) -> _BrokerFetches:
-        """The one to go on with, while this one's fetch comes to its end; this one, if both have one on its way."""
+        """Returns the connection to continue with while the fetch on this one ends; this one if both are in use."""
         spare = self._spares.get(broker_id)
         if spare is None:
             lane = SPARE_LANE if broker.lane == LANE else LANE
@@ -232,7 +233,7 @@ class Fetcher:
         self._brokers[broker_id], self._spares[broker_id] = spare, broker
         return spare
 
-    # Chores: what has to be known before anything can be fetched.
+    # Chores: what must be known before anything can be fetched.
 
     def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if name not in self._chores:
@@ -247,14 +248,14 @@ class Fetcher:
                 self._fail(error)
             backoff = self._chore_backoffs.setdefault(name, Backoff(self._cluster.options))
             await asyncio.sleep(backoff.next_s())
-        # Not when cancelled: then the loop ends, and nothing must begin.
+        # Not if cancelled: then the loop is ending, and nothing new may start.
         del self._chores[name]
         if self._buffer.has_news:
             self._on_news()
         self.wake()
 
     def _is_given_up(self, error: Exception) -> bool:
-        """Whether no broker was reached yet, for too long; told then, and again after as long."""
+        """Whether no broker could be reached for too long. Reported then, and again after the same time."""
         if self._cluster.brokers:
             return False
         now_s = self._loop.time()
@@ -287,7 +288,7 @@ class Fetcher:
         return min(_UNKNOWN_TOPIC_PATIENCE_S, self._config.default_api_timeout_ms / 1000)
 
     def _missing(self, name: str, partition_count: int | None) -> ClientError | None:
-        """What to say of a topic, or of a partition of it, that is not there."""
+        """The error for a topic, or one of its partitions, that does not exist."""
         if partition_count is None:
             return UnknownTopicError(name)
         for topic, partition in self._subscription.partitions:
@@ -301,7 +302,7 @@ class Fetcher:
         self._buffer.failure = error
         self._on_news()
 
-    # A fetch.
+    # One fetch.
 
     async def _fetch(
         self, broker_id: int, broker: _BrokerFetches, asked: dict[TopicPartition, _Asked], max_bytes: int
@@ -333,7 +334,7 @@ class Fetcher:
     async def _ask(
         self, broker_id: int, broker: _BrokerFetches, asked: dict[TopicPartition, _Asked], max_bytes: int
     ) -> tuple[FetchResponse | None, dict[Uuid, str]]:
-        """The answer, None if another session has to be begun, and the names of the topics."""
+        """Returns the response, or None if a new session is needed, and the names of the topics."""
         connection = await self._cluster.connection(broker_id, broker.lane)
         wanted: dict[TopicPartition, Wanted] = {}
         names: dict[Uuid, str] = {}
@@ -392,7 +393,7 @@ class Fetcher:
                 its = asked.get(partition)
                 unmentioned.pop(partition, None)
                 if its is None or its.state.generation != its.generation or its.state.fetched != its.position:
-                    continue  # given up or sought elsewhere meanwhile
+                    continue  # no longer assigned, or moved by a seek meanwhile
                 if one.error_code:
                     is_refused = await self._refused(broker_id, its, one.error_code) or is_refused
                 else:
@@ -409,14 +410,15 @@ class Fetcher:
             self._on_news()
 
     def _bind(self, asked: Mapping[TopicPartition, _Asked], names: Mapping[Uuid, str]) -> None:
-        """In a session brokers leave out partitions without news, whose positions are those of the topic as well."""
+        """Notes the topic ids of the partitions. In a session brokers leave out partitions without news; their
+        positions belong to the same topic."""
         ids = {name: topic_id for topic_id, name in names.items() if topic_id != ZERO_UUID}
         for partition, (state, generation, _, _) in asked.items():
             if state.generation == generation:
                 state.topic_id = ids.get(partition.topic) or self._id_of(partition.topic)
 
     def _id_of(self, name: str) -> Uuid | None:
-        """For brokers that call topics by their names here; None if they know no ids at all."""
+        """The topic id, for brokers that use names in fetches; None if they do not know ids."""
         topic = self._cluster.known_topic(name)
         return None if topic is None or topic.topic_id == ZERO_UUID else topic.topic_id
 
@@ -446,7 +448,7 @@ class Fetcher:
             )
         with self._buffer.lock:
             if state.generation != generation:
-                return  # the thread that polls went back meanwhile
+                return  # the polling thread moved the position back meanwhile
             state.fetched = found.next
         if found.failure is not None:
             words = f"partition {state.partition}, starting at offset {found.next.offset}: {found.failure.reason}"
@@ -460,7 +462,7 @@ class Fetcher:
             self._cut_off(asked, answer.records)
 
     def _cut_off(self, asked: _Asked, data: ByteBuffer) -> None:
-        """Only a part of a batch came."""
+        """Handles a response that contains only a part of a batch."""
         state = asked.state
         size = 2 * max(len(data), asked.limit_bytes, LENGTH_PREFIX_SIZE)
         if len(data) >= LENGTH_PREFIX_SIZE:
@@ -474,13 +476,13 @@ class Fetcher:
         )
 
     async def _refused(self, broker_id: int, asked: _Asked, code: int) -> bool:
-        """Whether the broker is to be left alone for a moment."""
+        """Handles an error of a partition. Returns whether to wait before the broker is asked again."""
         state = asked.state
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if state.read_replica is not None and state.read_replica.broker_id == broker_id:
-                state.read_replica = None  # a follower that is behind: the leader knows
+                state.read_replica = None  # the follower is behind: ask the leader
             elif state.waiting or state.position != asked.position:
-                state.is_held = True  # asked for again when all before it is handed out
+                state.is_held = True  # asked again when everything before it was returned
             else:
                 await self._positions.out_of_range(state)
             return False
@@ -494,9 +496,9 @@ class Fetcher:
 
     def _wait_for(self, broker: _BrokerFetches, seconds: float) -> None:
         broker.not_before_s = max(broker.not_before_s, self._loop.time() + seconds)
-        # Timers of uvloop count milliseconds: one that is early would find that it is not time yet, and be the last.
+        # uvloop's timers count milliseconds: one that fires early would find nothing due, and none would follow.
         self._loop.call_at(broker.not_before_s + _TIMER_GRAIN_S, self.wake)
 
 
 _ID_ERRORS: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
-"""Topics whose ids are others now: they were made anew."""
+"""The topic was deleted and created again with another id."""

@@ -25,7 +25,7 @@ class ConsumerInterceptor:
         """Called in the loop after these offsets were committed."""
 
     def close(self) -> None:
-        """The consumer is closed."""
+        """Called when the consumer is closed."""
 
 
 class ConsumerInterceptors:

@@ -1,4 +1,4 @@
-"""The compiled codec of consumers, loaded once for the process: in the background, or when columns are asked for."""
+"""The compiled codec of consumers, loaded once per process: in the background, or when columns are requested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.client.errors import CompiledCodeError, MissingPackageError
 
 
 class _Kernels:
-    """The compiled codec, loaded once for the process; None until then, and where it is not installed."""
+    """The compiled codec, loaded once per process; None before that, or if it is not installed."""
 
     def __init__(self) -> None:
         self.module: Any = None
@@ -19,7 +19,7 @@ class _Kernels:
         self.loading = BackgroundLoad(self._import)
 
     def load(self) -> Any:
-        """Loads them now."""
+        """Loads the codec now."""
         if self.module is None:
             try:
                 load_apart(self._import)

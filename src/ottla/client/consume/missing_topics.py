@@ -1,7 +1,7 @@
-"""A warning for topics that are subscribed to and do not exist: polls just give nothing, and a name is easily misspelt.
+"""Warns about subscribed topics that do not exist: polls just return nothing, and a name is easily misspelt.
 
-They are asked for twice, because one that was created a moment ago, or is created by being asked for, may take that
-long to be known everywhere. Belongs to the loop.
+The brokers are asked twice, because a topic that was created a moment ago, or that asking creates, may take that long
+to be known everywhere. Belongs to the loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PATIENCE_S: Final = 1.0
 
 
 class MissingTopics:
-    """Of one consumer."""
+    """Checks the topics of one consumer."""
 
     def __init__(self, cluster: Cluster, patience_s: float = _PATIENCE_S) -> None:
         self._cluster = cluster
@@ -28,7 +28,7 @@ class MissingTopics:
         self._task: asyncio.Task[None] | None = None
 
     def look_for(self, names: Collection[str]) -> None:
-        """Warns of those that are not there; not of those of before any more."""
+        """Warns about those of the topics that do not exist; stops checking earlier ones."""
         self.cancel()
         self._task = asyncio.get_running_loop().create_task(self._look_for(names), name="ottla-missing-topics")
 
@@ -44,7 +44,7 @@ class MissingTopics:
                 await asyncio.sleep(self._patience_s)
                 missing = await self._missing(missing)
         except OttlaError:
-            return  # Polls fail for the same reason, and say so.
+            return  # polls fail for the same reason, and report it
         for name in missing:
             _logger.warning(
                 "Topic %r does not exist. The consumer will read it once it is created. Create it with "

@@ -1,6 +1,7 @@
-"""Where to go on reading: what a group committed, a place, or the end of what a new leader still has. Runs in the loop.
+"""Finds the offset to continue from: the group's committed offset, a reset, or the end that a new leader still has.
 
-Nothing here waits for a partition whose leader is away: each round settles what can be settled, and says what is left.
+Runs in the loop. Nothing here waits for a partition whose leader is unavailable: each round settles what it can, and
+reports what is left.
 """
 
 from __future__ import annotations
@@ -43,19 +44,19 @@ Committed = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartit
 _CONSUMER: Final = -1
 _UNDEFINED: Final = -1
 _EPOCHS_SINCE: Final = 3
-"""The version of OffsetForLeaderEpoch from which on reading a topic suffices to ask."""
+"""From this version of OffsetForLeaderEpoch on, permission to read the topic is enough."""
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 def reset_place(policy: str, now_ms: int) -> Place | None:
-    """Where auto.offset.reset leads at that time; None if it is an error."""
+    """Where auto.offset.reset points at that time; None if it is "none"."""
     if policy in _RESETS:
         return _RESETS[policy]
     return Place.at_time(max(0, now_ms - duration_ms(policy.removeprefix(BY_DURATION))))
 
 
 class Positions:
-    """Finds positions for the partitions of a subscription. `committed` is None without a group."""
+    """Finds positions for the partitions of a subscription. `committed` is None for a consumer without a group."""
 
     def __init__(
         self,
@@ -77,8 +78,8 @@ class Positions:
         return reset_place(self._policy, time.time_ns() // 1_000_000)
 
     async def find(self) -> None:
-        """One round for all that have no position, as far as their leaders are known. Raises what may pass, when all is
-        done that can be."""
+        """One round for all partitions without a position whose leaders are known. Retriable errors are raised at the
+        end, after everything else was done."""
         states = [
             state for state in self._subscription.partitions.values() if state.position is None and not state.is_held
         ]
@@ -103,7 +104,7 @@ class Positions:
             committed = await self._committed([state.partition for state in states])
         for state, generation in generations.items():
             if state.generation != generation or state.position is not None:
-                continue  # sought meanwhile
+                continue  # the user called seek meanwhile
             found = committed.get(state.partition)
             if found is not None:
                 state.seek(Position(found.offset, NO_EPOCH if found.leader_epoch is None else found.leader_epoch))
@@ -117,7 +118,7 @@ class Positions:
                 self.fail(state, failure)
 
     async def _reset_at(self, leader_id: int, states: list[ConsumedPartition]) -> Exception | None:
-        """Asks one leader; what went wrong and may pass is given back."""
+        """Asks one leader; returns a retriable error instead of raising it."""
         asked = {state.partition: state.reset for state in states if state.reset is not None}
         generations = {state.partition: (state, state.generation) for state in states}
         try:
@@ -147,15 +148,15 @@ class Positions:
             else:
                 state.seek(Position(one.offset, NO_EPOCH if one.leader_epoch is None else one.leader_epoch))
                 known = self._cluster.known_topic(partition.topic)
-                if known is not None:  # it comes from the leader itself
+                if known is not None:  # the response comes from the leader itself
                     state.leader_epoch = known.partitions[partition.partition].leader_epoch
         return failure
 
     # Topics that were deleted and created again.
 
     def is_of(self, topic: TopicInfo, state: ConsumedPartition) -> bool:
-        """Whether the position is one of this topic. Where another had the name when it was last fetched, the partition
-        is reset. Brokers that know no ids of topics cannot tell."""
+        """Whether the position belongs to this topic. If another topic had the name at the last fetch, the partition is
+        reset. With brokers that do not know topic ids, this is always true."""
         if state.topic_id is None or topic.topic_id == state.topic_id or topic.topic_id == ZERO_UUID:
             return True
         offset = None if state.position is None else state.position.offset
@@ -170,10 +171,10 @@ class Positions:
             state.seek_to(self._reset)
         return False
 
-    # Offsets that are not there.
+    # Offsets that do not exist.
 
     async def out_of_range(self, state: ConsumedPartition) -> None:
-        """The partition does not have the offset, and everything before it is handed out."""
+        """Called when the partition does not have the offset, and everything before it was returned."""
         if state.position is None:
             return
         generation, offset = state.generation, state.position.offset
@@ -194,7 +195,7 @@ class Positions:
     # New leaders (KIP-320).
 
     async def validate(self, leader_id: int, states: list[ConsumedPartition]) -> None:
-        """Asks a new leader whether it has what was read from the one before."""
+        """Asks a new leader whether it has the records that were read from the previous one."""
         connection = await self._cluster.connection(leader_id)
         served = connection.served.get(OffsetForLeaderEpochRequest.api_key)
         asked = {state.partition: (state, state.generation, state.fetched) for state in states}
@@ -244,12 +245,12 @@ class Positions:
         )
 
     def _diverged(self, state: ConsumedPartition, answer: OffsetForLeaderEpochPartitionResponse) -> ClientError | None:
-        """The leader's log parts from what was fetched, at an offset that it names, or at one that nobody knows."""
+        """Handles a leader whose log diverges from the fetched records, at a known or an unknown offset."""
         position = state.position
         if position is None:
             return None
         if answer.end_offset >= position.offset and answer.leader_epoch != _UNDEFINED:
-            state.fetch_again(position)  # only what nobody has seen is gone
+            state.fetch_again(position)  # only records that were not returned are affected
             return None
         if self._reset is None:
             words = f"partition {state.partition} was truncated before offset {position.offset}, which was already read"
@@ -272,6 +273,6 @@ class Positions:
         return NO_EPOCH if known is None else known.partitions[partition.partition].leader_epoch
 
     def fail(self, state: ConsumedPartition, failure: ClientError) -> None:
-        """Raised to who polls, once what was fetched before is handed out, and until it seeks."""
+        """Polls raise the error once everything fetched before it was returned, until the user seeks."""
         state.is_held = True
         self._buffer.put(FetchedChunk(state, state.generation, failure=failure))

@@ -1,4 +1,4 @@
-"""What a poll does with fetched data: takes it, decodes it, and moves positions. Runs in the thread that polls.
+"""The part of a poll that handles fetched data: takes it, decodes it, and moves positions. Runs in the polling thread.
 
 The caller sets `subscription.unfinished = {}` just before it returns the records of `take` or `take_arrow` to the user:
 until then, an interruption undoes the poll (see `subscription`).
@@ -17,15 +17,15 @@ from ottla.client.errors import OttlaError
 from ottla.client.subscriptions.subscription import Iterated, Position, Subscription
 
 ENOUGH_BYTES: Final = 256 * 1024
-"""Chunks are handed out together until they have this much. More at once would be out of the processor's caches by the
-time it is looked at, and Arrow batches would be copied to be put together."""
+"""Chunks are returned together up to this size. With more, the first records would be out of the processor's caches by
+the time they are used, and Arrow batches would have to be copied to be combined."""
 
 ENOUGH_DECODED_BYTES: Final = 8 * 1024 * 1024
-"""The same for columns that were compressed well."""
+"""The same limit for columns that compress well."""
 
 
 class PollReader:
-    """One thread at a time."""
+    """Used by one thread at a time."""
 
     def __init__(
         self, subscription: Subscription, buffer: FetchBuffer, decoder: Decoder, interceptors: ConsumerInterceptors
@@ -35,10 +35,10 @@ class PollReader:
         self._decoder = decoder
         self._interceptors = interceptors
         self.records = 0
-        """Those that were handed out."""
+        """The number of records returned."""
 
     def take(self, most: int) -> list[ConsumerRecord]:
-        """Up to so many records; of several chunks if the first is small; none if nothing was fetched."""
+        """Returns up to `most` records, from several chunks if the first is small; none if nothing was fetched."""
         self._buffer.raise_failure()
         if self._subscription.iterated is not None:
             return self._take_iterated(most)
@@ -50,7 +50,7 @@ class PollReader:
                 records = self._take(chunk, most - len(taken))
             except OttlaError:
                 if taken:
-                    break  # comes again with the next poll
+                    break  # the next poll gets it again
                 self._subscription.unfinished = {}
                 raise
             if taken:
@@ -65,7 +65,7 @@ class PollReader:
         return taken
 
     def iterate(self, most: int) -> Iterated | None:
-        """Up to so many records of one partition, of which the position follows one by one."""
+        """Returns up to `most` records of one partition, whose position follows the iteration record by record."""
         self._buffer.raise_failure()
         subscription = self._subscription
         iterated = subscription.iterated
@@ -88,7 +88,7 @@ class PollReader:
         return iterated
 
     def take_arrow(self, columns: ChosenColumns) -> Any:
-        """The same as an Arrow record batch; None if nothing was fetched."""
+        """Returns fetched records as an Arrow record batch; None if nothing was fetched."""
         self._buffer.raise_failure()
         self._give_back_iterated()
         batches: list[Any] = []
@@ -141,7 +141,7 @@ class PollReader:
         return columns.of(batch, chunk.state.partition.topic)
 
     def _take_iterated(self, most: int) -> list[ConsumerRecord]:
-        """What an iteration left, when it was given up."""
+        """Returns the records that an abandoned iteration left."""
         subscription = self._subscription
         iterated = subscription.iterated
         if iterated is None or iterated.is_over:
@@ -159,8 +159,8 @@ class PollReader:
         return rest[:most]
 
     def _give_back_iterated(self) -> None:
-        """What an iteration left is fetched again: it is rare that somebody changes from records to columns, or pauses
-        a partition in the middle."""
+        """Fetches again what an abandoned iteration left: users rarely switch from records to columns, or pause a
+        partition, in the middle of an iteration."""
         subscription = self._subscription
         iterated = subscription.iterated
         if iterated is not None and not iterated.is_over:

@@ -58,5 +58,5 @@ def make_records(
         repeat(leader_epoch),
         strict=False,
     )
-    # What the class itself does when called, without a step in Python.
+    # What calling the class does, without executing Python code.
     return map(tuple.__new__, repeat(ConsumerRecord), fields)

@@ -1,7 +1,7 @@
-"""What a fetch brought, by the headers of its batches alone: where the next fetch begins, and pieces to decode.
+"""Inspects fetched data by the headers of its batches: where the next fetch begins, and which pieces to decode.
 
-Runs in the loop, once for each partition of an answer, with a step per batch. Records are neither read nor checked
-here: that is left to who polls.
+Runs in the loop, once per partition of a response, with work per batch. Records are neither read nor checked here; the
+poll does that.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ottla.records.layout import (
 from ottla.wire.messages.fetch import AbortedTransaction
 
 PIECE_BYTES: Final = 1024 * 1024
-"""Batches are decoded together until they have this much: large enough to be quick, small enough to be at hand soon."""
+"""Batches are decoded together up to this size: large enough to be efficient, small enough to be available soon."""
 
 DECODED_BYTES: Final = 16 * 1024 * 1024
-"""But only until they would become this much: half a megabyte of zeros, well compressed, is a gigabyte of records. A
-batch that is more by itself is decoded alone."""
+"""The limit for their decompressed size: half a megabyte of compressed zeros can become a gigabyte of records. A larger
+batch is decoded alone."""
 
 _START: Final = struct.Struct(">qiibIhi")
 """Base offset, length, leader epoch, magic, CRC, attributes, last offset delta."""
@@ -45,28 +45,28 @@ _CODECS: Final = {int(codec): codec for codec in Compression}
 
 
 class SurveyedPiece(NamedTuple):
-    """Batches that follow each other and agree in what every record is told of them."""
+    """Consecutive batches that agree in all fields that are copied to every record."""
 
     data: ByteBuffer
     next: Position
-    """Where reading goes on after it."""
+    """The position after it."""
     timestamp_type: int
     leader_epoch: int
     decoded_bytes: int = 0
-    """About what it becomes."""
+    """Its approximate size after decompression."""
 
 
 class Survey(NamedTuple):
-    """What a partition's answer holds."""
+    """The result for one partition of a response."""
 
     pieces: list[SurveyedPiece]
     next: Position
     failure: RecordError | None
-    """What is wrong behind the last piece. A batch that is merely cut off is not: it comes again."""
+    """The error after the last piece. An incomplete batch at the end is not an error: it is fetched again."""
 
 
 def survey(data: ByteBuffer, begin: Position, aborted: Collection[AbortedTransaction] | None = None) -> Survey:
-    """Looks through what came for a position. Batches of transactions that were aborted are left out."""
+    """Inspects what was fetched for a position. Batches of aborted transactions are left out."""
     found = _survey(data, begin)
     if not aborted:
         return found
@@ -83,7 +83,7 @@ def survey(data: ByteBuffer, begin: Position, aborted: Collection[AbortedTransac
 
 
 class _Pieces:
-    """Batches put together, from the front to the back of a buffer."""
+    """Combines batches into pieces, from the start to the end of a buffer."""
 
     __slots__ = ("_decoded_bytes", "_kind", "_start", "end", "position", "view", "whole")
 
@@ -127,7 +127,7 @@ def _survey(data: ByteBuffer, begin: Position) -> Survey:
     unpack, end, at, failure = _START.unpack_from, len(view), 0, None
     while at < end:
         if end - at < HEADER_SIZE or view[at + MAGIC_AT] != MAGIC_V2:
-            # A part of a batch, garbage, or messages of an older magic: rare, all of them.
+            # An incomplete batch, garbage, or messages of an older magic: all rare.
             failure = _survey_entries(pieces)
             break
         base_offset, length, leader_epoch, _, _, attributes, last_delta = unpack(view, at)
@@ -150,7 +150,7 @@ def _survey(data: ByteBuffer, begin: Position) -> Survey:
 
 
 def _survey_entries(pieces: _Pieces) -> RecordError | None:
-    """The same for what is left, of any magic."""
+    """The same for the rest of the buffer, with any magic."""
     try:
         for entry in iter_entries(pieces.view, pieces.end, partial_tail=True):
             epoch, type_ = NO_EPOCH, int(entry.timestamp_type)
@@ -173,8 +173,8 @@ def _fault_at(view: memoryview, at: int) -> RecordError | None:
 
 
 def _committed(data: ByteBuffer, aborted: Collection[AbortedTransaction]) -> Iterator[memoryview]:
-    """What was not aborted. The broker lists the transactions that were, each with its first offset; it ends with the
-    producer's next abort marker."""
+    """Yields the parts of the data that were not aborted. The broker lists the aborted transactions with their first
+    offsets; each ends with the next abort marker of its producer."""
     beginnings = sorted(((one.first_offset, one.producer_id) for one in aborted), reverse=True)
     open_: set[int] = set()
     for entry in iter_entries(data, partial_tail=True):

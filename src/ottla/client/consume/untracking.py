@@ -1,12 +1,11 @@
-"""Records that the garbage collector need not look at.
+"""Removes records from the garbage collector's list.
 
-A record is a tuple, and every tuple of a class of its own is looked at by the collector, over and over while it is
-young: a third of what it costs to make and drop one. The collector is there for cycles, and a record of text, numbers
-and bytes can be in none: it never changes. So it is taken off the collector's list, as CPython itself does with plain
-tuples of that kind.
+A record is a tuple, and the collector scans every tuple of a subclass, again and again while it is young: a third of
+the cost to create and drop one. The collector exists for cycles, and a record of strings, numbers and bytes cannot be
+in one, because it never changes. So records are untracked, as CPython itself does with plain tuples of that kind.
 
-A kernel, because one call a record in Python would cost as much as is gained. It calls two functions of Python's C API
-for each, with the interpreter's lock held. Importing it loads numba, and compiles where the cache is cold.
+This is a kernel, because one Python call per record would cost as much as it gains. It calls two functions of Python's
+C API per record while it holds the GIL. Importing it loads numba, and compiles if the cache is cold.
 """
 
 from __future__ import annotations
@@ -62,6 +61,6 @@ def _untrack(records: int, size: int, get_item: int, untrack: int) -> None:
 
 
 def untrack(records: list[Any]) -> None:
-    """Takes the objects in the list off the collector's list. They must be of a kind that can be in no cycle."""
+    """Untracks the objects in the list. They must be of a kind that cannot be part of a cycle."""
     if IS_POSSIBLE:
         _untrack(id(records), len(records), _GET_ITEM, _UNTRACK)

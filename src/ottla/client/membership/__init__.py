@@ -1,8 +1,8 @@
-"""How a consumer takes part in a group: who it is there, which partitions it gets, and what it has committed.
+"""How a consumer takes part in a group: its identity, its partitions, and its commits.
 
-`create_membership` gives what a consumer calls, for the protocol that its config names: `classic`, where a member of
-the group assigns (KIP-62 and what came after), `consumer`, where the coordinator does (KIP-848), or `zookeeper`, where
-members agree through ZooKeeper (Kafka 0.8).
+`create_membership` returns the membership for the configured protocol: `classic`, where a member of the group assigns
+partitions (KIP-62 and later), `consumer`, where the coordinator assigns them (KIP-848), or `zookeeper`, where members
+agree through ZooKeeper (Kafka 0.8).
 """
 
 from __future__ import annotations
@@ -26,47 +26,46 @@ __all__ = ["GroupMetadata", "Membership", "create_membership"]
 
 
 class Membership(Protocol):
-    """Belongs to the loop, but for `needs_poll`. Heartbeats and commits at an interval begin with the first poll."""
+    """Belongs to the loop, except `needs_poll`. Heartbeats and commits at an interval begin with the first poll."""
 
     ledger: CommitLedger
-    """Which commits were asked for, in what order."""
+    """The requested commits, in order."""
 
     def needs_poll(self) -> bool:
-        """Whether `poll` has anything to do now. Cheap, and safe in any thread. When this becomes true,
+        """Whether `poll` has anything to do now. Cheap and thread-safe. When this becomes true,
         `Subscription.wake_poll` is called."""
 
     async def poll(self, deadline: Deadline) -> None:
-        """Does what is to be done for the group while the user polls: joins, takes partitions over and gives them up,
-        and tells the listener. What takes longer goes on with the next poll; only the listener is waited for."""
+        """Does the group's work while the user polls: joins, takes over and gives up partitions, and calls the
+        listener. Work that takes longer continues in the next poll; only the listener is waited for."""
 
     def subscription_changed(self) -> None:
-        """The user subscribed to something else."""
+        """Called when the user changed the subscription."""
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Returns when they are committed, or newer ones are about to be. Any number at once."""
+        """Returns when the offsets are committed, or newer ones are about to be. Can be called concurrently."""
 
     async def commit_asked(self, commits: Mapping[TopicPartition, AskedCommit]) -> None:
-        """The same for commits that were asked for before, each partition's with its own."""
+        """The same for commits that were requested before, one for each partition."""
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group committed last for each; None where it has not."""
+        """Returns the group's committed offset of each partition; None if there is none."""
 
     async def unsubscribe(self, timeout_s: float) -> None:
-        """Gives everything up and leaves the group. To be called before the subscription is emptied."""
+        """Gives up all partitions and leaves the group. Must be called before the subscription is cleared."""
 
     async def close(self, timeout_s: float) -> None:
-        """The same, for good: nothing goes on in the background afterwards."""
+        """Like `unsubscribe`, and ends all background work permanently."""
 
     async def end(self) -> None:
-        """Ends what goes on in the background, and says nothing to the group: for a `close` that had no time left.
-        Idempotent."""
+        """Ends background work without telling the group: for a `close` that has no time left. Idempotent."""
 
     def metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group."""
+        """The identity of this consumer in its group."""
 
 
 class NoMembership:
-    """That of a consumer without a group.id: it reads what it assigns itself, and commits nothing."""
+    """For a consumer without a group.id: it consumes manually assigned partitions, and commits nothing."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.ledger = CommitLedger(subscription, lambda: None)
@@ -112,11 +111,11 @@ class NoMembership:
 def create_membership(
     config: ConsumerConfig, cluster: Cluster, subscription: Subscription, invoke: Invoke
 ) -> Membership:
-    """`invoke` calls a method of the user's listener with partitions: in the loop, or in the thread that polls."""
+    """`invoke` calls a method of the user's listener with partitions: in the loop, or in the polling thread."""
     if not config.group_id:
         return NoMembership(subscription)
     if config.group_protocol == "zookeeper":
-        # Loaded only here: nobody else needs a client of ZooKeeper.
+        # Imported only here: no other protocol needs a ZooKeeper client.
         from ottla.client.membership.zookeeper.member import ZooKeeperMembership
 
         return ZooKeeperMembership(config, cluster, subscription, config.group_id, invoke)

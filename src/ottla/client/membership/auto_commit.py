@@ -1,7 +1,6 @@
-"""Commits, unasked, what the user is done with: at an interval, before partitions are given up, and at the end.
+"""Commits processed records automatically: at an interval, before partitions are given up, and when closing.
 
-What cannot be committed is told in the log and no further: the next commit has it too, and at worst records are read
-twice.
+Failures are only logged: the next commit includes the same offsets, and in the worst case records are consumed twice.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ class AutoCommit:
         self._interval_s = config.auto_commit_interval_ms / _MS
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         while self._is_enabled:
             await asyncio.sleep(self._interval_s)
             await self.commit()
 
     async def commit(self, *, timeout_s: float | None = None) -> None:
-        """What the user is done with until now, where it has not committed more itself."""
+        """Commits what the user has processed so far, unless the user has committed more."""
         asked = self._ledger.ask_consumed() if self._is_enabled else None
         if asked is None:
             return

@@ -1,7 +1,7 @@
-"""What members of a classic group say to each other through the coordinator, which does not look into it: the
-subscription that each sends with its JoinGroup, and the assignment that the leader sends to each.
+"""What members of a classic group exchange through the coordinator, which does not interpret it: the subscription that
+each sends with JoinGroup, and the assignment that the leader sends to each.
 
-Written in the newest version, as Java's client does: older ones read its beginning.
+Written in the newest version, as Java's client does; older clients read the fields that they know.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _VERSION_BYTES = 2
 
 
 def subscription_blob(member: GroupMember) -> bytes:
-    """What a member says of itself; its ids travel elsewhere."""
+    """Encodes what a member says about itself; its ids are sent elsewhere."""
     subscription = ConsumerProtocolSubscription(
         topics=sorted(member.topics),
         user_data=member.user_data,
@@ -54,7 +54,8 @@ def assignment_blob(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def read_assignment(blob: bytes) -> list[TopicPartition]:
-    """A leader that does not mention a member leaves it with nothing at all, not even an empty assignment."""
+    """Decodes an assignment. A leader that does not mention a member leaves it with no bytes, not an empty
+    assignment."""
     if not blob:
         return []
     return flattened(
@@ -65,7 +66,7 @@ def read_assignment(blob: bytes) -> list[TopicPartition]:
 def _decode(message: type[M], blob: bytes, what: str) -> M:
     version = int.from_bytes(blob[:_VERSION_BYTES], "big", signed=True)
     try:
-        # A newer version only adds fields at the end.
+        # Newer versions only add fields at the end.
         return decode_from(message, min(version, message.versions.high), blob[_VERSION_BYTES:])[0]
     except ProtocolError as error:
         hint = "are all members of the group consumers?"

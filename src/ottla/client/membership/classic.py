@@ -1,14 +1,13 @@
-"""A member of a group of the classic protocol: joined with all others, anew in each generation.
+"""A member of a group of the classic protocol, in which all members join again for each generation.
 
     out ──poll──▶ giving up ──▶ joining ──▶ taking over ──▶ stable ──rebalance, other topics──▶ giving up
      ▲                                                        │
-     └──── lost: the coordinator knows us no more, or we did not poll for too long ◀─┘
+     └──── lost: the coordinator does not know us, or we did not poll for too long ◀─┘
 
-- giving up: what the user is done with is committed; of an eager group all partitions go, of a cooperative one
-  (KIP-429) those whose topics are not subscribed to any more.
-- joining: with whatever failures that takes, until there is an assignment.
-- taking over: a cooperative member gives up here what the leader gave to others, and joins once more, so that they get
-  it.
+- giving up: processed records are committed. An eager member gives up all partitions, a cooperative one (KIP-429) those
+  whose topics are no longer subscribed.
+- joining: with retries, until there is an assignment.
+- taking over: a cooperative member gives up what the leader assigned to others, and joins again, so that they get it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _logger = logging.getLogger(__name__)
 
 _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 _AT_ONCE: Final = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
-"""Reasons to join again that need no waiting."""
+"""Reasons to join again without waiting."""
 
 
 class ClassicMembership(Participation):
@@ -45,10 +44,10 @@ class ClassicMembership(Participation):
         self._is_cooperative = all(assignor.is_cooperative for assignor in assignors)
         self._dialogue = ClassicDialogue(config, self._coordinator, assignors, self._topics.layout)
         self._rejoin_reason: str | None = "the consumer is new"
-        """None in a group that is stable."""
+        """None if the group is stable."""
         self._joining: asyncio.Task[Joined | None] | None = None
         self._joined: Joined | None = None
-        """What was joined and is not taken over yet."""
+        """A generation that was joined and not taken over yet."""
 
     def metadata(self) -> GroupMetadata:
         return self._dialogue.metadata
@@ -71,7 +70,7 @@ class ClassicMembership(Participation):
                 self._joining.add_done_callback(lambda _: self._subscription.wake_poll())
             joining = self._joining
             if not await self._is_done(joining, deadline) or joining.cancelled():
-                return False  # cancelled: the consumer gives everything up
+                return False  # cancelled: the consumer is giving up everything
             self._joining = None
             try:
                 self._joined = joining.result()
@@ -92,10 +91,10 @@ class ClassicMembership(Participation):
         return True
 
     async def _join(self, reason: str) -> Joined | None:
-        """None where the member has to begin anew, without what it owned."""
+        """Returns None if the member has to start again, without the partitions that it owned."""
         backoff = Backoff(self._cluster.options)
         if not self._cluster.brokers:
-            await self._cluster.retry(self._cluster.refresh)  # that none can be reached at first is told in the end
+            await self._cluster.retry(self._cluster.refresh)  # raises at the end if no broker can be reached
         is_warned = False
         while True:
             try:
@@ -124,7 +123,7 @@ class ClassicMembership(Participation):
                 return joined
 
     async def _take_over(self, joined: Joined, deadline: Deadline) -> bool:
-        # What the user has unsubscribed from in the meantime is not taken any more.
+        # Skip what the user has unsubscribed from in the meantime.
         wanted = [one for one in joined.partitions if one.topic in joined.topics & self._subscription.topics]
         gone = self._subscription.partitions.keys() - set(wanted)
         if gone:
@@ -132,12 +131,12 @@ class ClassicMembership(Participation):
                 return False
             await self._handover.revoke(gone)
             self._rejoin("partitions were revoked for other members")
-        if self._joined is joined:  # and not lost while the listener was told
+        if self._joined is joined:  # it may be lost while the listener was called
             self._joined = None
             await self._handover.assign(wanted)
         return True
 
-    # What others say.
+    # Reactions to responses.
 
     def _topics_changed(self, reason: str) -> None:
         self._rejoin(reason)
@@ -169,7 +168,7 @@ class ClassicMembership(Participation):
         await asyncio.sleep(min(self._config.heartbeat_interval_ms, self._config.max_poll_interval_ms) / MS)
 
     async def _heartbeat(self) -> None:
-        # A member that joins is waited for, not listened to.
+        # While a member joins, the coordinator expects no heartbeats.
         if self._dialogue.generation == NO_GENERATION or self._is_joining():
             return
         member = self._dialogue.metadata
@@ -188,7 +187,7 @@ class ClassicMembership(Participation):
         self._joining = self._joined = None
 
     async def _leave(self, reason: str) -> None:
-        # A static member is expected back.
+        # A static member is expected to come back.
         if self._dialogue.member_id != NO_MEMBER_ID and self._config.group_instance_id is None:
             await self._dialogue.leave(reason)
 

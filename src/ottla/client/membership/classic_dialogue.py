@@ -1,6 +1,6 @@
-"""What a member of a classic group says to its coordinator, and who it is by the answers.
+"""The requests of a member of a classic group, and its identity according to the responses.
 
-An answer with an error is raised as `RefusedError`; what follows from it is decided in `classic`.
+An error in a response is raised as `RefusedError`; `classic` decides what follows from it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SYNC_WITH_INSTANCE_ID: Final = 3
 _HEARTBEAT_WITH_INSTANCE_ID: Final = 3
 _LEAVE_OF_SEVERAL: Final = 3
 _JOIN_GRACE_S: Final = 5.0
-"""The coordinator waits for members until the rebalance timeout is over, and answers a moment later."""
+"""The coordinator waits for members until the rebalance timeout is over, and responds a moment later."""
 _NAMING_PATIENCE_S: Final = 1.0
 _MS: Final = 1000
 
@@ -49,19 +49,19 @@ Layout = Callable[[Collection[str]], Awaitable[Topics]]
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A place in a generation of the group."""
+    """A member's place in a generation of the group."""
 
     partitions: list[TopicPartition]
     topics: frozenset[str]
-    """What the member said that it subscribes to."""
+    """The topics that the member subscribed to when it joined."""
     group_topics: frozenset[str]
-    """What all members subscribe to, where this one leads."""
+    """The topics that all members subscribe to, if this member is the leader."""
     layout: Topics | None
-    """By which this member, as the leader, assigned."""
+    """The topics by which this member, as the leader, assigned."""
 
 
 class ClassicDialogue:
-    """`member_id` and `generation` are those of the last answer, until `forget`."""
+    """`member_id` and `generation` are those of the last response, until `forget`."""
 
     def __init__(
         self, config: ConsumerConfig, coordinator: CoordinatorLink, assignors: Sequence[Assignor], layout: Layout
@@ -82,13 +82,13 @@ class ClassicDialogue:
         )
 
     def forget(self) -> None:
-        """The coordinator knows the member no more."""
+        """Called when the coordinator no longer knows the member."""
         self.member_id, self.generation = NO_MEMBER_ID, NO_GENERATION
 
     # Joining.
 
     async def join(self, topics: frozenset[str], owned: Collection[TopicPartition], reason: str) -> Joined:
-        """Waits for the other members, and, unless it falls to this one, for the leader's assignment."""
+        """Waits for the other members, and, unless this member is the leader, for the leader's assignment."""
         connection = await self._coordinator.connection(Lane.MEMBERSHIP)
         answer = await self._join(connection, topics, owned, reason)
         self.generation = answer.generation_id
@@ -104,7 +104,7 @@ class ClassicDialogue:
             members = [read_subscription(one.member_id, one.group_instance_id, one.metadata) for one in answer.members]
             group_topics = frozenset[str]().union(*(member.topics for member in members))
             layout = await self._layout(group_topics)
-            if not answer.skip_assignment:  # a static member that came back leads, and everyone keeps what it had
+            if not answer.skip_assignment:  # set if a static leader came back: all members keep their partitions
                 shares = assignor.assign(layout, members)
                 assignments = [
                     SyncGroupAssignment(member_id=member_id, assignment=assignment_blob(share))
@@ -147,8 +147,8 @@ class ClassicDialogue:
         return answer
 
     async def _named(self, sending: Coroutine[Any, Any, JoinGroupResponse]) -> JoinGroupResponse:
-        """The coordinator gives a new member its id at once, and waits for it from then on. So the id is waited for
-        also when the member does not want to join any more: it is needed to leave."""
+        """The coordinator gives a new member its id at once, and expects the member from then on. So we wait for the id
+        even if the member no longer wants to join: it is needed to leave."""
         task = asyncio.ensure_future(sending)
         try:
             return await asyncio.shield(task)
@@ -183,7 +183,7 @@ class ClassicDialogue:
             protocol_name=assignor,
             assignments=assignments,
         )
-        # The leader may take as long as it may between two polls.
+        # The leader may take as long as the time between two polls.
         timeout_s = max(self._config.request_timeout_ms, self._config.max_poll_interval_ms) / _MS
         answer = await connection.send(request, SyncGroupResponse, version=version, timeout_s=timeout_s)
         self._raise_if_refused(answer.error_code)
@@ -204,7 +204,7 @@ class ClassicDialogue:
         self._raise_if_refused(answer.error_code)
 
     async def leave(self, reason: str) -> None:
-        # Not behind a JoinGroup that may still wait for its answer.
+        # On another connection than JoinGroup, whose response may still be pending.
         connection = await self._coordinator.connection(Lane.OFFSETS)
         version = connection.version_for(LeaveGroupRequest)
         request = LeaveGroupRequest(group_id=self._coordinator.group_id)

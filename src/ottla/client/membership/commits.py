@@ -1,7 +1,7 @@
-"""Offsets of a group: committed, and asked for.
+"""Commits and fetches the offsets of a group.
 
-Both are tried again for as long as what goes wrong may pass. A commit that is tried again leaves out what was committed
-anew in the meantime (`ledger`), so that many can be on their way at once and the last one holds. Belongs to one loop.
+Both are retried as long as errors are retriable. A retry leaves out partitions that were committed again in the
+meantime (`ledger`), so that many commits can be in flight at once and the last one wins. Belongs to one loop.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _NO_EPOCH: Final = -1
 
 
 class GroupCommits:
-    """`member_refused` is told with which member the coordinator did not agree, and why."""
+    """`member_refused` is called with the member that the coordinator rejected, and the reason."""
 
     def __init__(
         self,
@@ -72,23 +72,24 @@ class GroupCommits:
         self._identity = identity
         self._member_refused = member_refused
         self._has_epochs = has_epochs
-        """Whether members have epochs of their own (KIP-848), which are checked also when offsets are read."""
+        """Whether members have their own epochs (KIP-848), which are also checked when offsets are fetched."""
         self._timeout_s = timeout_s
         self._doubted: set[str] = set()
-        """Topics that the coordinator does not know as they are called here."""
+        """Topics that the coordinator does not know by the name or id used here."""
         self._missing: set[str] = set()
-        """Those of them that were not there at the last look."""
+        """Those of them that did not exist at the last check."""
 
-    # Committing.
+    # Committing offsets.
 
     async def commit(self, commits: Mapping[TopicPartition, AskedCommit], *, timeout_s: float | None = None) -> None:
-        """Each partition's offset in its commit. Returns when the coordinator has all of them, or newer ones are on
-        their way."""
+        """Commits the offset of each partition. Returns when the coordinator has all of them, or newer ones are in
+        flight."""
         left = dict(commits)
 
         async def attempt() -> None:
             for partition in [one for one, asked in left.items() if not self._ledger.is_newest(asked, one)]:
                 left.pop(partition).unsettled.discard(partition)
+            self._doubted |= {one.topic for one, asked in left.items() if self._may_be_another(one, asked)}
             await self._look_again()
             gone = {one: why for one, asked in left.items() if (why := self._why_not(one, asked)) is not None}
             sent = {one: asked for one, asked in left.items() if one not in gone}
@@ -110,7 +111,7 @@ class GroupCommits:
                 self._ledger.failed(asked, partition, in_doubt=in_doubt)
 
     def _why_not(self, partition: TopicPartition, asked: AskedCommit) -> str | None:
-        """What has changed since the commit was asked for, so that it must not be sent."""
+        """Returns what has changed since the commit was requested, if it must not be sent any more."""
         if not self._ledger.is_ours(asked, partition):
             return "the partition has been revoked since"
         mark = asked.marks.get(partition)
@@ -123,8 +124,16 @@ class GroupCommits:
             return None
         return "the topic has been deleted and created again since"
 
+    def _may_be_another(self, partition: TopicPartition, asked: AskedCommit) -> bool:
+        """Whether a topic that is now unknown may have been created again: a commit by its name would then skip records
+        of the new topic."""
+        topic = partition.topic
+        return (
+            _id_of(asked, partition) is not None and topic not in self._missing and not self._cluster.known_topic(topic)
+        )
+
     async def _look_again(self) -> None:
-        """Asks for topics that the coordinator does not know, or not by their ids."""
+        """Refreshes topics that the coordinator does not know, or not by their ids."""
         if self._doubted:
             doubted = set(self._doubted)
             found = {topic.name for topic in await self._cluster.refresh(doubted)}
@@ -134,10 +143,10 @@ class GroupCommits:
     async def _commit_once(
         self, sent: Mapping[TopicPartition, AskedCommit], left: dict[TopicPartition, AskedCommit]
     ) -> None:
-        """Takes out of `left` what is committed, and raises what the rest was refused for."""
+        """Removes committed partitions from `left`, and raises the error for the rest."""
         connection = await self._coordinator.connection(Lane.OFFSETS)
         offsets = {partition: asked.offsets[partition] for partition, asked in sent.items()}
-        ids = self._topic_ids(offsets)
+        ids = self._topic_ids_of(sent)
         version = connection.version_for(OffsetCommitRequest, at_most=None if ids else _LAST_VERSION_BY_NAME)
         member = self._committer()
         request = OffsetCommitRequest(
@@ -162,7 +171,7 @@ class GroupCommits:
                 self._ledger.succeeded(sent[partition], partition)
                 left.pop(partition, None)
         refused = {partition: code for partition, code in codes.items() if code}
-        # What will not pass is told first.
+        # Errors that are not retriable are raised first.
         for partition, code in sorted(refused.items(), key=lambda item: item[1].retriable):
             raise self._refusal(member, partition, code, offsets[partition])
 
@@ -207,12 +216,12 @@ class GroupCommits:
         self._cluster.distrust(topic)
         self._doubted.add(topic)
 
-    # What is committed.
+    # Fetching committed offsets.
 
     async def committed(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The last committed offset of each; None where there is none."""
+        """Returns the last committed offset of each partition; None if there is none."""
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
             await self._look_again()
@@ -271,13 +280,13 @@ class GroupCommits:
         member = self._identity() if self._has_epochs else None
         if member is not None and member.member_id != NO_MEMBER_ID:
             group.member_id, group.member_epoch = member.member_id, member.generation_id
-        # Offsets in transactions that are still open are waited for.
+        # Wait for offsets of transactions that are still open.
         return OffsetFetchRequest(groups=[group], require_stable=True)
 
-    # Both.
+    # Shared.
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, Uuid]:
-        """Those of all topics, or none: a request calls all of them by ids, or all by names."""
+        """Returns the ids of all topics, or none: a request uses either ids or names for all of them."""
         ids: dict[str, Uuid] = {}
         for topic in {partition.topic for partition in partitions}:
             known = self._cluster.known_topic(topic)
@@ -285,6 +294,13 @@ class GroupCommits:
                 return {}
             ids[topic] = known.topic_id
         return ids
+
+    def _topic_ids_of(self, commits: Mapping[TopicPartition, AskedCommit]) -> dict[str, Uuid]:
+        """Like `_topic_ids`, but with the ids of the consumed topics: their names may belong to others now."""
+        consumed = {one.topic: found for one, asked in commits.items() if (found := _id_of(asked, one)) is not None}
+        others = [one for one in commits if one.topic not in consumed]
+        ids = self._topic_ids(others)
+        return {} if others and not ids else {**ids, **consumed}
 
     async def _retry(self, attempt: Callable[[], Awaitable[T]], what: str, timeout_s: float | None) -> T:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
@@ -305,8 +321,14 @@ class GroupCommits:
             raise RequestTimeoutError(f"could not {what} within {timeout_s:g} s{why}") from failure
 
 
+def _id_of(asked: AskedCommit, partition: TopicPartition) -> Uuid | None:
+    """The id of the topic when the commit was requested, if it was known."""
+    mark = asked.marks.get(partition)
+    return None if mark is None or mark.topic_id == ZERO_UUID else mark.topic_id
+
+
 def _passes(error: Exception) -> bool:
-    # The epoch of a member moves with its heartbeats, which overtake other requests.
+    # The epoch of a member changes with its heartbeats, which overtake other requests.
     return may_pass(error) or (isinstance(error, RefusedError) and error.code == ErrorCode.STALE_MEMBER_EPOCH)
 
 

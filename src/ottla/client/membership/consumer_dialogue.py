@@ -1,5 +1,5 @@
-"""What a member of a KIP-848 group says to its coordinator: all of itself when it joins or when it is not sure what has
-arrived, and otherwise only what is new."""
+"""The requests of a member of a KIP-848 group: it sends everything when it joins or when it is not sure what arrived,
+and otherwise only what changed."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Wish(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Of the coordinator: what the member is to have, or None if that is as before; and when it wants to hear of it."""
+    """The coordinator's response: the target assignment, or None if it is unchanged, and the heartbeat interval."""
 
     partitions: frozenset[IdPartition] | None
     interval_s: float
 
 
 class ConsumerDialogue:
-    """`epoch` is that of the last answer; -1 outside the group."""
+    """`epoch` is that of the last response; -1 outside the group."""
 
     def __init__(self, config: ConsumerConfig, coordinator: CoordinatorLink) -> None:
         self.member_id = str(uuid.uuid4())
@@ -58,7 +58,7 @@ class ConsumerDialogue:
         self._config = config
         self._coordinator = coordinator
         self._lives = 0
-        """How often it was out of the group: what an answer says of an earlier life is not true any more."""
+        """How often it left the group: a response from before that is outdated."""
         self._may_be_in = False
         """Whether the coordinator may know the member."""
         self._told_wish: Wish | None = None
@@ -76,11 +76,12 @@ class ConsumerDialogue:
         self._told_wish = self._told_owned = None
 
     def has_news(self, wish: Wish, owned: frozenset[IdPartition]) -> bool:
-        """Whether the coordinator was told something else the last time."""
+        """Whether this differs from what the coordinator was sent last."""
         return wish != self._told_wish or owned != self._told_owned
 
     async def heartbeat(self, wish: Wish, owned: frozenset[IdPartition]) -> Answer | None:
-        """Joins, if this is the first. None if the member was forgotten, or left, before the answer came."""
+        """Joins, if this is the first heartbeat. Returns None if the member was forgotten, or left, before the response
+        arrived."""
         life = self._lives
         connection = await self._connection()
         if life != self._lives:
@@ -110,7 +111,7 @@ class ConsumerDialogue:
             request.subscribed_topic_regex = wish.pattern or ""
         if is_all or owned != self._told_owned:
             request.topic_partitions = _by_topic(owned)
-        self._told_wish = self._told_owned = None  # until an answer shows that it has arrived
+        self._told_wish = self._told_owned = None  # until a response shows that the request arrived
         self._may_be_in = True
         answer = await connection.send(request, ConsumerGroupHeartbeatResponse, version=version)
         if life != self._lives:
@@ -127,8 +128,8 @@ class ConsumerDialogue:
         return Answer(partitions, answer.heartbeat_interval_ms / _MS)
 
     async def leave(self) -> None:
-        """For good, but for a static member, which is expected back. A heartbeat that is still to be sent is not; one
-        that is on its way arrives before this, by the same connection."""
+        """Leaves the group; a static member only temporarily. A heartbeat that was not sent yet is dropped; one that is
+        in flight arrives before this, on the same connection."""
         self.forget()
         if not self._may_be_in:
             return

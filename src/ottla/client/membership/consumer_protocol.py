@@ -1,14 +1,14 @@
 """A member of a group of the consumer protocol (KIP-848): the coordinator assigns, members follow at their own pace.
 
-A heartbeat says who we are, what we subscribe to and what we own, and is answered by what we are to own. In the next
-poll what is to go is committed and given up, what is new is taken, and the heartbeat after that, which is sent at once,
-says so: then the coordinator gives to others what they waited for. There is no moment at which all members stop.
+A heartbeat contains our identity, our subscription and what we own; the response contains what we should own. In the
+next poll, partitions that are revoked are committed and given up, new ones are taken over, and a heartbeat that is sent
+at once reports it. Then the coordinator gives the revoked partitions to others. The members never stop all at once.
 
-    out ──poll──▶ joining ──answer──▶ member ⇄ reconciling (the target is not what we own)
-     ▲                                  │
-     └── fenced, unknown, or no poll for too long: what we own is lost, and we join anew ──┘
+    out ──poll──▶ joining ──response──▶ member ⇄ reconciling (the target is not what we own)
+     ▲                                    │
+     └── fenced, unknown, or no poll for too long: what we own is lost, and we join again ──┘
 
-The target comes with the ids of topics; their names are asked for before it counts.
+The target contains topic ids; it takes effect once their names are known.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 _FIRST_INTERVAL_S: Final = 5.0
-"""Between heartbeats, until the coordinator says how it wants them."""
+"""The heartbeat interval until the coordinator sets it."""
 
 
 class ConsumerMembership(Participation):
@@ -47,17 +47,17 @@ class ConsumerMembership(Participation):
         super().__init__(config, cluster, subscription, group_id, invoke)
         self._dialogue = ConsumerDialogue(config, self._coordinator)
         self._is_wanted = False
-        """Whether the user has polled since the member was last out: only then it joins."""
+        """Whether the user has polled since the member left the group: only then does it join."""
         self._is_fenced = False
-        """Whether another took this member's place, for good."""
+        """Whether another consumer permanently took this member's place."""
         self._owned: dict[TopicPartition, Uuid] = {}
-        """What we own, each with the id of its topic: one that is deleted and made again is another."""
+        """What we own, with topic ids: a topic that is deleted and created again is another topic."""
         self._target: dict[TopicPartition, Uuid] | None = None
-        """What the coordinator wants us to own, as far as the names of its topics are known; None before it says so."""
+        """What the coordinator wants us to own, limited to topics whose names are known; None before it says so."""
         self._resolving: asyncio.Task[None] | None = None
         self._names: dict[Uuid, str] = {}
         self._has_topics = False
-        """Whether the subscribed topics were looked for."""
+        """Whether the subscribed topics were looked up."""
         self._interval_s = _FIRST_INTERVAL_S
         self._due = asyncio.Event()
         self._backoff = Backoff(cluster.options)
@@ -86,7 +86,7 @@ class ConsumerMembership(Participation):
             if not await self._is_committed(deadline):
                 return False
             await self._handover.revoke(gone)
-            if owned is self._owned:  # and not lost while the listener was told
+            if owned is self._owned:  # it may be lost while the listener was called
                 self._owned = {one: topic_id for one, topic_id in owned.items() if target.get(one) == topic_id}
         if target is self._target:
             self._owned = target
@@ -119,7 +119,7 @@ class ConsumerMembership(Participation):
         except (BrokerConnectionError, ClientError) as error:
             if isinstance(error, RefusedError):
                 self._member_refused(member, error.code)
-            # That no broker can be reached at first is told in the end.
+            # Raises at the end if no broker can be reached.
             if may_pass(error) and self._cluster.brokers:
                 _logger.debug("group %s: a heartbeat failed: %s", self._group_id, error)
                 await asyncio.sleep(self._backoff.next_s())
@@ -143,7 +143,7 @@ class ConsumerMembership(Participation):
         return frozenset((topic_id, partition.partition) for partition, topic_id in self._owned.items())
 
     async def _find_topics(self) -> None:
-        """Those that the pattern finds. Those given by name are asked for because brokers may make them on that."""
+        """Finds topics that match the pattern. Topics given by name are looked up because that may create them."""
         self._has_topics = True
         try:
             await self._topics.match_pattern()
@@ -193,11 +193,11 @@ class ConsumerMembership(Participation):
         }
         if self._target == self._owned:
             self._owned = self._target
-            self._due.set()  # nothing to do, which the coordinator wants to hear
+            self._due.set()  # nothing to do, but the coordinator waits for a confirmation
         else:
             self._subscription.wake_poll()
 
-    # What others say.
+    # Reactions to responses.
 
     def subscription_changed(self) -> None:
         self._has_topics = False
@@ -225,7 +225,7 @@ class ConsumerMembership(Participation):
             )
 
     def _fail(self, failure: ClientError | BrokerConnectionError) -> None:
-        """The next poll raises it; the one after that tries again, but for a member whose place was taken."""
+        """The next poll raises the error; the one after that tries again, unless the member's place was taken."""
         self._failure = failure
         self._lose(str(failure))
 
@@ -244,7 +244,7 @@ class ConsumerMembership(Participation):
 
     async def _leave(self, reason: str) -> None:  # noqa: ARG002
         if self._is_wanted:
-            self._is_wanted = False  # no heartbeat from here on: it would join again
+            self._is_wanted = False  # no heartbeats from here on: one would join again
             await self._dialogue.leave()
 
     def _forget(self) -> None:

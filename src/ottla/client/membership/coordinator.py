@@ -1,14 +1,15 @@
-"""The broker that looks after a group: found, asked in lanes of its own, and found anew when it is another.
+"""The connection to the coordinator of a group or of a transactional id: finds the broker, and finds it again when it
+changes.
 
-A broker answers the requests of a connection one after the other, so what must not wait for others goes by its own: a
-JoinGroup waits for all members, minutes perhaps, and a commit that was sent behind it would too. For the same reason
-neither goes where fetches go.
+A broker answers the requests of a connection in order, so requests that must not wait for others have their own
+connection: a JoinGroup waits for all members, perhaps for minutes, and a commit sent after it would wait as well. For
+the same reason neither uses the connection for fetches.
 """
 
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Final
 
 from ottla.base.error_codes import ErrorCode
@@ -22,23 +23,35 @@ _MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_
 
 
 class Lane(Enum):
-    """What a connection to the coordinator is for."""
+    """The purpose of a connection to the coordinator."""
 
     MEMBERSHIP = "group"
     OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
+
+
+class CoordinatorType(IntEnum):
+    """What a coordinator is for, as FindCoordinator numbers it."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+_SUBJECTS: Final = {CoordinatorType.GROUP: "group", CoordinatorType.TRANSACTION: "transactional.id"}
 
 
 class CoordinatorLink:
-    """Belongs to one loop."""
+    """Belongs to one loop. `group_id` is the key: for a transaction coordinator, the transactional id."""
 
-    def __init__(self, cluster: Cluster, group_id: str) -> None:
+    def __init__(self, cluster: Cluster, group_id: str, type_: CoordinatorType = CoordinatorType.GROUP) -> None:
         self.group_id = group_id
+        self._type = type_
         self._cluster = cluster
         self._broker_id: int | None = None
         self._finding = asyncio.Lock()
 
     async def connection(self, lane: Lane) -> ClientConnection:
-        """One attempt to be connected; the coordinator is looked for if it is not known."""
+        """Makes one attempt to connect; finds the coordinator first if it is not known."""
         async with self._finding:
             if self._broker_id is None:
                 self._broker_id = await self._find()
@@ -50,7 +63,7 @@ class CoordinatorLink:
             raise
 
     def look_at(self, code: int) -> None:
-        """At an answer of the coordinator: whether it is another now, and has to be looked for."""
+        """Checks the error code of a response: if the coordinator has changed, it is looked up again."""
         if code in _MOVED:
             self._broker_id = None
 
@@ -59,11 +72,14 @@ class CoordinatorLink:
         version = connection.version_for(FindCoordinatorRequest)
         several = version >= _FIRST_VERSION_WITH_SEVERAL_KEYS
         request = FindCoordinatorRequest(
-            key="" if several else self.group_id, coordinator_keys=[self.group_id] if several else []
+            key="" if several else self.group_id,
+            key_type=self._type,
+            coordinator_keys=[self.group_id] if several else [],
         )
         answer = await connection.send(request, FindCoordinatorResponse, version=version)
         found = answer.coordinators[0] if several else answer
-        raise_if_refused(found.error_code, f"the coordinator of group {self.group_id}", found.error_message)
+        subject = f"the coordinator of {_SUBJECTS[self._type]} {self.group_id}"
+        raise_if_refused(found.error_code, subject, found.error_message)
         if found.node_id not in self._cluster.brokers:
             await self._cluster.refresh()
         return found.node_id

@@ -1,8 +1,9 @@
-"""Partitions that come and go: told to the user's listener, and put into the subscription.
+"""Partitions that are assigned and revoked: calls the user's listener, and updates the subscription.
 
-A listener hears of partitions that go while they are still assigned, and of those that come when they are. What it
-raises does not hold the change up: it is kept, and raised when the change is done. If the poll is interrupted or
-cancelled while the listener is told, the next one tells it again: it may hear of a change twice, but never not at all.
+A listener is called for revoked partitions while they are still assigned, and for new ones once they are. An exception
+that it raises does not stop the change: it is kept, and raised when the change is done. If the poll is interrupted or
+cancelled while the listener runs, the next one calls it again: it may be called twice for a change, but never not at
+all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ottla.client.subscriptions.listeners import RebalanceListener
 from ottla.client.subscriptions.subscription import Subscription
 
 Invoke = Callable[..., Awaitable[None]]
-"""Calls a method of a listener with partitions, where the user wants to be called."""
+"""Calls a method of a listener with partitions, in the thread in which the user expects it."""
 
 
 class Handover:
@@ -23,23 +24,23 @@ class Handover:
         self._invoke = invoke
         self._failure: Exception | None = None
         self._untold: list[TopicPartition] | None = None
-        """Assigned partitions of which the listener may not have heard."""
+        """Assigned partitions that the listener may not have been called for."""
 
     async def revoke(self, partitions: Collection[TopicPartition]) -> None:
-        """They are given up: the listener's last chance to commit."""
+        """Revokes partitions: the listener's last chance to commit."""
         if partitions:
             await self._tell(lambda listener: listener.on_partitions_revoked, partitions)
             self._take_away(partitions)
 
     async def lose_all(self) -> None:
-        """They are gone already."""
+        """Reports partitions that are already lost."""
         lost = list(self._subscription.partitions)
         if lost:
             await self._tell(lambda listener: listener.on_partitions_lost, lost)
             self._take_away(lost)
 
     async def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """All that is owned from now on; the listener hears of what is new, also if that is nothing."""
+        """Sets all partitions owned from now on; the listener is called with the new ones, even if there are none."""
         new = [one for one in partitions if one not in self._subscription.partitions]
         self._untold = list(dict.fromkeys([*(self._untold or ()), *new]))
         self._subscription.assigned_by_group(partitions)
@@ -47,18 +48,18 @@ class Handover:
 
     @property
     def is_untold(self) -> bool:
-        """Whether `tell_assigned` was interrupted. In any thread."""
+        """Whether `tell_assigned` was interrupted. Thread-safe."""
         return self._untold is not None
 
     async def tell_assigned(self) -> None:
-        """Tells the listener of new partitions, unless it has heard of them."""
+        """Calls the listener with new partitions, unless that is done."""
         if self._untold is not None:
             still = [one for one in self._untold if one in self._subscription.partitions]
             await self._tell(lambda listener: listener.on_partitions_assigned, still)
             self._untold = None
 
     def raise_failure(self) -> None:
-        """What a listener raised since the last call."""
+        """Raises what a listener raised since the last call."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -1,11 +1,11 @@
-"""The order in which commits were asked for, so that a committed offset moves back only when the user says so.
+"""The order in which commits were requested, so that a committed offset moves back only if the user asks for it.
 
-A commit is sent when its turn comes, and sent again when it fails, so an old one can reach the coordinator after a
-newer one, or after its partition went to another member. `CommitLedger` decides at each attempt what may still be sent:
-only the newest commit of a partition, and only while the partition is this consumer's. What is committed in the
-background never goes behind what the user committed.
+A commit is sent when its turn comes, and again when it fails, so an old one can reach the coordinator after a newer
+one, or after its partition was assigned to another member. `CommitLedger` decides at each attempt what may still be
+sent: only the newest commit of a partition, and only while this consumer owns the partition. Background commits never
+go back behind what the user committed.
 
-Commits are asked for in any thread; all else belongs to the loop.
+Commits can be requested in any thread; everything else belongs to the loop.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ottla.client.offsets import OffsetAndMetadata
 from ottla.client.subscriptions.subscription import ConsumedPartition, Subscription
 
 Identity = Callable[[], GroupMetadata | None]
-"""Who commits, as of now; None if a consumer whose partitions come from the group is no member of it."""
+"""The identity that commits, as of now; None if the consumer uses a group's partitions but is not a member."""
 
 
 class Mark(NamedTuple):
-    """How an assigned partition stood when its offset was to be committed."""
+    """The state of an assigned partition when its commit was requested."""
 
     state: ConsumedPartition
     generation: int
@@ -32,7 +32,7 @@ class Mark(NamedTuple):
 
 
 class AskedCommit:
-    """Offsets as they were asked for, with who this consumer was then and how it stood with the partitions."""
+    """Requested offsets, with the consumer's identity and the state of the partitions at that time."""
 
     __slots__ = ("marks", "member", "offsets", "unsettled")
 
@@ -44,14 +44,14 @@ class AskedCommit:
     ) -> None:
         self.offsets = offsets
         self.marks = marks
-        """Of those that were assigned."""
+        """For the partitions that were assigned."""
         self.member = member
         self.unsettled = set(offsets)
-        """Those of which is not known yet whether they are committed."""
+        """Partitions for which it is not yet known whether they are committed."""
 
 
 class CommitLedger:
-    """See the module."""
+    """See the module docstring."""
 
     def __init__(self, subscription: Subscription, identity: Identity) -> None:
         self._subscription = subscription
@@ -59,17 +59,17 @@ class CommitLedger:
         self._newest: dict[TopicPartition, AskedCommit] = {}
         """The last commit of each partition, unless it succeeded."""
         self._lock = threading.RLock()
-        """Commits are asked for by the user's thread and by the loop; a signal handler may do so in between."""
+        """The user's thread and the loop request commits; a signal handler may do so in between."""
 
-    # Asking.
+    # Requesting commits.
 
     def ask(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         waiting: dict[TopicPartition, AskedCommit] | None = None,
     ) -> AskedCommit:
-        """Takes note of what the user wants committed, in any thread, also in `waiting`. If Ctrl-C interrupts it, it is
-        in both or in neither: what is never sent must not keep others from it."""
+        """Notes what the user wants to commit, here and in `waiting`, in any thread. If Ctrl-C interrupts it, it is in
+        both or in neither: a commit that is never sent must not hold up others."""
         with self._lock:
             before = {one: self._newest.get(one) for one in offsets}
             try:
@@ -93,7 +93,8 @@ class CommitLedger:
                 self._newest[partition] = previous
 
     def ask_consumed(self) -> AskedCommit | None:
-        """What can be committed without the user: all that it is done with, unless it committed more itself."""
+        """Returns what can be committed automatically: everything that the user has processed, unless the user
+        committed more."""
         with self._lock:
             consumed = self._subscription.consumed()
             behind = [one for one, offset in consumed.items() if self._is_behind(one, offset.offset)]
@@ -113,7 +114,7 @@ class CommitLedger:
         return asked
 
     def _is_behind(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether the user asked for as much or committed more, and has not sought elsewhere since."""
+        """Whether the user asked for as much or committed more, without a seek since."""
         state = self._subscription.partitions.get(partition)
         if state is None:
             return True
@@ -124,19 +125,19 @@ class CommitLedger:
                 return offset <= newest.offsets[partition].offset
         return state.committed is not None and offset < state.committed
 
-    # Sending.
+    # Sending commits.
 
     def is_newest(self, asked: AskedCommit, partition: TopicPartition) -> bool:
         return self._newest.get(partition) is asked
 
     def is_ours(self, asked: AskedCommit, partition: TopicPartition) -> bool:
-        """Whether no other member can have the partition by now, as far as this consumer knows. What was not assigned
-        is the user's own business."""
+        """Whether, as far as this consumer knows, no other member can own the partition now. For partitions that were
+        not assigned, the user is responsible."""
         mark = asked.marks.get(partition)
         return mark is None or self._is_assigned(mark.state) or asked.member == self._identity()
 
     def is_worth_a_retry(self, asked: AskedCommit, partition: TopicPartition) -> bool:
-        """Whether a commit that failed can be made again without undoing another."""
+        """Whether a failed commit can be retried without undoing another."""
         mark = asked.marks.get(partition)
         return mark is not None and self._is_assigned(mark.state) and self.is_newest(asked, partition)
 
@@ -147,7 +148,7 @@ class CommitLedger:
                 del self._newest[partition]
 
     def failed(self, asked: AskedCommit, partition: TopicPartition, *, in_doubt: bool) -> None:
-        """`in_doubt` if the coordinator may have committed it nevertheless."""
+        """`in_doubt`: whether the coordinator may have committed it anyway."""
         self._settle(asked, partition, is_committed=in_doubt)
         with self._lock:
             if self.is_newest(asked, partition) and not self.is_worth_a_retry(asked, partition):

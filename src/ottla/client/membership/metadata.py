@@ -1,4 +1,4 @@
-"""Who a consumer is in its group."""
+"""The identity of a consumer in its group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NO_GENERATION: Final = -1
 
 
 class GroupMetadata(NamedTuple):
-    """A member, and the generation of the group that it knows, or with KIP-848 its own epoch; -1 and no member id
+    """A member, and the generation of the group that it knows, or its own epoch with KIP-848; -1 and no member id
     outside the group."""
 
     group_id: str

@@ -1,8 +1,8 @@
-"""What taking part in a group means in every protocol: commits, a listener that is told, life in the background.
+"""The part of group membership that all protocols share: commits, the listener, background work.
 
-Partitions change hands only within polls, because the user's listener is told; steps that take long are tasks, which
-the next poll finds again. Heartbeats, commits at an interval and looks at the topics go on in the background, whatever
-the user does. A consumer that does not poll for too long leaves the group, so that others get its partitions.
+Partitions change hands only inside polls, because the user's listener is called; steps that take long are tasks, which
+the next poll picks up. Heartbeats, commits at an interval and topic checks run in the background, whatever the user
+does. A consumer that does not poll for too long leaves the group, so that others get its partitions.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _LOOK_UP_S: Final = 0.5
 
 
 class Participation(ABC):
-    """Belongs to one loop; `needs_poll` may be asked from any thread. `Membership` says what is promised."""
+    """Belongs to one loop; `needs_poll` is thread-safe. `Membership` documents the contract."""
 
     _has_epochs = False
-    """Whether members have epochs of their own (KIP-848)."""
+    """Whether members have their own epochs (KIP-848)."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Participation(ABC):
         self._topics = TopicWatch(config, cluster, subscription, self._topics_changed)
         self._background: list[asyncio.Task[None]] = []
         self._committing: asyncio.Task[None] | None = None
-        """What has to be committed before partitions go."""
+        """The commit that must end before partitions are given up."""
         self._is_lost = False
-        """Whether the assigned partitions are others' by now, which the user does not know yet."""
+        """Whether the assigned partitions now belong to others, and the user was not told yet."""
         self._failure: BaseException | None = None
-        """What the next poll raises, of the group."""
+        """An error of the group that the next poll raises."""
         self._unforeseen: Exception | None = None
-        """What went wrong in the background, and was begun again: raised once."""
+        """An unexpected error in background work, which was restarted: raised once."""
 
-    # What a consumer calls.
+    # Called by the consumer.
 
     def needs_poll(self) -> bool:
         if not self._background or self._unforeseen is not None:
@@ -132,7 +132,7 @@ class Participation(ABC):
     # What differs between the protocols.
 
     def _commits(self) -> GroupCommits:
-        """Where offsets are kept: with the coordinator."""
+        """Where offsets are stored: by the coordinator."""
         return GroupCommits(
             self._cluster,
             self._coordinator,
@@ -144,7 +144,7 @@ class Participation(ABC):
         )
 
     def _works(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        """What goes on in the background, by name."""
+        """Background work, by name."""
         return {"heartbeats": self._beat, "auto-commit": self._auto_commit.run, "topics": self._topics.run}
 
     @abstractmethod
@@ -153,46 +153,46 @@ class Participation(ABC):
 
     @abstractmethod
     async def _step(self, deadline: Deadline) -> bool:
-        """Towards what the group wants this member to have; false if the time did not suffice."""
+        """Moves towards what the group wants this member to own; returns False if the time was not enough."""
 
     @abstractmethod
     async def _heartbeat(self) -> None:
-        """Tells the coordinator that the member is there, if it is one."""
+        """Sends a heartbeat, if this is a member."""
 
     @abstractmethod
     async def _pause(self) -> None:
-        """Until the next heartbeat is due."""
+        """Waits until the next heartbeat is due."""
 
     @abstractmethod
     def _topics_changed(self, reason: str) -> None: ...
 
     @abstractmethod
     def _member_refused(self, member: GroupMetadata, code: ErrorCode) -> None:
-        """What a commit was answered with."""
+        """Handles the error of a commit."""
 
     @abstractmethod
     async def _stop_joining(self) -> None:
-        """Ends what is under way."""
+        """Cancels joining."""
 
     @abstractmethod
     async def _leave(self, reason: str) -> None:
-        """Says so to the coordinator."""
+        """Tells the coordinator that the member leaves."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Is no member any more."""
+        """Drops the membership."""
 
     # Shared.
 
     def _identity(self) -> GroupMetadata | None:
-        """Who commits: the member, or, where partitions are assigned by hand, nobody in particular."""
+        """The identity that commits: the member, or an anonymous one for manual assignment."""
         if not self._subscription.is_by_group:
             return GroupMetadata(self._group_id)
         member = self.metadata()
         return None if member.generation_id == NO_GENERATION else member
 
     def _lose(self, reason: str) -> None:
-        """Out of the group, without having been asked."""
+        """Drops out of the group without being asked."""
         _logger.info("group %s: member %s left the group: %s", self._group_id, self.metadata().member_id, reason)
         self._forget()
         self._is_lost = bool(self._subscription.partitions)
@@ -202,13 +202,13 @@ class Participation(ABC):
         raise failure
 
     async def _is_committed(self, deadline: Deadline) -> bool:
-        """Whether that is tried, which takes as many polls as it takes."""
+        """Whether the commit was attempted, which can take several polls."""
         if self._committing is None:
             timeout_s = min(self._config.default_api_timeout_ms, self._config.max_poll_interval_ms) / MS
             self._committing = self._task(self._auto_commit.commit(timeout_s=timeout_s), "commit")
         committing = self._committing
         if not await self._is_done(committing, deadline) or committing.cancelled():
-            return False  # cancelled: the consumer gives everything up
+            return False  # cancelled: the consumer is giving up everything
         self._committing = None
         return True
 
@@ -223,8 +223,8 @@ class Participation(ABC):
                 await self._heartbeat()
 
     async def _keep_up(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """Nothing in the background ends unseen: a member without heartbeats would lose its partitions. What nobody
-        thought of is raised to who polls, and the work begins anew."""
+        """No background work ends unnoticed: a member without heartbeats would lose its partitions. The poll raises
+        unexpected errors, and the work starts again."""
         backoff = Backoff(self._cluster.options)
         while True:
             try:
@@ -234,7 +234,7 @@ class Participation(ABC):
             await asyncio.sleep(backoff.next_s())
 
     def _report(self, unforeseen: Exception, name: str) -> None:
-        """The next poll raises it."""
+        """The next poll raises the error."""
         _logger.error("group %s: %s failed and is restarted: %r", self._group_id, name, unforeseen)
         self._unforeseen = self._unforeseen or unforeseen
         self._subscription.wake_poll()
@@ -253,7 +253,7 @@ class Participation(ABC):
         self._lose("the time between polls was too long")
 
     async def _give_up(self, timeout_s: float, reason: str) -> None:
-        """Commits, tells the listener, and leaves."""
+        """Commits, calls the listener, and leaves."""
         deadline = Deadline(timeout_s)
         await self._stop_joining()
         if self._committing is not None:
@@ -282,7 +282,7 @@ class Participation(ABC):
         return asyncio.get_running_loop().create_task(work, name=f"ottla-group-{name}")
 
     async def _is_done(self, task: asyncio.Task[Any], deadline: Deadline) -> bool:
-        """Waits for it, for which the user waits in a poll: it counts as one all the time."""
+        """Waits for a task on behalf of a poll, which counts as polling all the time."""
         while not task.done() and not deadline.is_over:
             await asyncio.wait([task], timeout=min(deadline.left_s, _LOOK_UP_S))
             self._subscription.polled_s = time.monotonic()

@@ -1,7 +1,7 @@
-"""The topics of a group, looked at again and again: those that a pattern finds, and how many partitions they have.
+"""Checks the topics of a group periodically: which topics match a pattern, and how many partitions they have.
 
-What a leader assigned by is compared with what is there now; any difference (a topic that came or went, partitions that
-were added, replicas on another rack) calls for a rebalance. Topics that do not exist yet are looked for more often.
+The state by which a leader assigned is compared with the current one. Any difference (a new or deleted topic, added
+partitions, replicas in another rack) triggers a rebalance. Topics that do not exist yet are checked more often.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class TopicWatch:
         self._assigned_by: Topics | None = None
         self._wanted: frozenset[str] = frozenset()
         self._backoff = Backoff(cluster.options)
-        """Between looks for topics that are not there yet."""
+        """Delays between checks for topics that do not exist yet."""
         self._planned = asyncio.Event()
         self._is_urgent = False
         cluster.on_other_topics = self._look_soon
 
     async def match_pattern(self) -> bool:
-        """Looks for topics that the pattern finds; whether they are others than before."""
+        """Finds topics that match the pattern; returns whether they have changed."""
         pattern = self._subscription.pattern
         if pattern is None:
             return False
         found = await self._cluster.refresh(None)
-        if pattern is not self._subscription.pattern:  # the user subscribed anew meanwhile
+        if pattern is not self._subscription.pattern:  # the user changed the subscription meanwhile
             return False
         hidden = self._config.exclude_internal_topics
         return self._subscription.matched(
@@ -55,20 +55,20 @@ class TopicWatch:
         )
 
     async def layout(self, names: Collection[str]) -> Topics:
-        """Those of the topics that exist, and on which racks their partitions are."""
+        """Returns the existing ones of these topics, with the racks of their partitions."""
         creates = self._config.allow_auto_create_topics and not self._subscription.is_by_pattern
         found = await self._cluster.refresh(sorted(names), create_topics=creates) if names else []
         return {topic.name: self._racks(topic) for topic in found}
 
     def watch(self, names: Collection[str], layout: Topics | None) -> None:
-        """What a leader assigned by; None for members that do not lead."""
+        """Sets the state by which a leader assigned; None for members that do not lead."""
         self._wanted = frozenset(names)
         self._assigned_by = layout
         self._backoff = Backoff(self._cluster.options)
         self._planned.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         while True:
             if not self._is_urgent and not await self._is_time():
                 continue
@@ -79,7 +79,7 @@ class TopicWatch:
                 _logger.debug("topic metadata could not be refreshed: %s", error)
 
     async def _is_time(self) -> bool:
-        """Waits for the next look; false if it is planned anew."""
+        """Waits for the next check; returns False if it was rescheduled."""
         self._planned.clear()
         try:
             async with asyncio.timeout(self._interval_s()):
@@ -89,7 +89,7 @@ class TopicWatch:
         return self._is_urgent
 
     def _look_soon(self) -> None:
-        """A topic that was known is gone, or has other partitions."""
+        """Called when a known topic is gone, or its partitions have changed."""
         self._is_urgent = True
         self._planned.set()
 

@@ -1,8 +1,8 @@
-"""Producing: records gathered into batches, and batches brought to the brokers that lead their partitions.
+"""Producing: collects records in batches, and sends batches to the leaders of their partitions.
 
-A record's walk: `send_path` (any thread) → `accumulator`, the open batch of its partition → `sender` (the loop), when
-the batch is full, has lingered or is waited for → `encoding` → `channel`, one a broker, several requests in flight →
-the answer settles the `batch`, and with it the `Delivery` of every record in it.
+The path of a record: `send_path` (any thread) → `accumulator`, the open batch of its partition → `sender` (the loop),
+when the batch is full, has lingered, or a caller waits for it → `encoding` → `channel`, one per broker, several
+requests in flight → the response settles the `batch`, and with it the `Delivery` of every record in it.
 """
 
 from ottla.client.produce.async_producer import AsyncProducer

@@ -1,21 +1,29 @@
-"""Where records wait for company: an open batch for each partition, within a bound of memory.
+"""Collects records: one open batch per partition, within a limit of memory.
 
-Any thread puts records in; the loop takes batches out. One lock is held for as long as it takes to put a record into
-a list. The loop is woken only when it would otherwise look too late: for the first batch of a linger, and for a full
-one while a broker could take it.
+Any thread adds records; the loop takes batches. One lock is held just long enough to append a record to a list. The
+loop is woken only if it would otherwise look too late: for the first batch of a linger, and for a full one while a
+broker could take it.
 
-A lock costs a third of what a record costs. So records go without it as long as one thread sends them: an open batch
-has the thread that opened it as its owner, who
+A lock costs a third of what a record costs. So no lock is needed while one thread sends: an open batch is owned by the
+thread that opened it. The owner
 
-    takes the batch's lists from it, looks whether it is closed and has room, appends to the lists, to that of values
-    last, and then looks again whether the batch is closed;
+    reads the batch's lists, checks that it is not closed and has room, appends to the lists, to that of values last,
+    and then checks again whether the batch is closed.
 
-while who closes a batch (under the lock) marks it as closed first, then gives it copies of its lists, that of values
-first, and counts those. If the owner does not see the mark, the record was counted; if it does, the count tells
-(`has_taken`), and the record may have to be sent again. A second thread closes the batch that another owns, and after
-that batches of the topic have no owners any more: all take the lock.
+A thread that closes a batch (under the lock) marks it as closed first, then replaces its lists with copies, that of
+values first, and counts those. If the owner does not see the mark, the record was counted; if it does, the count tells
+(`has_taken`), and the record may have to be sent again. A second thread closes the batch that another owns; after that
+the batches of the topic have no owners any more, and all threads take the lock.
 
-Memory is counted by batch, not by record: an open batch reserves all it may hold, and gives back what it did not use
+A signal handler, or a `__del__` that the garbage collector calls, may call `send`, `flush` or `close` in the middle of
+a `send` of its own thread, which then continues. The lock does not keep them apart: it is reentrant, and while such a
+call waits for the loop, the lock is released (`wait`). Two rules do:
+
+    A batch is `BUSY` while it is being appended to. Whoever else finds it busy closes it; the appending thread notices.
+    A queue is changed in one step, without a call, an allocation or a loop, because CPython runs other code only there;
+    and only if the queue is still in the state that the change was prepared for.
+
+Memory is counted per batch, not per record: an open batch reserves all it may hold, and returns what it did not use
 when it is closed.
 """
 
@@ -23,21 +31,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable
 from math import inf
 from sys import intern
 from threading import get_ident
 from time import monotonic
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.config import ProducerConfig
+from ottla.client.errors import ClientError, ClosedError
 from ottla.client.metadata import TopicInfo
 from ottla.client.produce import compiled
-from ottla.client.produce.batch import Batch
+from ottla.client.produce.batch import BUSY, Batch
 from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.identity import Sequences, TransactionSequences
 from ottla.client.produce.partitioners import KeyHash, TopicPartitioner
 from ottla.client.produce.queues import PartitionQueue
 from ottla.client.produce.record import PreparedRecord
@@ -45,13 +54,15 @@ from ottla.records.layout import HEADER_SIZE
 
 _HASHES: Final = 1024
 _HASH_S: Final = 2e-6
-"""What a key costs until kernels are loaded, counted by the thousand."""
+"""The cost of a key until kernels are loaded, counted by the thousand."""
 _PLACES_MAX: Final = 16_384
 _MISSES_MAX: Final = 16 * _PLACES_MAX
 
+T = TypeVar("T")
+
 
 class TopicQueues:
-    """The partitions of a topic, as many as it has by now, and how one of them is chosen."""
+    """The current partitions of a topic, and how one of them is chosen."""
 
     __slots__ = (
         "goes_by_key",
@@ -73,19 +84,19 @@ class TopicQueues:
         self.queues: list[PartitionQueue] = []
         self.partition_count = 0
         self.is_shared = False
-        """Whether several threads send to it."""
+        """Whether several threads send to the topic."""
         self.sticky: Batch | None = None
         """The open batch of the partition that records without a key stick to."""
         self.is_usual = partitioner.is_usual
         self.goes_by_key = partitioner.is_usual and not partitioner.ignores_keys
         self.places: dict[bytes, int] = {}
-        """Of some keys: looking one up takes a fifth of the time of hashing it."""
+        """Cached partitions of keys: a look-up takes a fifth of the time of hashing."""
         self.misses = 0
         self.hashed = 0
 
     def place(self, key: bytes) -> int:
-        """The partition of a key that is not among them."""
-        places = self.places  # before hashing: they are replaced when the number of partitions changes
+        """Returns the partition of a key that is not cached."""
+        places = self.places  # before hashing: it is replaced when the number of partitions changes
         partition = KeyHash.function(key, self.partitioner.partition_count)
         self.hashed += 1
         if self.hashed % _HASHES == 0 and compiled.columns() is None:
@@ -93,7 +104,7 @@ class TopicQueues:
         if len(places) < _PLACES_MAX:
             places[key] = partition
         else:
-            # Keys that are all different are not worth remembering; others become so when some time has passed.
+            # Keys that are all different are not worth caching. Try again later: that may change.
             self.misses += 1
             if self.misses > _MISSES_MAX:
                 self.places, self.misses = {}, 0
@@ -104,23 +115,25 @@ class Accumulator:
     """Belongs to one producer."""
 
     def __init__(self, config: ProducerConfig, wake: Callable[[], object], callbacks: Callbacks) -> None:
-        """`wake` makes the loop call the sender soon, and is called by any thread."""
+        """`wake` makes the loop call the sender soon; any thread may call it."""
         self.lock = threading.RLock()
         self.callbacks = callbacks
         self.unfinished: dict[Batch, None] = {}
-        """All that are not done, in the order of their making."""
+        """All unfinished batches, in the order of their creation."""
         self.active: dict[PartitionQueue, None] = {}
-        """Those with something to send."""
+        """Queues with something to send."""
         self.next_look_s = inf
         """When the loop looks by itself."""
         self.can_send = True
         """Whether a broker could take a full batch right now."""
-        self.full: deque[Batch] = deque()
-        """Those that were closed because they were full, to be encoded by the thread that fills the next."""
+        self.full: dict[Batch, int] = {}
+        """Batches that were closed because they were full, and the thread that encodes each."""
         self.flushing = 0
         self._config = config
         self._wake = wake
         self._is_woken = False
+        self._waking: dict[int, None] = {}
+        """The threads that are waking the loop just now."""
         self._batch_bytes = min(max(config.batch_size, HEADER_SIZE), max(config.buffer_memory, 1))
         self._linger_s = config.linger_ms / 1000
         self._delivery_timeout_s = config.delivery_timeout_ms / 1000
@@ -129,187 +142,249 @@ class Accumulator:
         self._room_made = 0
         self._topics: dict[str, TopicQueues] = {}
         self.known: dict[str, TopicQueues] = {}
-        """The same for who may look a topic up without asking anything else; empty once the producer is closed."""
-        self._is_open = True
+        """The same for callers that look a topic up without further checks; empty once the producer is closed."""
+        self._is_open = config.transactional_id is None
+        self.new_sequences = Sequences if config.transactional_id is None else TransactionSequences
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         return self.callbacks.loop
 
-    # Records in, from any thread.
+    # Adding records, in any thread.
 
     def append(self, topic: TopicQueues, partition: int | None, record: PreparedRecord) -> Delivery | None:
-        """Takes the record, for this partition or for the one that records without a key stick to; None if there is no
-        room for it (`when_room`)."""
-        value, key, headers, time_ms, size = record.value, record.key, record.headers, record.timestamp, record.size
+        """Takes the record, for this partition or, with None, for the one that records without a key stick to. Returns
+        None if there is no room (`when_room`)."""
         with self.lock:
-            chosen = topic.partitioner.stick() if partition is None else partition
             try:
-                batch = self._open_for(topic, chosen, size)
-                if batch is None and partition is None:
-                    # The last one may have been as much as the partition gets for now.
-                    chosen = topic.partitioner.stick()
-                    batch = self._open_for(topic, chosen, size)
-                if batch is None:
-                    batch = self._opened(topic.queues[chosen], size, 0 if topic.is_shared else get_ident())
-                    if batch is None:
-                        return None
-                batch.add_columns(key, headers, time_ms)
-                delivery = batch.append(value, key, headers, time_ms, size)
-                if batch.owner and batch.is_bare:
-                    batch.make_room(size)
-                if partition is None:
-                    topic.sticky = batch
-                return delivery
-            except BaseException:
-                self._recover(topic, topic.queues[chosen])
+                return self._append(topic, partition, record)
+            except BaseException:  # Ctrl-C: the record may be in its batch without the loop knowing
+                self.wake()
                 raise
 
-    def _recover(self, topic: TopicQueues, queue: PartitionQueue) -> None:
-        """An interruption (Ctrl-C) came while a batch was opened or closed: leaves none that is empty. Under the
-        lock."""
-        batch = queue.open
-        if batch is None:
-            return
-        if not batch.values:
-            if topic.sticky is batch:
-                topic.sticky = None
-            queue.open = None
-            self.unfinished.pop(batch, None)
-            self._free_bytes += batch.reserved_bytes
-            batch.reserved_bytes = 0
-        self.wake()
+    def _append(self, topic: TopicQueues, partition: int | None, record: PreparedRecord) -> Delivery | None:
+        while True:
+            queue = topic.queues[topic.partitioner.stick() if partition is None else partition]
+            batch = queue.open
+            if batch is not None:
+                delivery = self._append_to(topic, batch, record)
+                if delivery is None:
+                    continue  # the batch is closed, and may have completed what the partition gets for now
+                if partition is None and queue.open is batch:
+                    topic.sticky = batch
+                return delivery
+            room = max(self._batch_bytes, record.size + HEADER_SIZE)
+            if not self._has_room(room):
+                return None
+            batch, delivery = self._new_batch(queue, room, record, 0 if topic.is_shared else get_ident())
+            # No call from here on.
+            if not self._is_open:
+                raise self._closed_meanwhile()
+            if queue.open is None and queue.last_number == batch.number[0]:
+                self._free_bytes -= room
+                queue.open = batch
+                self.unfinished[batch] = None
+                self.active[queue] = None
+                if partition is None:
+                    topic.sticky = batch
+                if batch.ripe_at_s < self.next_look_s:
+                    self.wake()
+                return delivery
 
-    def release_full(self) -> None:
-        """Leaves it to the loop to encode them."""
-        with self.lock:
-            for batch in self.full:
-                batch.is_encoding = False
-            self.full.clear()
-            self.wake_to_send()
-
-    def _open_for(self, topic: TopicQueues, partition: int, size: int) -> Batch | None:
-        """The open batch of the partition, if it can take the record. One that cannot is closed."""
-        batch = topic.queues[partition].open
-        if batch is None:
-            return None
-        if batch.owner and batch.owner != get_ident():
-            topic.is_shared = True
+    def _append_to(self, topic: TopicQueues, batch: Batch, record: PreparedRecord) -> Delivery | None:
+        """Appends the record to an open batch. Closes the batch and returns None if it cannot take the record."""
+        owner, size = batch.owner, record.size
+        if owner and owner != get_ident():
+            if owner != BUSY:
+                topic.is_shared = True
             self.close(batch)
             return None
-        if batch.value_bytes >= 0:
-            batch.count_room(size)
-        if batch.left < size or batch.is_closed:
-            self.close(batch)
-            batch.is_encoding = True
-            self.full.append(batch)
-            return None
-        return batch
+        delivery = None
+        batch.owner = BUSY
+        try:
+            if batch.value_bytes >= 0:
+                batch.count_room(size)
+            if batch.left >= size and not batch.is_closed:
+                batch.add_columns(record.key, record.headers, record.timestamp)
+                delivery = batch.append(record.value, record.key, record.headers, record.timestamp, size)
+                if owner and batch.is_bare:
+                    batch.make_room(size)
+        finally:
+            batch.owner = owner
+        if delivery is None:
+            self.close(batch, is_full=True)
+        return delivery
 
-    def _opened(self, queue: PartitionQueue, size: int, owner: int) -> Batch | None:
-        room = max(self._batch_bytes, size + HEADER_SIZE)
-        if room > self._free_bytes and self._free_bytes < self._config.buffer_memory:
-            return None
+    def _has_room(self, size: int) -> bool:
+        """Whether memory is left. A batch that is larger than the buffer is taken if the buffer is empty."""
+        return size <= self._free_bytes or self._free_bytes >= self._config.buffer_memory
+
+    def _new_batch(
+        self, queue: PartitionQueue, room: int, record: PreparedRecord, owner: int
+    ) -> tuple[Batch, Delivery]:
+        """Creates a batch with the record in it. No other code sees it yet."""
         now_s = monotonic()
         batch = Batch(queue, room, now_s + self._linger_s, now_s + self._delivery_timeout_s)
-        batch.owner = owner  # before anybody else can see it: it never changes
-        # No call from here on, so that an interruption finds all of it done, or nothing.
-        self._free_bytes -= room
         batch.left -= HEADER_SIZE
-        queue.open = batch
-        self.unfinished[batch] = None
-        self.active[queue] = None
-        if batch.ripe_at_s < self.next_look_s:
-            self.wake()
-        return batch
+        batch.add_columns(record.key, record.headers, record.timestamp)
+        delivery = batch.append(record.value, record.key, record.headers, record.timestamp, record.size)
+        if delivery is None:
+            raise ClientError(f"a new batch of {room} bytes has no room for a record of {record.size}")
+        if owner and batch.is_bare:
+            batch.make_room(record.size)
+        batch.owner = owner
+        return batch, delivery
+
+    def _closed_meanwhile(self) -> ClosedError:
+        """By another thread or a signal handler."""
+        if self._config.transactional_id is None:
+            return ClosedError("the producer is closed")
+        return ClosedError("the transaction ended, or the producer was closed, before the record was taken")
+
+    def full_of_this_thread(self) -> list[Batch]:
+        """Full batches that the calling thread is to encode, or is encoding if a signal handler calls this."""
+        thread, full = get_ident(), self.full
+        return [batch for batch in list(full) if full.get(batch) == thread]
+
+    def end_encoding(self, batch: Batch, encoded: bytearray | None) -> None:
+        """Stores the encoded bytes, unless the batch was released. Without bytes, the loop will encode the batch."""
+        if batch in self.full:
+            # No call from here on.
+            batch.encoded = encoded
+            batch.is_encoding = False
+            del self.full[batch]
+            self.wake_to_send()
+            if encoded is not None:
+                batch.drop_records()
+
+    def release_full(self) -> None:
+        """Leaves the full batches of this thread to the loop, which encodes them."""
+        for batch in self.full_of_this_thread():
+            self.end_encoding(batch, None)
+        self.wake_to_send()
 
     def enqueue(self, topic: TopicQueues, partition: int | None, encoded: memoryview, count: int) -> Batch | None:
-        """Takes a batch that comes encoded, behind all records before it; None if there is no room."""
+        """Takes a batch that is already encoded, after all records before it; returns None if there is no room."""
+        size = len(encoded)
         with self.lock:
-            size = len(encoded)
-            if size > self._free_bytes and self._free_bytes < self._config.buffer_memory:
-                return None
-            chosen = topic.partitioner.stick() if partition is None else partition
-            queue = topic.queues[chosen]
-            if queue.open is not None:
-                self.close(queue.open)
-            batch = Batch(queue, size, 0.0, monotonic() + self._delivery_timeout_s)
-            batch.encoded, batch.count, batch.is_closed = encoded, count, True
-            self._free_bytes -= size
-            self.unfinished[batch] = None
-            self.active[queue] = None
-            queue.ready.append(batch)
-            topic.partitioner.took(chosen, size)
-            self.wake_to_send()
-            return batch
+            while self._has_room(size):
+                chosen = topic.partitioner.stick() if partition is None else partition
+                queue = topic.queues[chosen]
+                before = queue.open
+                if before is not None:
+                    self.close(before)
+                batch = Batch(queue, size, 0.0, monotonic() + self._delivery_timeout_s)
+                batch.encoded, batch.count, batch.is_closed = encoded, count, True
+                # No call from here on except the last.
+                if not self._is_open:
+                    raise self._closed_meanwhile()
+                if queue.open is None and queue.last_number == batch.number[0]:
+                    self._free_bytes -= size
+                    self.unfinished[batch] = None
+                    self.active[queue] = None
+                    queue.ready.append(batch)
+                    topic.partitioner.took(chosen, size)
+                    self.wake_to_send()
+                    return batch
+        return None
 
-    def close(self, batch: Batch) -> None:
-        """No more records for this one; under the lock."""
+    def close(self, batch: Batch, *, is_full: bool = False) -> None:
+        """Closes the batch; under the lock. Idempotent. If it is full, this thread is to encode it."""
         queue = batch.queue
         name, index = queue.partition
         topic = self._topics[name]
         batch.close()
         unused = max(batch.left, 0)
-        # No call from here on, but for the last, so that an interruption finds all of it done, or nothing.
+        thread = get_ident()
+        # No call from here on except the last, so that an interruption finds all of it done, or nothing.
+        if queue.open is not batch:
+            return
         if topic.sticky is batch:
             topic.sticky = None
         queue.open = None
         batch.left = -1
         batch.reserved_bytes -= unused
         self._free_bytes += unused
+        if is_full:
+            batch.is_encoding = True
+            self.full[batch] = thread
         queue.ready.append(batch)
         topic.partitioner.took(index, batch.reserved_bytes)
 
     def topic(self, info: TopicInfo) -> TopicQueues:
-        """The queues of the topic, as many as it has partitions by now."""
+        """Returns the queues of the topic, one for each of its current partitions."""
         topic = self._topics.get(info.name)
         if topic is not None and topic.info is info:
             return topic
         with self.lock:
-            topic = self._topics.get(info.name)
-            if topic is None:
-                topic = TopicQueues(info, TopicPartitioner(self._config, info.name))
-            for index in range(len(topic.queues), len(info.partitions)):
-                topic.queues.append(PartitionQueue(self, TopicPartition(info.name, index)))
+            topic = self._topics.setdefault(info.name, TopicQueues(info, TopicPartitioner(self._config, info.name)))
+            count = len(info.partitions)
+            while len(queues := topic.queues) < count:
+                added = range(len(queues), count)
+                grown = queues + [PartitionQueue(self, TopicPartition(info.name, index)) for index in added]
+                # No call from here on.
+                if topic.queues is queues:
+                    topic.queues = grown
             topic.partitioner.learn(info, topic.queues)
-            topic.info, topic.places, topic.partition_count = info, {}, len(info.partitions)
-            self._topics[info.name] = topic
+            topic.info, topic.places, topic.partition_count = info, {}, count
             if self._is_open:
-                self.known[intern(info.name)] = topic  # as are names in programs: found without comparing
+                self.known[intern(info.name)] = topic  # names in programs are interned, too: found by identity
             return topic
 
-    # Waiting, and not.
+    # Waking the sender.
+
+    def wait(self, waiting: Callable[[], T]) -> T:
+        """Calls a function that waits for the loop, without holding what the loop may need: in a signal handler, the
+        interrupted code of the thread may hold the lock, or be about to encode a batch or to wake the loop."""
+        if self.full:
+            self.release_full()
+        if self._waking and get_ident() in self._waking:
+            self._is_woken = False
+            self.wake()
+        lock: Any = self.lock
+        if not lock._is_owned():
+            return waiting()
+        held = lock._release_save()
+        try:
+            return waiting()
+        finally:
+            lock._acquire_restore(held)
 
     def wake(self) -> None:
         """Makes the sender look soon."""
         if not self._is_woken:
+            thread = get_ident()
+            self._waking[thread] = None
             try:
                 self._is_woken = True
                 self._wake()
             except BaseException:
-                self._is_woken = False  # else nobody would ever wake it again
+                self._is_woken = False  # otherwise nobody would wake it again
                 raise
+            finally:
+                self._waking.pop(thread, None)
 
     def wake_to_send(self) -> None:
-        """There is a full batch."""
+        """Called when there is a full batch."""
         if self.can_send:
             self.wake()
 
     def begin_look(self) -> None:
-        """The sender begins to look, and may pass a partition just before another thread has something for it: so
-        until `end_look` everything wakes it again. What either of the two conditions was before says nothing of what
-        it will be."""
+        """Called when the sender begins to look. It may pass a partition just before another thread adds something to
+        it, so until `end_look` everything wakes it again. The previous values of the two conditions do not predict the
+        next ones."""
         self.can_send = True
         self.next_look_s = inf
         self._is_woken = False
 
     def end_look(self, next_look_s: float, *, can_send: bool) -> None:
-        """When it looks by itself, and whether a full batch is worth waking it before. If not, an answer will."""
+        """Sets when the sender looks by itself, and whether a full batch should wake it before. If not, a response
+        will."""
         self.next_look_s = next_look_s
         self.can_send = can_send
 
     def hurry(self, batch: Batch) -> None:
-        """Somebody waits for the batch."""
+        """Called when a caller waits for the batch."""
         with self.lock:
             if batch.queue.open is batch and batch.ripe_at_s > 0.0:
                 batch.ripe_at_s = 0.0
@@ -317,11 +392,11 @@ class Accumulator:
 
     @property
     def is_in_hurry(self) -> bool:
-        """Whether nothing lingers: somebody flushes, or waits for room."""
+        """Whether nothing lingers: a caller flushes, or waits for room."""
         return bool(self.flushing or self._room_wanted)
 
     def begin_flush(self) -> list[Batch]:
-        """What there is to wait for; nothing lingers until `end_flush`."""
+        """Returns the batches to wait for; nothing lingers until `end_flush`."""
         with self.lock:
             self.flushing += 1
             self.wake()
@@ -339,12 +414,12 @@ class Accumulator:
 
     @property
     def room_made(self) -> int:
-        """Grows whenever memory is given back: to be read before an `append` that may find none."""
+        """Increases whenever memory is released: read it before an `append` that may find no room."""
         return self._room_made
 
     def when_room(self, seen: int, call: Callable[[], object]) -> None:
-        """Calls it once when there is more room than when `room_made` was so much: in this thread now, or by the
-        loop."""
+        """Calls the function once when there is more room than when `room_made` had this value: now, in this thread, or
+        later, in the loop."""
         with self.lock:
             if self._room_made == seen:
                 self._room_wanted.append(call)
@@ -353,23 +428,30 @@ class Accumulator:
         call()
 
     def forget(self, batch: Batch) -> None:
-        """The batch is done: its memory is free, and those who wait for some try again."""
+        """Called when the batch is done: its memory is free, and callers that wait for room try again."""
         with self.lock:
             self.unfinished.pop(batch, None)
             self._free_bytes += batch.reserved_bytes
             batch.reserved_bytes = 0
             self._room_made += 1
-            wanted, self._room_wanted = self._room_wanted, []
+            nobody: list[Callable[[], object]] = []
+            wanted, self._room_wanted = self._room_wanted, nobody
         for call in wanted:
             call()
 
     def refuse(self) -> list[Batch]:
-        """From now on nothing is taken by the fast way; all that is not done yet."""
+        """Disables the fast path, and returns all unfinished batches."""
         with self.lock:
             self.disable()
             return list(self.unfinished)
 
     def disable(self) -> None:
-        """Takes no more records by the fast way."""
+        """Takes no more records on the fast path."""
         self._is_open = False
         self.known.clear()
+
+    def enable(self) -> None:
+        """Takes records on the fast path again."""
+        with self.lock:
+            self._is_open = True
+            self.known.update((intern(name), topic) for name, topic in self._topics.items())

@@ -1,18 +1,23 @@
-"""`AsyncProducer`: records sent from coroutines."""
+"""`AsyncProducer`: sends records from coroutines."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, overload
 
+from ottla.base.ids import TopicPartition
+from ottla.client.arguments import seconds
 from ottla.client.config import ProducerConfig
 from ottla.client.config_keywords import ProducerKeywords
 from ottla.client.errors import CallTimeoutError, OttlaError, WrongLoopError
+from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.metadata import PartitionInfo
+from ottla.client.offsets import OffsetAndMetadata
 from ottla.client.produce import compiled
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
@@ -21,6 +26,8 @@ from ottla.client.produce.record import Headers, PreparedRecord
 from ottla.client.produce.send_path import SendPath
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
 from ottla.client.serializers.contract import AnyKey, AnyValue, Buffer, Serializer
+from ottla.client.transactions.coordination import ProducerTransactions
+from ottla.client.transactions.prepared import PreparedTransaction
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -34,9 +41,9 @@ else:
 
 
 class AsyncProducer(Generic[K, V]):
-    """Sends records; `delivery = await producer.send(…)` takes one, `await delivery` waits until a broker has it.
+    """Sends records: `delivery = await producer.send(…)` accepts one, `await delivery` waits until it is acknowledged.
 
-    Belongs to the loop that it is first used in. Use it as an async context, or `close` it: either sends what is left.
+    Belongs to the loop in which it is first used. Use it in `async with`, or call `close`: both send what is left.
     """
 
     @overload
@@ -122,13 +129,13 @@ class AsyncProducer(Generic[K, V]):
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """Takes the record; waits only for a topic that is not known yet, and for room, at most max.block.ms.
+        """Accepts the record. Waits only for an unknown topic and for room, at most max.block.ms.
 
-        The timestamp is in milliseconds since 1970. Raises `SerializationError`, `RecordTooLargeError`,
-        `UnknownTopicError` or `BufferFullError` if the record is not taken.
+        The timestamp is in milliseconds since the epoch. Raises `SerializationError`, `RecordTooLargeError`,
+        `UnknownTopicError` or `BufferFullError` if the record is not accepted.
         """
-        # Which loop runs is asked only when a batch is opened: that takes as long as the rest. Until then it is enough
-        # to know that somebody will send it.
+        # The running loop is checked only when a batch is opened: the check takes as long as everything else. Until
+        # then it is enough to know that the batch will be sent.
         if self._is_loop_closed():
             self._start()
         taken = self._take(topic, value, key, headers, timestamp, partition)
@@ -137,7 +144,7 @@ class AsyncProducer(Generic[K, V]):
         self._start()
         delivery = await self._offer(taken)
         if delivery.index == 0:
-            # The first of a batch: whoever sends without a pause lets the loop send the one before.
+            # The first record of a batch: a caller that sends without a pause lets the loop send the previous batch.
             if compiled.loading.is_going_on:
                 await asyncio.to_thread(compiled.loading.wait)
             else:
@@ -157,7 +164,7 @@ class AsyncProducer(Generic[K, V]):
         return await self._until_room(lambda: core.offer(learnt, record), until_s - monotonic())
 
     async def _until_room(self, offer: Callable[[], T | None], timeout_s: float) -> T:
-        """What the offer answers, made again whenever there is more room."""
+        """Returns the result of `offer`, which is called again whenever there is more room."""
         accumulator = self._accumulator
         try:
             async with asyncio.timeout(timeout_s):
@@ -173,10 +180,10 @@ class AsyncProducer(Generic[K, V]):
             raise self._core.no_room() from error
 
     async def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:
-        """Sends an Arrow table, a record batch, a data frame, or a mapping of columns: `value`, and if there are,
-        `key`, `headers`, `timestamp` and `partition`. Rows are encoded without a Python object for each, in a thread;
-        serializers and interceptors are not asked. Waits for room, like `send`, for max.block.ms at a time. Raises
-        `PartlySentError` for what fails after some rows were sent."""
+        """Sends an Arrow table, a record batch, a data frame, or a mapping of columns: `value`, and optionally `key`,
+        `headers`, `timestamp` and `partition`. Rows are encoded in a thread, without a Python object per row;
+        serializers and interceptors are not called. Waits for room, like `send`, for max.block.ms at a time. Raises
+        `PartlySentError` if something fails after some rows were sent."""
         self._start()
         core = self._core
         columns = await asyncio.to_thread(core.prepare_columns, topic, data)
@@ -200,23 +207,94 @@ class AsyncProducer(Generic[K, V]):
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> RecordMetadata:
-        """Sends the record and waits until a broker has it."""
+        """Sends the record and waits until it is acknowledged."""
         return await (await self.send(topic, value, key, headers, timestamp, partition))
 
+    # Transactions.
+
+    def _transactional(self, call: str) -> ProducerTransactions:
+        self._start()
+        return self._core.transactional(call)
+
+    async def init_transactions(self) -> None:
+        """Prepares the producer for transactions: call it once, before the first. Waits until the previous transaction
+        of this transactional.id is complete, aborts it if it is open, and fences the producer that began it."""
+        await self._transactional("init_transactions").init()
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether `init_transactions` was called successfully."""
+        return self._core.transactions is not None and self._core.transactions.is_initialized
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit was interrupted that may have taken effect: call `commit_transaction` again to find out."""
+        return self._core.transactions is not None and self._core.transactions.is_committing
+
+    async def begin_transaction(self) -> None:
+        """Begins a transaction: from now on, records that are sent belong to it."""
+        self._start()
+        self._core.begin_transaction()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group_metadata: GroupMetadata
+    ) -> None:
+        """Commits consumed offsets as part of the transaction: pass the offsets of the next records to read, and
+        `consumer.group_metadata()`. They count when the transaction is committed."""
+        await self._transactional("send_offsets_to_transaction").send_offsets(offsets, group_metadata)
+
+    async def commit_transaction(self) -> None:
+        """Waits until all records of the transaction are acknowledged, and commits it. If this is interrupted or takes
+        longer than max.block.ms, call it again."""
+        await self._transactional("commit_transaction").commit()
+
+    async def abort_transaction(self) -> None:
+        """Drops records that were not sent yet, and aborts the transaction. If this is interrupted or takes longer than
+        max.block.ms, call it again."""
+        await self._transactional("abort_transaction").abort()
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Waits until all records of the transaction are acknowledged, and takes no more. Any process can then commit
+        or abort it with `complete_transaction`, also after this producer is closed."""
+        return await self._transactional("prepare_transaction").prepare()
+
+    async def complete_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        """Commits or aborts a prepared transaction of this transactional.id, which another process may have begun. Call
+        it before `init_transactions`, which aborts such a transaction. Can be repeated with the same outcome."""
+        await self._transactional("complete_transaction").complete(prepared, commit=commit)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """A context in which everything that is sent belongs to one transaction. Calls `init_transactions` if that was
+        not done, commits at the end, and aborts if an exception leaves the block."""
+        transactions = self._transactional("transaction")
+        if not transactions.is_initialized:
+            await self.init_transactions()
+        await self.begin_transaction()
+        try:
+            yield self
+            if transactions.is_unfinished:  # neither ended nor prepared in the block
+                await self.commit_transaction()
+        except BaseException as error:
+            await transactions.abort_after(error)
+            raise
+
+    # The rest.
+
     async def flush(self, timeout: float | None = None) -> None:
-        """Waits until all that was sent is acknowledged or has failed, without lingering; TimeoutError after so many
-        seconds. Raises the first failure of a record whose delivery nobody looked at."""
+        """Sends everything without lingering, and waits until it is acknowledged or has failed; TimeoutError after
+        `timeout` seconds. Raises the first failure of a record whose delivery nobody checked."""
         self._start()
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds("timeout", timeout)):
                 await self._core.flush()
         except TimeoutError as error:
             if isinstance(error, OttlaError) or timeout is None:
-                raise  # of a record
+                raise  # a failure of a record
             raise CallTimeoutError(f"the producer was not flushed within {timeout:g} s") from None
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic, and who leads them."""
+        """The partitions of a topic and their leaders."""
         self._start()
         return await self._core.partitions_for(topic)
 
@@ -226,13 +304,13 @@ class AsyncProducer(Generic[K, V]):
         return self._core.hindrance
 
     def metrics(self) -> dict[str, int]:
-        """How much was sent, and how much waits."""
+        """Counts of what was sent, and of what is waiting."""
         return self._core.metrics()
 
     async def close(self, timeout: float | None = None) -> None:
-        """Sends what is left, for at most so many seconds; what is not acknowledged then has failed. Raises like
-        `flush`. Again is no harm."""
-        await self._core.close(timeout)
+        """Sends what is left, for at most `timeout` seconds; what is not acknowledged then has failed. Raises like
+        `flush`. Idempotent."""
+        await self._core.close(seconds("timeout", timeout))
 
     # The loop.
 
@@ -246,7 +324,7 @@ class AsyncProducer(Generic[K, V]):
             raise WrongLoopError("this producer belongs to another event loop: make one for each")
 
     def _wake(self) -> None:
-        """From any thread: deliveries are waited for everywhere."""
+        """Thread-safe: deliveries can be waited for in any thread."""
         if self._loop is not None and self._core.sender is not None:
             if asyncio._get_running_loop() is self._loop:
                 self._loop.call_soon(self._core.sender.look)
@@ -255,7 +333,7 @@ class AsyncProducer(Generic[K, V]):
 
 
 def _later(record: PreparedRecord) -> PreparedRecord:
-    """To be offered by a coroutine."""
+    """For an offer from a coroutine."""
     return record
 
 

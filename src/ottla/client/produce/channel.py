@@ -1,8 +1,8 @@
-"""The way to one broker: a connection, and the requests in flight on it.
+"""One broker: a connection, and the requests in flight on it.
 
-Requests are written one after the other in the order in which they are given, and up to `max.in.flight` of them wait
-for answers at a time. While there is no connection nothing is given: batches stay in their queues, where other
-brokers can get them if leaders move. Belongs to the loop.
+Requests are written in the order in which they are given, and up to `max.in.flight` of them wait for responses at a
+time. Without a connection the channel takes nothing: batches stay in their queues, where other brokers can get them if
+leaders move. Belongs to the loop.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import ClientError
 from ottla.client.produce.batch import Batch
+from ottla.client.transactions.coordination import ProducerTransactions
 from ottla.net.client_connection import ClientConnection
 from ottla.wire.messages.produce import (
     ProducePartition,
@@ -27,23 +28,33 @@ from ottla.wire.messages.produce import (
 from ottla.wire.schema import Response
 
 _LAST_VERSION_BY_NAME: Final = 12
+_LAST_OF_TRANSACTION_VERSION_1: Final = 11
+"""From the next on, a partition becomes part of a transaction by being written to (KIP-890)."""
 
 Answers = dict[TopicPartition, ProducePartitionResponse]
 Answered = Callable[[Sequence[Batch], "Answers | Exception"], None]
-"""What becomes of the batches of a request: an answer for each partition, or why there is none."""
+"""Called with the batches of a request and with a response for each partition, or the reason why there is none."""
 
 
 class Channel:
     """To the broker with this id."""
 
-    def __init__(self, broker_id: int, config: ProducerConfig, cluster: Cluster, answered: Answered) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        config: ProducerConfig,
+        cluster: Cluster,
+        answered: Answered,
+        transactions: ProducerTransactions | None = None,
+    ) -> None:
         self.broker_id = broker_id
         self.in_flight = 0
         self._config = config
         self._cluster = cluster
         self._answered = answered
+        self._transactions = transactions
         self._connection: ClientConnection | None = None
-        # Without acknowledgements, what has been written is what is done: one by one, so that memory stays bounded.
+        # Without acknowledgements a batch is done when it is written: one by one, so that memory stays bounded.
         self._in_flight_max = config.max_in_flight_requests_per_connection if config.acks else 1
         self._writing: asyncio.Task[None] | None = None
 
@@ -53,7 +64,7 @@ class Channel:
 
     @property
     def has_room(self) -> bool:
-        """Whether another request could be sent."""
+        """Whether another request can be sent."""
         return self.in_flight < self._in_flight_max
 
     async def connect(self) -> None:
@@ -65,7 +76,7 @@ class Channel:
             await asyncio.gather(self._writing, return_exceptions=True)
 
     def send(self, batches: Sequence[Batch]) -> None:
-        """One request with these batches, of a partition each; whatever becomes of it is told by `answered`."""
+        """Sends one request with these batches, each of another partition; the result goes to `answered`."""
         self.in_flight += 1
         try:
             connection = self._connection
@@ -80,7 +91,7 @@ class Channel:
             connection.post(
                 request, lambda answer: self._take(answer, batches, names), version=version, timeout_s=timeout_s
             )
-        except Exception as error:  # whatever it is, it must reach those who wait for the batches
+        except Exception as error:  # any error must reach the callers that wait for the batches
             asyncio.get_running_loop().call_soon(self._finish, batches, error)
 
     def _request(
@@ -97,9 +108,15 @@ class Channel:
                 by_name = by_name or topic_id == ZERO_UUID
                 topics[name] = topic = ProduceTopic(name=name, topic_id=topic_id)
             topic.partition_data.append(ProducePartition(index=index, records=batch.encoded))
-        version = connection.version_for(ProduceRequest, at_most=_LAST_VERSION_BY_NAME if by_name else None)
+        at_most = _LAST_VERSION_BY_NAME if by_name else None
+        if self._transactions is not None and not self._transactions.is_version_2:
+            at_most = _LAST_OF_TRANSACTION_VERSION_1
+        version = connection.version_for(ProduceRequest, at_most=at_most)
         request = ProduceRequest(
-            acks=self._config.acks, timeout_ms=self._config.request_timeout_ms, topic_data=list(topics.values())
+            transactional_id=self._config.transactional_id,
+            acks=self._config.acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
         )
         return request, version, {topic.topic_id: name for name, topic in topics.items()}
 

@@ -1,8 +1,8 @@
-"""Columns into batches: what `send_batch` does with an Arrow table, without a Python object for each record.
+"""Encodes columns into batches: how `send_batch` sends an Arrow table without a Python object per record.
 
-Rows are taken in pieces of some megabytes. A piece is ordered by partition where rows have partitions of their own
-(given, or by their keys), and each partition's part is encoded into batches at once, by the kernels. Serializers and
-interceptors see nothing of it: columns are bytes, or text.
+Rows are processed in pieces of a few megabytes. If rows have partitions of their own (given, or by key), a piece is
+sorted by partition, and the kernels encode the part of each partition into batches at once. Serializers and
+interceptors are not involved: columns are bytes or strings.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from ottla.client.arguments import wrong_type
 from ottla.client.config import ProducerConfig
 from ottla.client.errors import RecordTooLargeError, SerializationError, UnknownPartitionError
 from ottla.client.produce import kernels
+from ottla.client.produce.encoding import batch_options
 from ottla.client.produce.partitioners import TopicPartitioner
-from ottla.records import BatchOptions, BatchView
+from ottla.records import BatchView
 from ottla.records.cells import timestamps_ms_of
 from ottla.records.columns import encode_batches
 
@@ -29,7 +30,7 @@ Partitions: TypeAlias = "NDArray[np.int32]"
 NAMES: Final = ("value", "key", "headers", "timestamp", "partition")
 _PIECE_BYTES: Final = 8 * 1024 * 1024
 _BATCH_BYTES: Final = 512 * 1024
-"""Batches are that large at least: with all records there, no one gains by waiting less. Half of what brokers take."""
+"""The minimum size of batches: all records are there, so smaller batches gain nothing. Half of what brokers accept."""
 _NULL: Final = -1
 _PAIR: Final = [("key", pa.string()), ("value", pa.binary())]
 _VIEWS: Final = (
@@ -38,11 +39,11 @@ _VIEWS: Final = (
     pa.types.is_fixed_size_binary,
     pa.types.is_dictionary,
 )
-"""Of bytes and text that have to be copied first."""
+"""Types of bytes and strings that have to be copied first."""
 
 
 class EncodedBatch(NamedTuple):
-    """Bytes for a partition; None for the one that records without a key stick to."""
+    """An encoded batch for a partition; None for the one that records without a key stick to."""
 
     partition: int | None
     encoded: memoryview
@@ -50,7 +51,7 @@ class EncodedBatch(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """A column each; None where there is none."""
+    """The columns of records; None if a column is missing."""
 
     value: Any
     key: Any = None
@@ -73,9 +74,9 @@ def _arrow(column: Any) -> Any:
 
 
 def columns_of(topic: str, data: Any) -> Columns:
-    """The columns of a table, a record batch, a data frame or a mapping; refused if they are not those of records.
+    """Returns the columns of a table, a record batch, a data frame or a mapping; raises if they are not valid.
 
-    A data frame is whatever offers itself as an Arrow stream: those of pandas, Polars and DuckDB do."""
+    A data frame is any object that exports an Arrow stream, such as those of pandas, Polars and DuckDB."""
     if not isinstance(data, pa.Table | pa.RecordBatch) and hasattr(data, "__arrow_c_stream__"):
         try:
             data = pa.table(data)
@@ -105,7 +106,7 @@ def columns_of(topic: str, data: Any) -> Columns:
 
 
 def _column(name: str, column: Any) -> Any:
-    """As the kernels take it."""
+    """Converts a column to what the kernels accept."""
     is_arrow = isinstance(column, pa.Array | pa.ChunkedArray)
     if not is_arrow:
         column = _listed(name, column)
@@ -124,19 +125,19 @@ def _column(name: str, column: Any) -> Any:
     if name == "timestamp":
         return pa.array(timestamps_ms_of(column, len(column)))
     if is_arrow:
-        return column.cast(pa.int32())  # as Arrow, because numpy has no place for nulls
+        return column.cast(pa.int32())  # stays in Arrow, because numpy has no nulls
     return pa.array(np.asarray(column), pa.int32())
 
 
 def _listed(name: str, column: Any) -> Any:
-    """The column as something that can be looked at twice: not a generator."""
+    """Returns the column as something that can be read twice: not a generator."""
     if isinstance(column, str | bytes | Mapping) or not isinstance(column, Iterable):
         raise TypeError(f"the column {name} must be an Arrow array or a sequence, not {type(column).__name__}")
     return column if hasattr(column, "__len__") and hasattr(column, "__getitem__") else list(column)
 
 
 def _plain(column: Any) -> Any:
-    """Bytes or text as rows of it can be taken out: Arrow has that for few types."""
+    """Converts bytes or strings to a type from which Arrow can take rows: it supports that for few types."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
@@ -157,7 +158,7 @@ def _headers(column: Any) -> Any:
         ]
         if pa.struct(plain) != pair:
             return column.cast(pa.list_(pa.struct(plain)))
-    return column  # If it is none of headers, the codec says so.
+    return column  # if it is not a valid type of headers, the codec raises
 
 
 def _pairs(row: Any) -> Any:
@@ -167,7 +168,7 @@ def _pairs(row: Any) -> Any:
 def pieces(
     config: ProducerConfig, topic: str, columns: Columns, partitioner: TopicPartitioner, partition: int | None
 ) -> Iterator[list[EncodedBatch]]:
-    """The batches, some at a time: what is not asked for is not made yet. A partition that is given is that of all."""
+    """Yields batches, a few at a time, created on demand. A given partition applies to all rows."""
     count = partitioner.partition_count
     if partition is not None and not 0 <= partition < count:
         raise UnknownPartitionError(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
@@ -199,7 +200,7 @@ def _by_partition(
 
 
 def _partitions(topic: str, piece: Columns, partitioner: TopicPartitioner) -> Partitions | None:
-    """Of each row; -1 where it can stick to any. None if that is so for all."""
+    """Returns the partition of each row; -1 if any will do. None if that holds for all rows."""
     rows, count = len(piece.value), partitioner.partition_count
     if piece.partition is not None:
         column = _arrow(piece.partition)
@@ -234,8 +235,8 @@ def _in_bytes(cell: Any) -> bytes | None:
 
 
 def _encoder(config: ProducerConfig, topic: str) -> Callable[[Columns], list[tuple[memoryview, int]]]:
-    """Encodes some rows of one partition; answers batches, and how many records each has."""
-    options = BatchOptions(compression=config.compression_type, compression_level=config.compression_level)
+    """Returns a function that encodes rows of one partition into batches with their record counts."""
+    options = batch_options(config)
     limit = min(config.max_request_size, config.buffer_memory)
     most = min(max(config.batch_size, _BATCH_BYTES), limit)
 
@@ -246,7 +247,7 @@ def _encoder(config: ProducerConfig, topic: str) -> Callable[[Columns], list[tup
         except (TypeError, ValueError) as error:
             raise SerializationError(topic, "columns", str(error)) from error
         for batch in batches:
-            BatchView(batch).assign_offset(0)  # Each is for itself.
+            BatchView(batch).assign_offset(0)  # each batch is sent separately
             if len(batch) > limit:
                 reason = f"a record of {len(batch)} bytes for topic {topic!r} is above max.request.size"
                 raise RecordTooLargeError(f"{reason}, which is {limit}: raise it, or send less")

@@ -1,8 +1,8 @@
 """The compiled kernels, loaded in the background: see `background_load`.
 
-Until they are there, or without the packages that they need, everything is done in plain Python: the same bytes, more
-slowly. Loading takes most of a second, so it is begun when plain Python has cost nearly as much: a program that sends a
-million records and ends is done sooner without.
+Until they are loaded, or without the packages that they need, plain Python produces the same bytes, but more slowly.
+Loading takes most of a second, so it starts when plain Python has taken nearly as long: a program that sends a million
+records and ends is faster without kernels.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class _Loaded:
 
 
 def columns() -> ModuleType | None:
-    """`ottla.records.columns`, if it has been loaded."""
+    """`ottla.records.columns`, if it is loaded."""
     return _Loaded.columns
 
 
 def load() -> bool:
-    """Loads them now; whether that was possible."""
+    """Loads the kernels now; returns whether that was possible."""
     try:
         from ottla.client.produce import kernels
         from ottla.records import columns
@@ -45,7 +45,7 @@ class _Spent:
 
 
 def spend(plainly_s: float) -> None:
-    """Plain Python took so long for what kernels do; loads them once that adds up."""
+    """Counts the time that plain Python took for work that kernels could do; starts loading them at a limit."""
     _Spent.plainly_s += plainly_s
     if _Spent.plainly_s >= LOAD_AFTER_S:
         loading.begin()

@@ -1,6 +1,6 @@
-"""A producer without a face: everything that `AsyncProducer` and `Producer` share.
+"""Everything that `AsyncProducer` and `Producer` share.
 
-`prepare`, `known` and `offer` are for the thread that sends; coroutines and `start` for the loop.
+`prepare`, `known` and `offer` are for the thread that sends; coroutines and `start` are for the loop.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +28,7 @@ from ottla.client.errors import (
     MissingPackageError,
     RecordTooLargeError,
     RefusedError,
+    TransactionStateError,
     UnknownPartitionError,
     UnknownTopicError,
 )
@@ -51,6 +52,7 @@ from ottla.client.produce.record import (
 from ottla.client.produce.sender import Sender
 from ottla.client.serializers import bound_serializer, serializer_of
 from ottla.client.teardown import to_the_end
+from ottla.client.transactions.coordination import ProducerTransactions
 
 if TYPE_CHECKING:
     from ottla.client.produce.columns import Columns, EncodedBatch
@@ -58,14 +60,14 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _UNKNOWN_TOPIC_PATIENCE_S: Final = 5.0
-"""For how long a topic that nobody knows is asked for: it may have been made a moment ago, or be made by asking."""
+"""How long to ask for an unknown topic: it may have just been created, or asking may create it."""
 
 
 class ProducerCore:
-    """Made anywhere, started in a loop, which it belongs to from then on."""
+    """Can be created in any thread; belongs to the loop in which it is started."""
 
     def __init__(self, config: ProducerConfig, wake: Callable[[], object], *, may_block: bool) -> None:
-        """`may_block` says that records are sent by threads that can wait, and not by the loop."""
+        """`may_block`: whether records are sent by threads that can wait, and not by the loop."""
         self.config = config
         self._callbacks = Callbacks(takes_coroutines=not may_block)
         self.interceptors = Interceptors(config.interceptors, self._callbacks)
@@ -73,20 +75,32 @@ class ProducerCore:
         self.value_bytes = bound_serializer(serializer_of(config.value_serializer, "value"), "value")
         self.accumulator = Accumulator(config, wake, self._callbacks)
         self.encoder = Encoder(config)
+        self.transactions: ProducerTransactions | None = None
+        """None without a transactional.id."""
+        if config.transactional_id is not None:
+            self.transactions = ProducerTransactions(config, config.transactional_id, self.accumulator)
+        self._taking: AbstractContextManager[object] = (
+            nullcontext() if self.transactions is None else self.accumulator.lock
+        )
+        """Held while a record is taken, so that its transaction cannot end in between."""
         self._may_block = may_block
         self.sender: Sender | None = None
         self.is_closed = False
         self._ended = asyncio.Event()
-        """Set when closing is over."""
+        """Set when closing is finished."""
         self._is_forked = False
         self._cluster: Cluster | None = None
         tell_of_forks(self)
 
     def start(self) -> None:
-        """In the loop."""
+        """Must be called in the loop."""
         self._callbacks.loop = asyncio.get_running_loop()
         self._cluster = Cluster(self.config)
-        self.sender = Sender(self.config, self._cluster, self.accumulator, self.encoder, self.interceptors)
+        self.sender = Sender(
+            self.config, self._cluster, self.accumulator, self.encoder, self.interceptors, self.transactions
+        )
+        if self.transactions is not None:
+            self.transactions.start(self._cluster, self.sender.look, self.finish)
 
     @property
     def cluster(self) -> Cluster:
@@ -95,7 +109,7 @@ class ProducerCore:
         return self._cluster
 
     def after_fork(self) -> None:
-        """In the child, where nothing of this can be used; not even locks, which another thread may have held."""
+        """Called in a forked child, where nothing of this can be used, not even locks: another thread may hold them."""
         self._is_forked = True
         self.accumulator.disable()
 
@@ -107,7 +121,27 @@ class ProducerCore:
         if self.is_closed:
             raise ClosedError("the producer is closed")
 
-    # Records in.
+    def check_taking(self, call: str) -> None:
+        """Raises unless records can be sent now."""
+        self.check_open()
+        if self.transactions is not None:
+            self.transactions.check_open(call)
+
+    def transactional(self, call: str) -> ProducerTransactions:
+        """The transactions of this producer; raises if it has none."""
+        self.check_open()
+        if self.transactions is None:
+            raise TransactionStateError(
+                f"{call}() needs a transactional producer: set transactional.id to a name that is unique to this "
+                "producer and the same after a restart"
+            )
+        return self.transactions
+
+    def begin_transaction(self) -> None:
+        with self._taking:
+            self.transactional("begin_transaction").begin()
+
+    # Adding records.
 
     def prepare(
         self,
@@ -118,8 +152,8 @@ class ProducerCore:
         timestamp: int | None,
         partition: int | None,
     ) -> PreparedRecord:
-        """The record in bytes, after interceptors and serializers; refused here if it cannot be sent at all."""
-        self.check_open()
+        """Encodes the record, after interceptors and serializers; raises if it can never be sent."""
+        self.check_taking("send")
         record = ProducerRecord(topic, value, key, headers, timestamp, partition)
         if not self.interceptors:
             return self._in_bytes(record)
@@ -145,7 +179,7 @@ class ProducerCore:
         return self.checked(PreparedRecord(topic, value_bytes, key_bytes, section, timestamp, partition, size))
 
     def checked(self, record: PreparedRecord) -> PreparedRecord:
-        """The record, if it is not too large to be sent at all."""
+        """Returns the record, unless it is too large to be sent at all."""
         limit = min(self.config.max_request_size, self.config.buffer_memory)
         if record.size > limit:
             name = "max.request.size" if limit == self.config.max_request_size else "buffer.memory"
@@ -154,11 +188,11 @@ class ProducerCore:
         return record
 
     def prepare_columns(self, topic: str, data: Any) -> Columns:
-        """The columns as kernels take them; refused here if they cannot be sent at all."""
-        self.check_open()
+        """Returns the columns for the kernels; raises if they can never be sent."""
+        self.check_taking("send_batch")
         try:
             is_loaded = compiled.columns() is not None or load_apart(compiled.load)
-        except RuntimeError as error:  # as numba raises where it has no directory for its cache
+        except RuntimeError as error:  # numba raises this if it has no directory for its cache
             raise CompiledCodeError("send_batch", error) from error
         if not is_loaded:
             raise MissingPackageError("send_batch", "Arrow and numba", "columns")
@@ -169,11 +203,11 @@ class ProducerCore:
         return columns_of(topic, data)
 
     def known(self, topic: str) -> TopicInfo | None:
-        """What is known of the topic; None if it has to be learnt."""
+        """What is known about the topic; None if `learn` must be called."""
         return self._cluster.known_topic(topic) if self._cluster is not None else None
 
     async def learn(self, topic: str) -> TopicInfo:
-        """Asks for a topic, which the broker may make of that; within max.block.ms."""
+        """Asks brokers for a topic, which may create it; within max.block.ms."""
         patience_s = min(_UNKNOWN_TOPIC_PATIENCE_S, self.config.max_block_ms / 1000)
         give_up_at_s: float | None = None
 
@@ -181,7 +215,7 @@ class ProducerCore:
             nonlocal give_up_at_s
             found = await self.cluster.refresh([topic], create_topics=True)
             if not found:
-                # Since the first answer: a broker that could not be asked before may just have started.
+                # Counted from the first response: a broker that was unreachable before may just have started.
                 now_s = time.monotonic()
                 if give_up_at_s is None:
                     give_up_at_s = now_s + patience_s
@@ -200,7 +234,7 @@ class ProducerCore:
             raise
 
     def offer(self, info: TopicInfo, record: PreparedRecord) -> Delivery | None:
-        """Puts the record into its batch; None if there is no room."""
+        """Puts the record into its batch; returns None if there is no room."""
         topic = self.accumulator.topic(info)
         partition = record.partition
         if partition is None:
@@ -209,42 +243,34 @@ class ProducerCore:
             raise UnknownPartitionError(
                 f"topic {info.name!r} has partitions 0 to {len(info.partitions) - 1}, not {partition}"
             )
-        self.check_open()
         accumulator = self.accumulator
         try:
-            delivery = accumulator.append(topic, partition, record)
+            with self._taking:
+                self.check_taking("send")
+                delivery = accumulator.append(topic, partition, record)
             if accumulator.full:
-                self._encode_full()
+                for batch in accumulator.full_of_this_thread():
+                    self._encode_full(batch)
             return delivery
-        except BaseException:  # Ctrl-C: what is left undone here is the loop's to do
+        except BaseException:  # Ctrl-C: the loop does what is left undone here
             accumulator.release_full()
             raise
 
-    def _encode_full(self) -> None:
-        """Here, and not in the loop: it is the sender's work that is done, several threads do it at a time, and while a
-        kernel runs without the interpreter's lock, the loop gets its turn."""
-        accumulator = self.accumulator
-        batch: Batch | None = None
+    def _encode_full(self, batch: Batch) -> None:
+        """Encodes a full batch here and not in the loop: several threads can do it at the same time, and while a kernel
+        runs without the GIL, the loop gets its turn."""
+        encoded = None
         try:
-            with accumulator.lock:
-                if not accumulator.full:  # Another thread has it.
-                    return
-                batch = accumulator.full[0]  # not what popleft() gives: an interruption right after it would lose it
-                accumulator.full.popleft()
             if self._may_block and not self.is_in_loop:
                 compiled.loading.wait()
-            batch.encoded = self.encoder.encode(batch)
-            batch.drop_records()
+            encoded = self.encoder.encode(batch)
         except Exception as error:
-            # The loop will try again, and tell those who wait.
-            _logger.debug("a batch for %s could not be encoded: %s", batch and batch.partition, error)
-        finally:
-            if batch is not None:
-                batch.is_encoding = False
-                accumulator.wake_to_send()
+            # The loop will try again, and report the error to waiting callers.
+            _logger.debug("a batch for %s could not be encoded: %s", batch.partition, error)
+        self.accumulator.end_encoding(batch, encoded)
 
     def pieces(self, info: TopicInfo, columns: Columns, partition: int | None) -> Iterator[list[EncodedBatch]]:
-        """Batches of the columns' rows; making the next takes as long as it takes to encode some megabytes."""
+        """Yields batches of the rows; creating the next takes as long as encoding a few megabytes."""
         from ottla.client.produce.columns import pieces
 
         if partition is not None:
@@ -252,15 +278,16 @@ class ProducerCore:
         return pieces(self.config, info.name, columns, self.accumulator.topic(info).partitioner, partition)
 
     def offer_batch(self, info: TopicInfo, batch: EncodedBatch) -> Batch | None:
-        """Puts the batch into its queue; None if there is no room."""
-        self.check_open()
-        return self.accumulator.enqueue(
-            self.accumulator.topic(info), batch.partition, batch.encoded, batch.record_count
-        )
+        """Puts the batch into its queue; returns None if there is no room."""
+        with self._taking:
+            self.check_taking("send_batch")
+            return self.accumulator.enqueue(
+                self.accumulator.topic(info), batch.partition, batch.encoded, batch.record_count
+            )
 
     @property
     def is_in_loop(self) -> bool:
-        """Whether this is called in the producer's loop: by a callback, if the loop has a thread of its own."""
+        """Whether this is called in the producer's loop: by a callback, if the loop has its own thread."""
         return self._callbacks.loop is not None and asyncio._get_running_loop() is self._callbacks.loop
 
     def no_room(self, *, is_waited_for: bool = True) -> BufferFullError:
@@ -278,23 +305,29 @@ class ProducerCore:
         return list((self.known(topic) or await self.learn(topic)).partitions)
 
     async def flush(self) -> None:
-        """Until all that was sent before is done; then raises the first failure that nobody asked after."""
+        """Waits until everything sent before is done; then raises the first failure that nobody checked."""
+        await self.finish()
+        self.raise_failure()
+
+    async def finish(self) -> None:
+        """Waits until everything sent before is done."""
         batches = self.accumulator.begin_flush()
         try:
             for batch in batches:
                 await _done(batch)
         finally:
             self.accumulator.end_flush()
-        self.raise_failure()
 
     def raise_failure(self) -> None:
+        if self.transactions is not None:
+            self.transactions.raise_error()
         if self.sender is not None and self.sender.first_failure is not None:
             failure, self.sender.first_failure = self.sender.first_failure, None
             raise failure.with_traceback(None)
 
     async def close(self, timeout: float | None = None) -> None:
-        """Sends what is left, for so many seconds, and ends; what is not acknowledged then has failed. Raises the first
-        failure that nobody asked after. While another closes the producer, only waits until that is done."""
+        """Sends what is left, for at most `timeout` seconds, and ends; what is not acknowledged then has failed. Raises
+        the first failure that nobody checked. If another caller is closing the producer, only waits for that."""
         if self.is_closed:
             if not self._callbacks.is_calling:
                 with suppress(TimeoutError):
@@ -306,7 +339,8 @@ class ProducerCore:
             await self._close(timeout)
         finally:
             self._ended.set()
-        self.raise_failure()
+        if self.transactions is None:  # else it was told when the transaction was to be committed
+            self.raise_failure()
 
     async def _close(self, timeout: float | None) -> None:
         self.accumulator.refuse()
@@ -315,6 +349,8 @@ class ProducerCore:
             return
         try:
             async with asyncio.timeout(timeout):
+                if self.transactions is not None:
+                    await self.transactions.close()
                 for batch in self.accumulator.begin_flush():
                     await _done(batch)
                 await self._callbacks.finish()
@@ -329,7 +365,7 @@ class ProducerCore:
         self.interceptors.close()
 
     async def close_quietly(self) -> None:
-        """As `close`; for when there is something worse to tell than what could not be sent."""
+        """Like `close`, but raises nothing: for use when another error is more important."""
         try:
             await self.close()
         except Exception:
@@ -337,13 +373,13 @@ class ProducerCore:
 
     @property
     def hindrance(self) -> Exception | None:
-        """What keeps the oldest records that are not acknowledged from getting there, as far as it is known."""
-        with self.accumulator.lock:
-            oldest = next(iter(self.accumulator.unfinished), None)
-        return None if oldest is None else oldest.last_error
+        """What currently prevents the oldest unacknowledged records from being delivered, if it is known."""
+        for oldest in self.accumulator.unfinished:
+            return oldest.last_error
+        return None
 
     def metrics(self) -> dict[str, int]:
-        """How much was sent, and how much waits."""
+        """Counts of what was sent, and of what is waiting."""
         accumulator = self.accumulator
         return {
             **(self.sender.counts if self.sender is not None else {}),

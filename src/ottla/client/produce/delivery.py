@@ -1,7 +1,7 @@
-"""What `send` gives back: a record on its way, and where it is once a broker has it.
+"""The result of `send`: a record that is being delivered, and its offset once it is acknowledged.
 
-A delivery costs a producer two references a record: the batch, which knows what became of it, and the place in it. It
-can be waited for in a thread (`result`), in a loop (`await`), or not at all.
+A delivery costs a producer two references per record: the batch, which knows the result, and the index in it. Threads
+wait for it with `result`, coroutines with `await`; waiting is optional.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Generator
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.client.arguments import seconds
 from ottla.client.errors import CallTimeoutError
 from ottla.client.loop_thread import SIGNALS_SEEN_WITHIN_S
 
@@ -24,14 +26,14 @@ NO_OFFSET = -1
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is. The offset is -1 if no acknowledgement was asked for (acks=0), or if the broker had the record
-    already and does not say where."""
+    """Where a record is. The offset is -1 if no acknowledgement was requested (acks=0), or if the broker already had
+    the record and does not say where."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
-    """In milliseconds since 1970: when the record was made, or when the broker appended it if the topic says so."""
+    """In milliseconds since the epoch: the record's own timestamp, or the append time if the topic uses that."""
 
 
 class Delivery:
@@ -39,29 +41,29 @@ class Delivery:
 
     __slots__ = ("batch", "index")
 
-    # No __init__: who makes one sets both, in half the time.
+    # No __init__: the code that creates a delivery sets both slots, in half the time.
     batch: Batch
     index: int
 
     def done(self) -> bool:
-        """Whether it is known what became of the record."""
+        """Whether the result is known."""
         return self._place()[0].outcome is not None
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record is; raises what kept it from there, or TimeoutError after so many seconds. For threads: a
-        coroutine awaits the delivery itself."""
-        self._wait(timeout)
+        """Waits for the record's metadata. Raises the error if it failed, or TimeoutError after `timeout` seconds. For
+        threads; coroutines await the delivery itself."""
+        self._wait(seconds("timeout", timeout))
         return self._metadata()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What kept the record from its partition; None if it is there. Waits like `result`."""
-        self._wait(timeout)
+        """The error, or None if the record was delivered. Waits like `result`."""
+        self._wait(seconds("timeout", timeout))
         return self._failure()
 
     def add_done_callback(self, function: Callable[[Delivery], object]) -> None:
-        """Calls it with the delivery when that is done, in the producer's loop, which waits meanwhile; at once if it is
-        done already. What it raises is logged. That of an `AsyncProducer` may be a coroutine function, which becomes a
-        task of the loop."""
+        """Calls the function with the delivery when it is done, in the producer's loop, which waits for it; immediately
+        if it is already done. Exceptions are logged. With an `AsyncProducer` it can be a coroutine function, which runs
+        as a task of the loop."""
         batch = self.batch
         callbacks = batch.queue.callbacks
         if function is not callbacks.last_checked:
@@ -75,7 +77,7 @@ class Delivery:
         return self._metadata()
 
     async def settled(self) -> None:
-        """Waits until it is known what became of the record."""
+        """Waits until the result is known."""
         if self.done():
             return
         self.batch.check_loop()
@@ -95,7 +97,7 @@ class Delivery:
         return f"<Delivery to {batch.partition}: {what}>"
 
     def _place(self) -> tuple[Batch, int]:
-        """The batch that the record is in now: one that was too large for the broker was split."""
+        """The batch that contains the record now: one that was too large for the broker was split."""
         return self.batch.place_of(self.index)
 
     def _wait(self, timeout: float | None) -> None:
@@ -103,12 +105,12 @@ class Delivery:
             return
         self.batch.check_waiting_thread()
         self.batch.is_watched = True
-        # A bare lock, held until the batch is done: an Event would cost more than all the rest.
+        # A bare lock, held until the batch is done: an Event would cost more than everything else.
         arrived = threading.Lock()
         arrived.acquire()
         self.batch.when_done(self.index, arrived.release)
         self.batch.hurry()
-        if not wait_for(arrived, timeout):
+        if not self.batch.queue.wait(partial(wait_for, arrived, timeout)):
             raise CallTimeoutError(f"the record to {self.batch.partition} was not acknowledged within {timeout:g} s")
 
     def _failure(self) -> Exception | None:
@@ -125,7 +127,7 @@ class Delivery:
 
 
 def wait_for(lock: threading.Lock, timeout_s: float | None) -> bool:
-    """Whether the lock was released within that time; in slices, so that Ctrl-C is seen whenever it comes."""
+    """Whether the lock was released within that time. Waits in slices, so that Ctrl-C always works."""
     until_s = inf if timeout_s is None else monotonic() + timeout_s
     while not lock.acquire(timeout=max(0.0, min(until_s - monotonic(), SIGNALS_SEEN_WITHIN_S))):
         if monotonic() >= until_s:
@@ -134,7 +136,7 @@ def wait_for(lock: threading.Lock, timeout_s: float | None) -> bool:
 
 
 def _arrive(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
-    """Called in the producer's loop, which need not be the one that waits."""
+    """Called in the producer's loop, which need not be the loop that waits."""
 
     def set_result() -> None:
         if not arrived.done():
@@ -143,5 +145,5 @@ def _arrive(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> N
     if asyncio._get_running_loop() is loop:
         set_result()
     else:
-        with contextlib.suppress(RuntimeError):  # It is closed: nobody waits any more.
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(set_result)

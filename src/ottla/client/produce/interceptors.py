@@ -1,9 +1,8 @@
-"""Those who look on: objects of the user's that see every record before it is sent, and what became of it.
+"""Producer interceptors: the user's objects that see every record before it is sent, and its result.
 
-An interceptor has `on_send(record)`, which answers the record to go on with, `on_acknowledgement(metadata, error)`,
-or both. Several are called in the order of the config; one that raises is logged and passed over, and the record is
-sent all the same. `on_send` runs in the thread that sends, `on_acknowledgement` in the producer's loop, which waits
-meanwhile.
+An interceptor has `on_send(record)`, which returns the record to continue with, `on_acknowledgement(metadata, error)`,
+or both. Several are called in the order of the config. If one raises, that is logged, and the record is still sent.
+`on_send` runs in the thread that sends, `on_acknowledgement` in the producer's loop, which waits for it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NO_PARTITION = -1
 
 
 class Interceptors:
-    """All of one producer's; false if there are none."""
+    """All interceptors of one producer; false if there are none."""
 
     def __init__(self, interceptors: Iterable[Any], callbacks: Callbacks) -> None:
         self._all = tuple(interceptors)
@@ -47,7 +46,7 @@ class Interceptors:
         return bool(self._all)
 
     def send(self, record: ProducerRecord) -> ProducerRecord:
-        """The record as it shall be sent."""
+        """Returns the record to send."""
         for on_send in self._on_send:
             try:
                 answered = on_send(record)
@@ -61,14 +60,14 @@ class Interceptors:
         return record
 
     def acknowledge(self, batch: Batch, outcome: Outcome) -> None:
-        """Tells what becomes of each of the batch's records, before those who wait for them are told."""
-        if not self._on_acknowledgement or not batch.has_times:  # Columns have none.
+        """Reports the result of each record of the batch, before callers that wait for it get it."""
+        if not self._on_acknowledgement or not batch.has_times:  # columns have no interceptors
             return
         for index in range(batch.count):
             self._tell(batch.metadata_of(index, outcome), outcome.error)
 
     def fail(self, record: ProducerRecord, error: Exception) -> None:
-        """Tells of a record that was refused before it got anywhere."""
+        """Reports a record that was refused before it was sent."""
         partition = NO_PARTITION if record.partition is None else record.partition
         timestamp = -1 if record.timestamp is None else record.timestamp
         self._tell(RecordMetadata(record.topic, partition, NO_OFFSET, timestamp), error)

@@ -1,5 +1,5 @@
-"""Compiled hashing of keys. Importing it loads numba, and compiles where nobody ran `python -m
-ottla.client.produce.warm`."""
+"""Compiled hashing of keys. Importing it loads numba, and compiles unless `python -m ottla.client.produce.warm` was
+run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _bytes() -> Any:
 
 @_inlined
 def _hash(data: Any, begin: int, end: int) -> int:
-    """murmur2 of data[begin:end], in 64-bit numbers of which 32 bits are kept."""
+    """murmur2 of data[begin:end], computed with 64-bit numbers of which 32 bits are kept."""
     state = (_SEED ^ (end - begin)) & _MASK
     at = begin
     while at + 4 <= end:
@@ -61,7 +61,7 @@ def _hash(data: Any, begin: int, end: int) -> int:
 
 @_kernel(types.int64(_bytes(), types.int64), nogil=False)
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """As `partitioners.partition_of_key`, in a sixth of the time. Holds the interpreter's lock: it is that quick."""
+    """Like `partitioners.partition_of_key`, in a sixth of the time. So fast that it keeps the GIL."""
     return (_hash(key, 0, len(key)) & 0x7FFFFFFF) % partition_count
 
 
@@ -69,13 +69,13 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 def partitions_of_keys(
     ends: NDArray[np.int64], data: NDArray[np.uint8], partition_count: int, partitions: NDArray[np.int32]
 ) -> None:
-    """The partition of each key of a column, of which key n is data[ends[n]:ends[n + 1]]."""
+    """The partition of each key of a column; key n is data[ends[n]:ends[n + 1]]."""
     for row in range(len(partitions)):
         partitions[row] = (_hash(data, ends[row], ends[row + 1]) & 0x7FFFFFFF) % partition_count
 
 
 _POLYNOMIAL: Final = 0x82F63B78
-"""Castagnoli's, its bits reversed: the highest power of x is the lowest bit."""
+"""Castagnoli's polynomial with reversed bits: the highest power of x is the lowest bit."""
 
 
 @_inlined
@@ -93,7 +93,7 @@ def _times(left: int, right: int) -> int:
 
 @_kernel("int64(int64, int64)", nogil=False)
 def crc32c_shifted(change: int, size: int) -> int:
-    """What a change of a CRC-32C becomes after so many more bytes: the change times x to the power of their bits."""
+    """Shifts a change of a CRC-32C over that many bytes: the change times x to the power of their bits."""
     power = 1 << 31 >> 8  # x to the 8th
     while size:
         if size & 1:

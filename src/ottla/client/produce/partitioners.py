@@ -1,11 +1,11 @@
-"""Which partition a record goes to: the choice of Kafka's Java producer, so that a key stays where it has always been.
+"""Chooses the partition of a record, like Kafka's Java producer, so that a key stays in the same partition.
 
-A key goes by its murmur2 hash. Records without a key stay with one partition until a batch's worth of bytes went
-there, and then move on to another, drawn at random (KIP-794): fewer and larger batches than one after the other would
-make. The draw favours partitions with little ahead of the next record, so that a slow broker gets less.
+A key is hashed with murmur2. Records without a key stick to one partition until it got a batch's worth of bytes, and
+then move to another, chosen at random (KIP-794): that makes fewer and larger batches than round-robin. The choice
+prefers partitions with little ahead of the next record, so that a slow broker gets less.
 
-`roundrobin` takes one partition after the other, whatever the key. A function of yours is called with the topic, the
-key and the value (bytes, or None) and the number of partitions, and answers a partition.
+`roundrobin` uses one partition after the other, whatever the key. A function of yours is called with the topic, the key
+and the value (bytes or None) and the number of partitions, and returns a partition.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NOWHERE: Final = -1
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash of the data, unsigned, with the seed that Kafka's clients agree on."""
+    """The unsigned 32-bit hash of the data, with the seed that all Kafka clients use."""
     size = len(data)
     whole = size & ~3
     state = _SEED ^ size
@@ -48,18 +48,18 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """Where all records with this key go, for as long as the topic has that many partitions."""
+    """The partition of all records with this key, as long as the topic has that many partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 class KeyHash:
-    """The function that tells a key's partition: the readable one, until a compiled one has been loaded."""
+    """The function that maps a key to its partition: the readable one, until a compiled one is loaded."""
 
     function: Callable[[bytes, int], int] = staticmethod(partition_of_key)
 
 
 class TopicPartitioner:
-    """For one topic. What is not said to need no lock is under the accumulator's."""
+    """Chooses partitions of one topic. Needs the accumulator's lock unless stated otherwise."""
 
     __slots__ = (
         "_available",
@@ -93,18 +93,18 @@ class TopicPartitioner:
 
     @property
     def is_usual(self) -> bool:
-        """Whether partitions go by keys, or to stick to."""
+        """Whether records are partitioned by key or stick to a partition."""
         return self._custom is None and not self._takes_turns
 
     def learn(self, info: TopicInfo, queues: Sequence[PartitionQueue]) -> None:
-        """What the topic looks like now. Partitions without a leader are avoided where there is a choice."""
+        """Sets the current state of the topic. Partitions without a leader are avoided if there is a choice."""
         self.partition_count = len(info.partitions)
         led = [one.index for one in info.partitions if one.leader_id != NO_LEADER]
         self._available = led or range(self.partition_count)
         self._queues = queues
 
     def choose(self, key: bytes | None, value: bytes | None) -> int | None:
-        """A partition for the record; None to `stick`. Needs no lock: a function of the user's is called here."""
+        """Returns a partition for the record; None to `stick`. Needs no lock: it may call a function of the user."""
         if self._custom is not None:
             return self._by_custom(self._custom, key, value)
         if self._takes_turns:
@@ -114,7 +114,7 @@ class TopicPartitioner:
         return None
 
     def stick(self) -> int:
-        """The partition for records without a key, mostly the one of the last time."""
+        """Returns the partition for records without a key, usually the same as last time."""
         if self._bytes_left <= 0 or self._sticky not in self._available:
             self._sticky = self._draw()
             self._bytes_left = self._stay_bytes
@@ -125,7 +125,7 @@ class TopicPartitioner:
         return partition == self._sticky and self._bytes_left > 0
 
     def took(self, partition: int, size_in_bytes: int) -> None:
-        """A batch of that size was closed."""
+        """Called when a batch of that size was closed."""
         if partition == self._sticky:
             self._bytes_left -= size_in_bytes
 

@@ -1,19 +1,24 @@
-"""`Producer`: records sent from ordinary code, from any thread."""
+"""`Producer`: sends records from ordinary code, in any thread."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, overload
 
+from ottla.base.ids import TopicPartition
+from ottla.client.arguments import seconds
 from ottla.client.config import ProducerConfig
 from ottla.client.config_keywords import ProducerKeywords
 from ottla.client.loop_thread import LoopThread
+from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.metadata import PartitionInfo
+from ottla.client.offsets import OffsetAndMetadata
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery, RecordMetadata, wait_for
@@ -21,11 +26,12 @@ from ottla.client.produce.record import Headers, PreparedRecord
 from ottla.client.produce.send_path import SendPath
 from ottla.client.produce.table_delivery import TableDelivery, told_if_partly_sent
 from ottla.client.serializers.contract import AnyKey, AnyValue, Buffer, Serializer
+from ottla.client.transactions.prepared import PreparedTransaction
 
 _logger = logging.getLogger(__name__)
 
 _EXIT_TIMEOUT_S: Final = 2.5
-"""Time limit for what is left when the interpreter exits."""
+"""Time limit for sending what is left when the interpreter exits."""
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -39,10 +45,10 @@ else:
 
 
 class Producer(SendPath[K, V, Delivery]):
-    """Sends records; `send` returns at once, and its delivery can be waited for: `producer.send(…).result()`.
+    """Sends records: `send` returns at once, and its delivery can be waited for: `producer.send(…).result()`.
 
-    Batches are sent by a thread of its own, whatever yours do. Use it as a context, or `close` it: either sends what is
-    left. Can be used by any number of threads.
+    A background thread sends batches, whatever your threads do. Use it in `with`, or call `close`: both send what is
+    left. Thread-safe.
     """
 
     @overload
@@ -96,7 +102,7 @@ class Producer(SendPath[K, V, Delivery]):
     ) -> None: ...
 
     def __init__(self, settings: Mapping[str, object] | None = None, **keywords: object) -> None:
-        # Before the thread: what is wrong with the settings leaves nothing to close.
+        # Before the thread starts: if the config is invalid, there is nothing to close.
         core = ProducerCore(ProducerConfig.parse(settings, keywords), self._wake, may_block=True)
         super().__init__(core, self._offer_and_wait)
         self._thread = LoopThread("the producer")
@@ -116,17 +122,17 @@ class Producer(SendPath[K, V, Delivery]):
         if error is None:
             self.close()
         elif self._thread.is_open:
-            self._thread.finish(self._core.close_quietly())
+            self._accumulator.wait(partial(self._thread.finish, self._core.close_quietly()))
 
     def _offer_and_wait(self, record: PreparedRecord) -> Delivery:
         self._thread.check()
         core = self._core
         deadline_s = monotonic() + core.config.max_block_ms / 1000
-        info = core.known(record.topic) or self._thread.run(core.learn(record.topic))
+        info = core.known(record.topic) or self._run(core.learn(record.topic))
         return self._until_room(lambda: core.offer(info, record), deadline_s)
 
     def _until_room(self, offer: Callable[[], T | None], deadline_s: float) -> T:
-        """What the offer answers, made again whenever there is more room."""
+        """Returns the result of `offer`, which is called again whenever there is more room."""
         accumulator = self._accumulator
         while True:
             seen = accumulator.room_made
@@ -138,18 +144,18 @@ class Producer(SendPath[K, V, Delivery]):
             made = threading.Lock()
             made.acquire()
             accumulator.when_room(seen, made.release)
-            if not wait_for(made, deadline_s - monotonic()):
+            if not accumulator.wait(partial(wait_for, made, deadline_s - monotonic())):
                 raise self._core.no_room()
 
     def send_batch(self, topic: str, data: Any, partition: int | None = None) -> TableDelivery:
-        """Sends an Arrow table, a record batch, a data frame, or a mapping of columns: `value`, and if there are,
-        `key`, `headers`, `timestamp` and `partition`. Rows are encoded without a Python object for each; serializers
-        and interceptors are not asked. Waits for room, like `send`, for max.block.ms at a time. Raises
-        `PartlySentError` for what fails after some rows were sent."""
+        """Sends an Arrow table, a record batch, a data frame, or a mapping of columns: `value`, and optionally `key`,
+        `headers`, `timestamp` and `partition`. Rows are encoded without a Python object per row; serializers and
+        interceptors are not called. Waits for room, like `send`, for max.block.ms at a time. Raises `PartlySentError`
+        if something fails after some rows were sent."""
         self._thread.check()
         core = self._core
         columns = core.prepare_columns(topic, data)
-        info = core.known(topic) or self._thread.run(core.learn(topic))
+        info = core.known(topic) or self._run(core.learn(topic))
         block_s = core.config.max_block_ms / 1000
         batches: list[Batch] = []
         with told_if_partly_sent(batches):
@@ -168,39 +174,112 @@ class Producer(SendPath[K, V, Delivery]):
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> RecordMetadata:
-        """Sends the record and waits until a broker has it."""
+        """Sends the record and waits until it is acknowledged."""
         return self.send(topic, value, key, headers, timestamp, partition).result()
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Waits until all that was sent is acknowledged or has failed, without lingering; TimeoutError after so many
-        seconds. Raises the first failure of a record whose delivery nobody looked at."""
+    # Transactions.
+
+    def init_transactions(self) -> None:
+        """Prepares the producer for transactions: call it once, before the first. Waits until the previous transaction
+        of this transactional.id is complete, aborts it if it is open, and fences the producer that began it."""
+        self._run(self._core.transactional("init_transactions").init())
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether `init_transactions` was called successfully."""
+        return self._core.transactions is not None and self._core.transactions.is_initialized
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a commit was interrupted that may have taken effect: call `commit_transaction` again to find out."""
+        return self._core.transactions is not None and self._core.transactions.is_committing
+
+    def begin_transaction(self) -> None:
+        """Begins a transaction: from now on, records that are sent belong to it."""
         self._thread.check()
-        self._thread.run(self._core.flush(), timeout)
+        self._core.begin_transaction()
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], group_metadata: GroupMetadata
+    ) -> None:
+        """Commits consumed offsets as part of the transaction: pass the offsets of the next records to read, and
+        `consumer.group_metadata()`. They count when the transaction is committed."""
+        self._run(self._core.transactional("send_offsets_to_transaction").send_offsets(offsets, group_metadata))
+
+    def commit_transaction(self) -> None:
+        """Waits until all records of the transaction are acknowledged, and commits it. If this is interrupted or takes
+        longer than max.block.ms, call it again."""
+        self._run(self._core.transactional("commit_transaction").commit())
+
+    def abort_transaction(self) -> None:
+        """Drops records that were not sent yet, and aborts the transaction. If this is interrupted or takes longer than
+        max.block.ms, call it again."""
+        self._run(self._core.transactional("abort_transaction").abort())
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """Waits until all records of the transaction are acknowledged, and takes no more. Any process can then commit
+        or abort it with `complete_transaction`, also after this producer is closed."""
+        return self._run(self._core.transactional("prepare_transaction").prepare())
+
+    def complete_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        """Commits or aborts a prepared transaction of this transactional.id, which another process may have begun. Call
+        it before `init_transactions`, which aborts such a transaction. Can be repeated with the same outcome."""
+        self._run(self._core.transactional("complete_transaction").complete(prepared, commit=commit))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A context in which everything that is sent belongs to one transaction. Calls `init_transactions` if that was
+        not done, commits at the end, and aborts if an exception leaves the block."""
+        transactions = self._core.transactional("transaction")
+        if not transactions.is_initialized:
+            self.init_transactions()
+        self.begin_transaction()
+        try:
+            yield self
+            if transactions.is_unfinished:  # neither ended nor prepared in the block
+                self.commit_transaction()
+        except BaseException as error:
+            if self._thread.is_open:
+                self._run(transactions.abort_after(error))
+            raise
+
+    # The rest.
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Sends everything without lingering, and waits until it is acknowledged or has failed; TimeoutError after
+        `timeout` seconds. Raises the first failure of a record whose delivery nobody checked."""
+        self._thread.check()
+        timeout_s = seconds("timeout", timeout)
+        self._run(self._core.flush(), timeout_s)
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic, and who leads them."""
+        """The partitions of a topic and their leaders."""
         self._thread.check()
-        return self._thread.run(self._core.partitions_for(topic))
+        return self._run(self._core.partitions_for(topic))
 
     def metrics(self) -> dict[str, int]:
-        """How much was sent, and how much waits."""
+        """Counts of what was sent, and of what is waiting."""
         return self._core.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        """Sends what is left, for at most so many seconds; what is not acknowledged then has failed. Raises like
+        """Sends what is left, for at most `timeout` seconds; what is not acknowledged then has failed. Raises like
         `flush`. Idempotent."""
+        timeout_s = seconds("timeout", timeout)
         if self._thread.is_open:
-            self._thread.finish(self._core.close(timeout))
+            self._accumulator.wait(partial(self._thread.finish, self._core.close(timeout_s)))
         else:
-            self._thread.close()  # should that have been interrupted
+            self._thread.close()  # in case the coroutine was interrupted
 
     # The loop.
+
+    def _run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        return self._accumulator.wait(partial(self._thread.run, work, timeout))
 
     async def _start(self) -> None:
         self._core.start()
 
     async def _send_at_exit(self) -> None:
-        """The program ends without `close`: sends what is left, or says that it was lost."""
+        """Called if the program ends without `close`: sends what is left, or logs that it was lost."""
         try:
             await self._core.close(_EXIT_TIMEOUT_S)
         except Exception as error:

@@ -1,27 +1,31 @@
-"""The batches of one partition: one that gathers, some that wait, some in flight.
+"""The batches of one partition: one that collects records, some that wait, some in flight.
 
-    open ──full, ripe or hurried──▶ ready ──taken──▶ in flight ──answered──▶ done
+    open ──full, ripe or hurried──▶ ready ──taken──▶ in flight ──response──▶ done
                                       ▲                  │
-                                      └──failed for now──┘
+                                      └──retriable error─┘
 
-Order is that of their numbers. `open` and `ready` belong to the accumulator's lock, the rest to the loop.
+They are ordered by number. `open` and `ready` belong to the accumulator's lock, the rest to the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
-from ottla.client.produce.identity import Identity, Sequences
+from ottla.client.produce.identity import Sequences
+from ottla.client.transactions.identity import Identity
 
 if TYPE_CHECKING:
     from ottla.client.produce.accumulator import Accumulator
+
+T = TypeVar("T")
 
 
 class PartitionQueue:
@@ -30,10 +34,10 @@ class PartitionQueue:
     __slots__ = (
         "_accumulator",
         "_last_arrived",
-        "_next_number",
         "callbacks",
         "has_refused",
         "in_flight",
+        "last_number",
         "leader_id",
         "not_before_s",
         "open",
@@ -45,20 +49,21 @@ class PartitionQueue:
     def __init__(self, accumulator: Accumulator, partition: TopicPartition) -> None:
         self._accumulator = accumulator
         self.callbacks: Callbacks = accumulator.callbacks
-        """What calls functions of the user's."""
-        self._next_number = 0
+        """Calls functions of the user."""
+        self.last_number = 0
+        """The number of the last batch that was created."""
         self._last_arrived: tuple[Identity | None, tuple[int, ...]] = None, ()
         self.partition = partition
         self.open: Batch | None = None
         self.ready: deque[Batch] = deque()
         self.in_flight: list[Batch] = []
         self.leader_id: int | None = None
-        """Of the broker that those in flight went to."""
+        """The broker to which the batches in flight were sent."""
         self.not_before_s = 0.0
-        """When the next attempt may be made, after one that failed."""
-        self.sequences = Sequences()
+        """When the next attempt may be made after a failure."""
+        self.sequences: Sequences = accumulator.new_sequences()
         self.has_refused = False
-        """Whether there are batches whose sequence was refused."""
+        """Whether there are batches whose sequence number was refused."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -66,33 +71,39 @@ class PartitionQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be sent; some may be in flight."""
+        """Whether there is nothing to send; some may be in flight."""
         return self.open is None and not self.ready
 
     @property
     def waiting(self) -> int:
-        """How many batches are ahead of the next record."""
+        """The number of batches ahead of the next record."""
         return len(self.ready) + len(self.in_flight)
 
     def next_number(self) -> tuple[int, ...]:
-        self._next_number += 1
-        return (self._next_number,)
+        number = self.last_number + 1
+        self.last_number = number
+        return (number,)
 
     def hurry(self, batch: Batch) -> None:
         self._accumulator.hurry(batch)
 
     def has_taken(self, delivery: Delivery) -> bool:
-        """Whether a record that a batch's owner appended while the batch was closed is in it."""
+        """Whether a record that the owner appended while the batch was being closed is in it."""
         with self._accumulator.lock:
+            self._accumulator.close(delivery.batch)  # in case the close was interrupted
             return delivery.index < delivery.batch.count
 
+    def wait(self, waiting: Callable[[], T]) -> T:
+        """Waits for the loop, which needs the accumulator's lock."""
+        return self._accumulator.wait(waiting)
+
     def due_at_s(self, in_hurry: bool, in_flight_max: int) -> float:
-        """From when on the first batch can be taken; never, as long as something else has to happen first."""
+        """When the first batch can be taken; never, if something else has to happen first."""
         first = self.first
         if first is None or first.is_encoding:
             return inf
         if self.in_flight:
-            # Behind a failure they go one by one: what was in flight together would fail together again.
+            # After a failure they are sent one by one: batches in flight together would fail together again.
             is_after_failure = first.attempts or self.in_flight[0].attempts > 1 or self.sequences.is_broken
             if is_after_failure or self.has_refused or len(self.in_flight) >= in_flight_max or self._is_unknown:
                 return inf
@@ -101,37 +112,38 @@ class PartitionQueue:
 
     @property
     def _is_unknown(self) -> bool:
-        """Whether the partition's leader may not know this producer yet. From one that it does not know it takes any
-        sequence: if it refuses the first batch for a passing reason and takes the second, the first is lost. So the
-        first goes alone."""
+        """Whether the partition's leader may not know this producer yet. From an unknown one it accepts any sequence
+        number: if it refuses the first batch for a transient reason and accepts the second, the first is lost. So the
+        first is sent alone."""
         identity = self.sequences.identity
         return identity is not None and identity != self._last_arrived[0]
 
     @property
     def first(self) -> Batch | None:
-        """The one to be sent next: of those whose sequence was refused, it is decided later what they are."""
+        """The next one to send. Batches whose sequence number was refused are decided later."""
         if not self.has_refused:
             return self.ready[0] if self.ready else self.open
-        return next((batch for batch in self.ready if not batch.is_refused), None)
+        return next((batch for batch in list(self.ready) if not batch.is_refused), None)
 
     def refuse(self, batch: Batch) -> bool:
-        """The broker does not take its sequence: because it misses one before, or has the batch and forgot. Whether
-        it is known to be there all the same."""
+        """Called if the broker refuses its sequence number: an earlier batch is missing, or it has the batch and forgot
+        it. Returns whether the batch is known to be there anyway."""
         if self._is_before_arrived(batch):
             return True
         batch.is_refused = self.has_refused = True
         return False
 
     def take_arrival(self, arrived: Batch) -> list[Batch]:
-        """A broker takes sequences without a gap: those before one that arrived are there, though they were refused.
-        Those behind it can be sent again. Tells which are there."""
+        """Called when a batch arrived. A broker accepts sequence numbers without a gap, so refused batches before it
+        are there; those after it can be sent again. Returns those that are there."""
         if not self._is_before_arrived(arrived):
             self._last_arrived = arrived.identity, arrived.number
         if not self.has_refused:
             return []
         self.has_refused = False
-        there = [batch for batch in self.ready if batch.is_refused and self._is_before_arrived(batch)]
-        for batch in self.ready:
+        ready = list(self.ready)  # senders append to it meanwhile
+        there = [batch for batch in ready if batch.is_refused and self._is_before_arrived(batch)]
+        for batch in ready:
             batch.is_refused = False
         return there
 
@@ -139,24 +151,28 @@ class PartitionQueue:
         identity, number = self._last_arrived
         return identity is not None and batch.identity == identity and batch.number < number
 
-    def decide(self) -> None:
-        """If all that was ever sent is refused, none of it is there: it is numbered anew. As long as one was not asked
-        for again, its answer may still tell that the others are there."""
-        if self.in_flight or any(batch.sequence is not None and not batch.is_refused for batch in self.ready):
-            return
+    @property
+    def is_all_refused(self) -> bool:
+        """Whether everything that was ever sent is refused, so that none of it is there. As long as one was not sent
+        again, its response may still show that the others are there."""
+        if self.in_flight:
+            return False
+        return not any(one.sequence is not None and not one.is_refused for one in list(self.ready))
+
+    def number_anew(self) -> None:
+        """Called if nothing that was sent is there: it gets new sequence numbers."""
         self.has_refused = False
         self.sequences.is_broken = True
-        for batch in self.ready:
+        for batch in list(self.ready):
             if batch.is_refused:
                 batch.is_refused, batch.sequence = False, None
 
     def put_back(self, batch: Batch) -> None:
-        """Into its place among those that wait, for another attempt."""
+        """Puts the batch back into its place among those that wait, for another attempt."""
         self.in_flight.remove(batch)
-        self.ready.append(batch)
-        if len(self.ready) > 1:
-            self.ready = deque(sorted(self.ready, key=_number))
-
-
-def _number(batch: Batch) -> tuple[int, ...]:
-    return batch.number
+        place = 0
+        for other in list(self.ready):
+            if other.number > batch.number:
+                break
+            place += 1
+        self.ready.insert(place, batch)  # whatever was appended meanwhile comes after it

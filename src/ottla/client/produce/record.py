@@ -1,4 +1,4 @@
-"""A record as a producer is given it, before anything was done with it."""
+"""A record as it is passed to a producer, before any processing."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ottla.records.header_sections import fast_header_section, header_section
 from ottla.records.layout import MAX_INT64
 
 RECORD_OVERHEAD_BYTES: Final = 14
-"""What a record takes at most beside its key, value and headers, in a batch of less than some megabytes."""
+"""The most that a record takes besides its key, value and headers, in a batch of up to a few megabytes."""
 
 Headers: TypeAlias = "Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]"
 
 
 class ProducerRecord(NamedTuple):
-    """What `send` was called with. Interceptors see it, and may answer another: `record._replace(value=…)`."""
+    """The arguments of `send`. Interceptors get it and may return another: `record._replace(value=…)`."""
 
     topic: str
     value: Any = None
     key: Any = None
     headers: Headers | None = None
     timestamp: int | None = None
-    """In milliseconds since 1970; None for now."""
+    """In milliseconds since the epoch; None for now."""
     partition: int | None = None
 
 
 class PreparedRecord(NamedTuple):
-    """The same, as it will be in a batch."""
+    """The same record, encoded as it will be in a batch."""
 
     topic: str
     value: bytes | None
@@ -40,11 +40,11 @@ class PreparedRecord(NamedTuple):
     timestamp: int | None
     partition: int | None
     size: int
-    """What the record takes in a batch, at most."""
+    """The most that the record takes in a batch."""
 
 
 def encoded_headers(topic: str, headers: Headers) -> bytes:
-    """The headers as a batch takes them. Text becomes UTF-8."""
+    """Encodes headers for a batch. Strings become UTF-8."""
     section = fast_header_section(headers)
     return header_section(checked_headers(topic, headers)) if section is None else section
 
@@ -78,7 +78,7 @@ def _name(name: object) -> str:
     if not isinstance(name, str):
         raise TypeError(f"the name of a header is a text, not {type(name).__name__}")
     if not name.isascii():
-        name.encode()  # raises what is wrong with it
+        name.encode()  # raises if it is not valid
     return name
 
 
@@ -93,5 +93,5 @@ def _content(content: object) -> bytes | None:
 
 
 def size_of(value: bytes | None, key: bytes | None, headers: bytes | None) -> int:
-    """What the record takes in a batch, at most."""
+    """The most that the record takes in a batch."""
     return RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"") + len(headers or b"")

@@ -1,10 +1,10 @@
-"""What `send` does for nearly every record, for both producers: puts it into the open batch of its partition, and ends.
+"""The path of `send` for nearly every record, for both producers: puts it into the open batch of its partition.
 
-Each part of the record is brought to bytes here, once. If there is no open batch that can take it, the record goes on
-as it was prepared, by the general way (`ProducerCore.offer`), as do all records of a producer with interceptors.
+Each part of the record is encoded here, once. If no open batch can take it, the prepared record takes the general path
+(`ProducerCore.offer`), as do all records of a producer with interceptors.
 
-A call of a Python function costs a fifth of what a record costs. So for records that are nothing but a value, which
-most are, what `Batch.append` does is written out here; of the steps and their order, see there.
+A Python call costs a fifth of what a record costs. So for records that are only a value, which most are, the code of
+`Batch.append` is inlined here; the steps and their order are explained there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from ottla.client.produce.accumulator import TopicQueues
-from ottla.client.produce.batch import Batch
+from ottla.client.produce.batch import BUSY, Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.record import (
@@ -34,10 +34,10 @@ Offered = TypeVar("Offered")
 
 
 class SendPath(Generic[K, V, Offered]):
-    """Of one producer. Can be used by any number of threads."""
+    """Belongs to one producer. Thread-safe."""
 
     def __init__(self, core: ProducerCore, offer: Callable[[PreparedRecord], Offered]) -> None:
-        """`offer` takes what is not taken here, and its answer is that of `send`."""
+        """`offer` takes what is not taken here; `send` returns its result."""
         self._core = core
         self._accumulator = core.accumulator
         self._topics: dict[str, TopicQueues] = {} if core.interceptors else core.accumulator.known
@@ -45,7 +45,7 @@ class SendPath(Generic[K, V, Offered]):
         self._value_bytes = core.value_bytes
         self._key_type = bytes if core.config.key_serializer is None else None
         self._value_type = bytes if core.config.value_serializer is None else None
-        """What is taken as it is: bytes, where no serializer is to be asked."""
+        """The type that is taken as it is: bytes, if there is no serializer."""
         self._offer = offer
 
     def send(
@@ -57,14 +57,14 @@ class SendPath(Generic[K, V, Offered]):
         timestamp: int | None = None,
         partition: int | None = None,
     ) -> Delivery | Offered:
-        """Takes the record; waits only for a topic that is not known yet, and for room, at most max.block.ms.
+        """Accepts the record. Waits only for an unknown topic and for room, at most max.block.ms.
 
-        The timestamp is in milliseconds since 1970. Raises `SerializationError`, `RecordTooLargeError`,
-        `UnknownTopicError` or `BufferFullError` if the record is not taken.
+        The timestamp is in milliseconds since the epoch. Raises `SerializationError`, `RecordTooLargeError`,
+        `UnknownTopicError` or `BufferFullError` if the record is not accepted.
         """
         try:
             queues = self._topics.get(topic)
-        except TypeError:  # no str: the general way says so
+        except TypeError:  # not a str: the general path raises
             queues = None
         if queues is None:
             return self._offer(self._core.prepare(topic, value, key, headers, timestamp, partition))
@@ -75,17 +75,18 @@ class SendPath(Generic[K, V, Offered]):
 
         batch: Batch | None
         if key is None and headers is None and timestamp is None and data is not None:
-            # Nothing but a value: what `Batch.append` does, less what a batch of values alone does not need.
+            # Only a value: `Batch.append`, without what a batch of only values does not need.
             if partition is None:
                 batch = queues.sticky
             elif partition.__class__ is int and 0 <= partition < queues.partition_count:
                 batch = queues.queues[partition].open
             else:
                 batch = None
-            if batch is not None and batch.owner == get_ident() and len(data) <= batch.value_bytes:
+            if batch is not None and (owner := batch.owner) == get_ident() and len(data) <= batch.value_bytes:
+                batch.owner = BUSY
                 values, stamps = batch.values, batch.stamps
                 index = len(values)
-                if index < batch.room_until:  # to be asked after both lists were taken
+                if index < batch.room_until:  # must be read after both lists
                     if monotonic() >= batch.until_s:
                         batch.stamp(stamps, index)
                     delivery = Delivery()
@@ -93,7 +94,9 @@ class SendPath(Generic[K, V, Offered]):
                     delivery.index = index
                     values.append(data)
                     if not batch.is_closed or batch.queue.has_taken(delivery):
+                        batch.owner = owner
                         return delivery
+                batch.owner = owner
 
         if timestamp is not None and not (timestamp.__class__ is int and 0 <= timestamp <= MAX_INT64):
             timestamp = checked_timestamp(timestamp)
@@ -127,11 +130,17 @@ class SendPath(Generic[K, V, Offered]):
             batch = queues.queues[partition].open
         if batch is not None:
             taken: Delivery | None = None
-            if batch.owner == get_ident():
+            owner = batch.owner
+            if owner == get_ident():
+                batch.owner = BUSY
                 taken = batch.append(data, key_bytes, section, timestamp, size)
-            elif batch.owner == 0:
+                batch.owner = owner
+            elif owner == 0:
                 with self._accumulator.lock:
-                    taken = batch.append(data, key_bytes, section, timestamp, size)
+                    if batch.owner == 0:
+                        batch.owner = BUSY
+                        taken = batch.append(data, key_bytes, section, timestamp, size)
+                        batch.owner = owner
             if taken is not None:
                 return taken
         record = PreparedRecord(topic, data, key_bytes, section, timestamp, partition, size)

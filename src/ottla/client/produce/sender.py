@@ -1,11 +1,11 @@
-"""Brings batches to brokers, and tells what became of them: the part of a producer that runs in the loop.
+"""Sends batches to brokers, and reports their results: the part of a producer that runs in the loop.
 
-`look` is where everything happens: it takes what is due, partition by partition, up to what the channels to the
-leaders can carry, and says when it wants to look again. It is called when the accumulator wakes the loop, when a
-timer goes off, and when an answer made room.
+`look` does everything: it takes what is due, partition by partition, up to what the channels to the leaders can carry,
+and says when it wants to look again. It is called when the accumulator wakes the loop, when a timer fires, and when a
+response made room.
 
-What fails for a reason that passes is put back in its place and sent again, slower each time, until
-delivery.timeout.ms is over. What an answer means for the order of a partition is in `identity`.
+Batches that fail with a retriable error are put back in their place and sent again, with increasing delays, until
+delivery.timeout.ms is over. `identity` explains what a response means for the order of a partition.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from ottla.client.produce.batch import Batch, Outcome
 from ottla.client.produce.channel import Answers, Channel
 from ottla.client.produce.delivery import NO_OFFSET
 from ottla.client.produce.encoding import Encoder, halves, sign
-from ottla.client.produce.identity import Identity
 from ottla.client.produce.interceptors import Interceptors
 from ottla.client.produce.queues import PartitionQueue
+from ottla.client.transactions.coordination import ProducerTransactions
+from ottla.client.transactions.dialogue import CONCURRENT_BACKOFF_S
+from ottla.client.transactions.identity import Identity
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import ProducePartitionResponse
 
@@ -48,7 +50,7 @@ _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIS
 
 
 class Sender:
-    """Of one producer; made and used in the loop."""
+    """Belongs to one producer; created and used in the loop."""
 
     def __init__(
         self,
@@ -57,21 +59,23 @@ class Sender:
         accumulator: Accumulator,
         encoder: Encoder,
         interceptors: Interceptors,
+        transactions: ProducerTransactions | None = None,
     ) -> None:
         self.first_failure: Exception | None = None
-        """Of a batch that nobody asked after, since it was last told."""
+        """The first failure that nobody checked since the last report."""
         self.counts = {"batches": 0, "records": 0, "bytes": 0, "requests": 0, "retries": 0, "failed_records": 0}
         self._config = config
         self._cluster = cluster
         self._accumulator = accumulator
         self._interceptors = interceptors
         self._encoder = encoder
+        self._transactions = transactions
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, Channel] = {}
         self._identity: Identity | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: dict[object, asyncio.Task[None]] = {}
-        """What goes on in the background, one of each kind: connecting, learning of leaders, getting an id."""
+        """Background work, one task of each kind: connecting, refreshing leaders, getting a producer id."""
         self._threads: ThreadPoolExecutor | None = None
         self._in_flight_max = config.max_in_flight_requests_per_connection
         self._is_closed = False
@@ -86,6 +90,7 @@ class Sender:
             task.cancel()
         await asyncio.gather(*tasks, *(channel.close() for channel in self._channels.values()), return_exceptions=True)
         for batch in self._accumulator.refuse():
+            self._remove(batch)
             self._settle(batch, _failed(ClosedError("the producer was closed before the record was acknowledged")))
         if self._threads is not None:
             self._threads.shutdown(wait=False)
@@ -103,9 +108,9 @@ class Sender:
         next_at_s = self._expire(now_s)
         by_leader: dict[int, list[PartitionQueue]] = {}
         leaderless: set[str] = set()
-        for queue in list(accumulator.active):
-            if queue.has_refused:
-                queue.decide()
+        for queue in list(accumulator.active) if self._transactions is None else self._active_in_transaction():
+            if queue.has_refused and queue.is_all_refused:
+                queue.number_anew()
             at_s = queue.due_at_s(in_hurry, self._in_flight_max)
             if at_s > now_s:
                 next_at_s = min(next_at_s, at_s)
@@ -116,7 +121,8 @@ class Sender:
             elif not queue.in_flight or queue.leader_id == leader_id:
                 by_leader.setdefault(leader_id, []).append(queue)
         if by_leader and self._config.enable_idempotence and self._identity is None:
-            self._in_background("identity", self._identify())
+            if self._transactions is None:
+                self._in_background("identity", self._identify())
             by_leader = {}
         for leader_id, queues in by_leader.items():
             self._fill(leader_id, queues, now_s)
@@ -131,10 +137,40 @@ class Sender:
             self._timer.cancel()
         self._timer = None if at_s == inf else self._loop.call_later(max(0.0, at_s - now_s), self.look)
 
+    def _active_in_transaction(self) -> list[PartitionQueue]:
+        """The queues whose partitions are part of the transaction; others are added in the background. What is not to
+        be sent any more is dropped."""
+        transactions, accumulator = self._transactions, self._accumulator
+        if transactions is None:
+            return list(accumulator.active)
+        self._identity = transactions.identity
+        for queue in list(accumulator.active):
+            if queue.has_refused and queue.is_all_refused:
+                queue.has_refused = False
+                for batch in [one for one in list(queue.ready) if one.is_refused]:
+                    self._give_up(batch, batch.last_error or ClientError(f"{queue.partition}: the sequence is refused"))
+        if transactions.drops_records:
+            self._drop(transactions)
+        missing = [queue.partition for queue in list(accumulator.active) if not transactions.has_part(queue.partition)]
+        if missing:
+            self._in_background("partitions", transactions.add_partitions(missing))
+        return [queue for queue in list(accumulator.active) if transactions.has_part(queue.partition)]
+
+    def _drop(self, transactions: ProducerTransactions) -> None:
+        """What was never sent. Batches that a broker may have are sent until it is known, unless the producer can do
+        nothing more."""
+        error = transactions.aborted_error()
+        for batch in list(self._accumulator.unfinished):
+            is_done = batch.outcome is not None or batch in batch.queue.in_flight
+            if not is_done and (batch.sequence is None or transactions.is_fatal):
+                self._remove(batch)
+                self._settle(batch, _failed(error))
+
     def _fill(self, leader_id: int, queues: Sequence[PartitionQueue], now_s: float) -> None:
         channel = self._channels.get(leader_id)
         if channel is None:
-            self._channels[leader_id] = channel = Channel(leader_id, self._config, self._cluster, self._answered)
+            channel = Channel(leader_id, self._config, self._cluster, self._answered, self._transactions)
+            self._channels[leader_id] = channel
         if not channel.is_connected:
             self._in_background(channel, self._connect(channel, {queue.partition.topic for queue in queues}))
             return
@@ -153,11 +189,13 @@ class Sender:
             if not batches:
                 return
             self.counts["requests"] += 1
+            if self._transactions is not None:
+                self._transactions.sends()
             channel.send(batches)
 
     def _next_of(self, queue: PartitionQueue, limit: int | None) -> Batch | None:
-        """The next batch, encoded and signed, in flight from now on; None if it cannot go yet, or is above the
-        limit."""
+        """Returns the next batch, encoded and signed, and in flight from now on; None if it cannot be sent yet, or is
+        above the limit."""
         accumulator = self._accumulator
         with accumulator.lock:
             if queue.open is not None and not queue.ready:
@@ -173,14 +211,14 @@ class Sender:
             return None
         with accumulator.lock:
             queue.ready.remove(batch)
-            if queue.is_empty:
+            if queue.open is None and not queue.ready:  # no call in between: a `__del__` may send
                 accumulator.active.pop(queue, None)
         batch.attempts += 1
         queue.in_flight.append(batch)
         return batch
 
     def _encode(self, batch: Batch) -> bool:
-        """Whether it is done; what takes long is done in a thread, and looked for again."""
+        """Returns whether it is done; long work is done in a thread, and checked again later."""
         if not self._encoder.is_heavy(batch):
             try:
                 self._take_bytes(batch, self._encoder.encode(batch))
@@ -209,23 +247,24 @@ class Sender:
     def _take_bytes(self, batch: Batch, encoded: bytearray) -> None:
         batch.encoded = encoded
         batch.drop_records()
-        sign(batch)  # Parts of one that was split have sequences already.
+        sign(batch)  # parts of a split batch already have sequence numbers
 
     def _refuse_to_encode(self, batch: Batch, error: Exception) -> None:
         self._remove(batch)
         self._settle(batch, _failed(ClientError(f"records for {batch.partition} cannot be encoded: {error}"), error))
-        self._accumulator.wake()  # for those behind it
+        self._accumulator.wake()  # for the batches after it
 
     def _number(self, queue: PartitionQueue, batch: Batch, identity: Identity) -> bool:
         sequences = queue.sequences
         if not queue.in_flight:
             if not sequences.can_go_on_as(identity):
-                self._identity = None
-                self._accumulator.wake()
+                if self._transactions is None:  # else it has failed, and gets another identity when it is aborted
+                    self._identity = None
+                    self._accumulator.wake()
                 return False
             if sequences.settle_as(identity):
-                # Those behind it were refused, too, or never sent: no broker has them.
-                for other in queue.ready:
+                # The batches after it were refused, too, or never sent: no broker has them.
+                for other in list(queue.ready):
                     other.sequence = None
         elif sequences.is_broken:
             return False
@@ -233,12 +272,12 @@ class Sender:
         sign(batch)
         return True
 
-    # Answers.
+    # Responses.
 
     def _answered(self, batches: Sequence[Batch], outcome: Answers | Exception) -> None:
         for batch in batches:
             if batch.outcome is not None:
-                continue  # It was given up meanwhile.
+                continue  # it was given up meanwhile
             if isinstance(outcome, Exception):
                 self._failed_for(batch, outcome)
                 continue
@@ -278,7 +317,7 @@ class Sender:
                 self._arrived(batch, ProducePartitionResponse(base_offset=NO_OFFSET))
             else:
                 self._try_again(batch, error)
-        elif code in _IDENTITY_REFUSED and batch.sequence is not None:
+        elif code in _IDENTITY_REFUSED and batch.sequence is not None and self._transactions is None:
             sequences.is_broken = True
             batch.sequence = self._identity = None
             self._try_again(batch, error)
@@ -305,7 +344,8 @@ class Sender:
         with self._accumulator.lock:
             queue.put_back(batch)
             self._accumulator.active[queue] = None
-        queue.not_before_s = monotonic() + self._backoff_s(batch.attempts)
+        is_concurrent = isinstance(error, RefusedError) and error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        queue.not_before_s = monotonic() + (CONCURRENT_BACKOFF_S if is_concurrent else self._backoff_s(batch.attempts))
 
     def _backoff_s(self, attempts: int) -> float:
         config = self._config
@@ -313,7 +353,7 @@ class Sender:
         return float(wait_ms) / 1000 * random.uniform(0.8, 1.2)
 
     def _split(self, batch: Batch) -> None:
-        """Its records have to go in two requests; together they have the sequences that it had."""
+        """Divides its records into two requests; together they keep its sequence numbers."""
         queue, parts = batch.queue, halves(batch)
         batch.reserved_bytes = 0
         with self._accumulator.lock:
@@ -327,16 +367,16 @@ class Sender:
         self._accumulator.forget(batch)
 
     def _expire(self, now_s: float) -> float:
-        """Gives up what took too long; tells when the next could have."""
-        late = []
+        """Gives up what took too long; returns when the next could expire."""
+        for oldest in self._accumulator.unfinished:
+            if oldest.deadline_s > now_s:
+                return oldest.deadline_s
+            break
         next_at_s = inf
-        with self._accumulator.lock:
-            for batch in self._accumulator.unfinished:  # in the order of their making
-                if batch.deadline_s > now_s:
-                    next_at_s = batch.deadline_s
-                    break
-                late.append(batch)
-        for batch in late:
+        for batch in list(self._accumulator.unfinished):  # in the order of their creation
+            if batch.deadline_s > now_s:
+                next_at_s = batch.deadline_s
+                break
             waited_s = self._config.delivery_timeout_ms / 1000
             why = f"; the last attempt of {batch.attempts}: {batch.last_error}" if batch.last_error else ""
             reason = f"{batch.partition}: not acknowledged within {waited_s:g} s (delivery.timeout.ms){why}"
@@ -344,13 +384,15 @@ class Sender:
         return next_at_s
 
     def _give_up(self, batch: Batch, error: Exception, cause: Exception | None = None) -> None:
+        if batch.outcome is not None:
+            return  # It was dropped meanwhile, with its transaction.
         if batch.sequence is not None:
             batch.queue.sequences.is_broken = True
         self._remove(batch)
         self._settle(batch, _failed(error, cause))
 
     def _remove(self, batch: Batch) -> None:
-        """From wherever it is."""
+        """Removes the batch from wherever it is."""
         queue = batch.queue
         with self._accumulator.lock:
             if queue.open is batch:
@@ -359,14 +401,16 @@ class Sender:
                 queue.in_flight.remove(batch)
             elif batch in queue.ready:
                 queue.ready.remove(batch)
-            if queue.is_empty:
+            if queue.open is None and not queue.ready:
                 self._accumulator.active.pop(queue, None)
 
     def _settle(self, batch: Batch, outcome: Outcome) -> None:
         self._accumulator.forget(batch)
         if outcome.error is not None:
             self.counts["failed_records"] += batch.count
-            if not batch.is_watched:
+            if self._transactions is not None:
+                self._transactions.batch_failed(outcome.error, is_numbered=batch.sequence is not None)
+            elif not batch.is_watched:
                 self.first_failure = self.first_failure or outcome.error
         if self._interceptors:
             self._interceptors.acknowledge(batch, outcome)
@@ -375,7 +419,7 @@ class Sender:
     # In the background.
 
     def _in_background(self, kind: object, work: Coroutine[Any, Any, None]) -> None:
-        """Unless one of the kind is at it already; looks again when it is done."""
+        """Starts the work unless a task of the kind is running; looks again when it is done."""
         if kind in self._tasks:
             work.close()
             return
@@ -394,7 +438,7 @@ class Sender:
         try:
             await channel.connect()
         except Exception as error:
-            # The brokers may know of another leader by now.
+            # The brokers may know another leader by now.
             self._blame(topics, error)
             await self._ask_for_leaders(topics)
 
@@ -412,7 +456,7 @@ class Sender:
         await asyncio.sleep(self._backoff_s(1))
 
     def _blame(self, topics: Iterable[str], error: Exception) -> None:
-        """Remembers what keeps batches of these topics from leaving; what cannot pass ends them."""
+        """Remembers what prevents batches of these topics from being sent; errors that are not retriable fail them."""
         for batch in list(self._accumulator.unfinished):
             if batch.partition.topic in topics and batch not in batch.queue.in_flight:
                 batch.last_error = error
@@ -420,7 +464,7 @@ class Sender:
                     self._give_up(batch, error)
 
     async def _identify(self) -> None:
-        """A producer id; without one nothing can be sent."""
+        """Gets a producer id; without one nothing can be sent."""
         try:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION)
             answer = await self._cluster.send_to_any(request, InitProducerIdResponse)

@@ -1,4 +1,4 @@
-"""What `send_batch` gives back: rows on their way, in as many batches as it takes."""
+"""The result of `send_batch`: rows that are being delivered, in as many batches as necessary."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Any, NamedTuple
 
+from ottla.client.arguments import seconds
 from ottla.client.errors import PartlySentError
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
 
 
 class BatchMetadata(NamedTuple):
-    """Where some rows are: from the offset on, one after the other. The offset is -1 if no acknowledgement was asked
-    for."""
+    """Where some rows are: at consecutive offsets, from `offset` on. The offset is -1 if no acknowledgement was
+    requested."""
 
     topic: str
     partition: int
@@ -31,24 +32,25 @@ class TableDelivery:
         self._batches = batches
 
     def __len__(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return sum(batch.count for batch in self._batches)
 
     def done(self) -> bool:
-        """Whether it is known what became of all rows."""
+        """Whether the result of all rows is known."""
         return all(batch.outcome is not None for batch in self._leaves())
 
     def result(self, timeout: float | None = None) -> list[BatchMetadata]:
-        """Where the rows are, batch by batch; raises what kept the first that failed from there, or TimeoutError after
-        so many seconds. For threads: a coroutine awaits the delivery itself."""
+        """Waits for the metadata of all batches. Raises the error of the first batch that failed, or TimeoutError after
+        `timeout` seconds. For threads; coroutines await the delivery itself."""
         failure = self.exception(timeout)
         if failure is not None:
             raise failure.with_traceback(None)
         return self._metadata()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What kept rows from their partitions: of the first batch that failed. Waits like `result`."""
-        deadline_s = None if timeout is None else monotonic() + timeout
+        """The error of the first batch that failed, or None. Waits like `result`."""
+        timeout_s = seconds("timeout", timeout)
+        deadline_s = None if timeout_s is None else monotonic() + timeout_s
         while not self.done():
             for batch in list(self._leaves()):
                 _first_of(batch).exception(None if deadline_s is None else deadline_s - monotonic())
@@ -81,7 +83,7 @@ class TableDelivery:
 
 @contextmanager
 def told_if_partly_sent(batches: Sequence[Batch]) -> Iterator[None]:
-    """Whatever fails when some of the batches are on their way leaves a handle on those."""
+    """If something fails while some of the batches are in flight, the error gives access to those."""
     try:
         yield
     except Exception as error:

@@ -1,6 +1,6 @@
-"""`python -m ottla.client.produce.warm`: compile the producer's kernels now, so that no user waits for it later.
+"""`python -m ottla.client.produce.warm`: compiles the producer's kernels now, so that no user has to wait for it.
 
-Where numba keeps them: see `ottla.records.warm`.
+`ottla.records.warm` says where numba stores them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 
 def main() -> None:
     started_s = time.perf_counter()
-    from ottla.client.produce import kernels  # Importing is what compiles: the clock must run before it.
+    from ottla.client.produce import kernels  # importing it compiles, so the clock must start before
 
     elapsed_s = time.perf_counter() - started_s
     sys.stdout.write(f"{len(kernels.KERNELS)} kernels of producers ready in {elapsed_s:.1f} s\n")

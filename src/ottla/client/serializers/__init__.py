@@ -1,7 +1,8 @@
-"""Keys and values as bytes, and back.
+"""Serializers and deserializers for keys and values.
 
-Most are given by name (`value_serializer="json"`); those that need more than a name are made here. `contract` says
-what a serializer is, so that a function of your own can be one. Packages for Avro and Protobuf load when they are used.
+Most are given by name (`value_serializer="json"`); those that need arguments are created from the classes here.
+`contract` says what a serializer is, so that your own functions can be used. The packages for Avro and Protobuf are
+imported on first use.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _IN_EXTRAS = {
     "ProtobufDeserializer": ("protobuf", _PROTOBUF),
     "ProtobufSerializer": ("protobuf", _PROTOBUF),
 }
-"""The module that each is in; and what for, which package it needs, and which extra brings that."""
+"""The module of each class, its purpose, the package that it needs, and the extra that installs the package."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Values as Avro, by fastavro: one object a record, without a container file around it."""
+"""Values as Avro, with fastavro: one object per record, without a container file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ottla.client.serializers.avro_schemas import AgreedSchema, AvroFraming, Avr
 
 
 class AvroSerializer:
-    """Writes what the schema describes: a dict for a record, and so on; dates, decimals and UUIDs by logical types.
+    """Serializes the types that the schema describes: a dict for a record, and so on; dates, decimals and UUIDs by
+    logical types.
 
-    A dict with a field that the schema does not have is refused, rather than the field lost.
+    A dict with a field that the schema does not have is refused, so that no field is lost silently.
     """
 
     __slots__ = ("_framing", "_parsed", "schema")
@@ -37,11 +38,11 @@ class AvroSerializer:
 
 
 class AvroDeserializer:
-    """Reads what was written with one schema as if it had been written with another: Avro's schema evolution.
+    """Deserializes data of one schema as if it had been written with another: Avro's schema evolution.
 
-    `schema` is what you want to see. What was written with another is told by `written_with`, that schema, or by a
-    `framing`, where records say it themselves; with neither, all was written with `schema`. A framing alone gives each
-    record as it was written.
+    `schema` is the schema of the results. If the data was written with another, pass that as `written_with`, or pass a
+    `framing` if each record names its schema; with neither, all data was written with `schema`. With only a framing,
+    each record is returned as it was written.
     """
 
     __slots__ = ("_framing", "_reader", "schema")

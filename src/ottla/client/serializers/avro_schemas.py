@@ -1,8 +1,8 @@
-"""Avro schemas, and how bytes say which of them they were written with.
+"""Avro schemas, and how data says which of them it was written with.
 
-Avro's bytes cannot be read without the schema that wrote them. Either both sides agree on it beforehand, or each record
-says it in a few bytes in front: that is an `AvroFraming`. `SingleObjectFraming` is the one of Avro's own specification.
-A schema registry is another: its header is an id, and it looks schemas up.
+Avro data cannot be read without the schema that wrote it. Either both sides agree on it beforehand, or each record
+identifies it in a few bytes at the start: that is an `AvroFraming`. `SingleObjectFraming` is the one of Avro's own
+specification. A schema registry is another: its header is an id, and it looks schemas up.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import fastavro
 import fastavro.schema
 
 SchemaSource: TypeAlias = "AvroSchema | Mapping[str, Any] | Sequence[Any] | str | Path"
-"""A schema: as Python has JSON, as JSON text, or in a file, beside which the types that it refers to are looked for."""
+"""A schema as parsed JSON, as JSON text, or as a file; types that it refers to are looked for in the same directory."""
 
 
 class AvroSchema:
-    """A schema, parsed once. Raises `ValueError` for one that is none, with what is wrong about it."""
+    """A schema, parsed once. Raises `ValueError` with the reason if it is not a valid schema."""
 
     def __init__(self, source: SchemaSource) -> None:
         self.parsed: Any = source.parsed if isinstance(source, AvroSchema) else _parse(source)
-        """As fastavro keeps it."""
+        """In fastavro's form."""
 
     @property
     def name(self) -> str:
-        """The full name of a record, enum or fixed; of anything else, its type."""
+        """The full name of a record, enum or fixed; the type of anything else."""
         parsed = self.parsed
         if isinstance(parsed, dict):
             return str(parsed.get("name") or parsed["type"])
@@ -37,7 +37,7 @@ class AvroSchema:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """The eight bytes by which single objects name their schema: CRC-64-AVRO of its canonical form."""
+        """The eight bytes that identify the schema in single-object encoding: CRC-64-AVRO of its canonical form."""
         canonical = fastavro.schema.to_parsing_canonical_form(self.parsed)
         return bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
 
@@ -54,7 +54,7 @@ def _parse(source: Mapping[str, Any] | Sequence[Any] | str | Path) -> Any:
             return fastavro.schema.load_schema(str(source))
         parsed: Any = _from_text(source) if isinstance(source, str) else source
         return fastavro.parse_schema(parsed)
-    except Exception as error:  # fastavro's own exceptions share no root
+    except Exception as error:  # fastavro's exceptions have no common base class
         raise ValueError(f"{origin} is not valid Avro: {type(error).__name__}: {error}") from error
 
 
@@ -70,16 +70,16 @@ def _from_text(text: str) -> Any:
 
 
 class AvroFraming(Protocol):
-    """What stands in front of a record's Avro bytes, so that readers find the schema that wrote them.
+    """The header before a record's Avro data, by which readers find the schema that wrote it.
 
-    Asked for every record, from any thread: an implementation that has to look a schema up keeps what it found.
+    Called for every record, from any thread: an implementation that looks schemas up should cache them.
     """
 
     def header(self, topic: str, schema: AvroSchema) -> bytes:
-        """What a writer puts in front."""
+        """Returns the header to write."""
 
     def written_with(self, topic: str, data: bytes) -> tuple[AvroSchema, int]:
-        """The schema that wrote the data, and where its Avro bytes begin. Raises `ValueError` where it is not known."""
+        """Returns the schema that wrote the data, and where its Avro data begins. Raises `ValueError` if unknown."""
 
 
 _MARK: Final = b"\xc3\x01"
@@ -87,7 +87,7 @@ _HEADER_LENGTH: Final = 10
 
 
 class SingleObjectFraming:
-    """Avro's single-object encoding: a mark of two bytes and the schema's fingerprint. Readers know all the schemas."""
+    """Avro's single-object encoding: a two-byte marker and the schema's fingerprint. Readers must know all schemas."""
 
     def __init__(self, *schemas: SchemaSource) -> None:
         self._known = {schema.fingerprint: schema for schema in map(AvroSchema, schemas)}

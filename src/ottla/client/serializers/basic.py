@@ -1,4 +1,4 @@
-"""Bytes, text, numbers, UUIDs and JSON. Those that Java has as well make the same bytes as its serializers."""
+"""Bytes, strings, numbers, UUIDs and JSON. Those that Java also has produce the same bytes as its serializers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBERS: Final = {
     "float32": (">f", "a float", 4),
     "float64": (">d", "a float", 8),
 }
-"""By name: the layout, which is Java's big-endian one, what is taken, and how many bytes it makes."""
+"""By name: the layout (big-endian, as in Java), the accepted types, and the size in bytes."""
 
 NUMBER_NAMES: Final = tuple(_NUMBERS)
 
@@ -24,7 +24,7 @@ _UUID_TEXT_LENGTH: Final = 36
 
 
 class BytesSerializer:
-    """Bytes as they are."""
+    """Passes bytes through unchanged."""
 
     __slots__ = ()
     name: Final = "bytes"
@@ -48,7 +48,7 @@ class BytesDeserializer:
 
 
 class StringSerializer:
-    """Text. What an encoding does not have is refused, where Java would write a question mark."""
+    """Encodes strings. Refuses characters that the encoding does not have, where Java would write a question mark."""
 
     __slots__ = ("_encoding",)
     name: Final = "string"
@@ -65,7 +65,7 @@ class StringSerializer:
 
 
 class StringDeserializer:
-    """Text. Bytes that the encoding does not have are refused, unless `errors` is "replace", which is Java's way."""
+    """Decodes strings. Refuses bytes that are invalid in the encoding, unless `errors` is "replace", as in Java."""
 
     __slots__ = ("_encoding", "_errors")
     name: Final = "string"
@@ -93,7 +93,8 @@ def _checked_encoding(encoding: str) -> str:
 
 
 class NumberSerializer:
-    """A number in Java's layout: int16 is its short, int32 its int, int64 its long, float32 and float64 its floats."""
+    """Encodes numbers as Java does: int16 as short, int32 as int, int64 as long, float32 as float, float64 as
+    double."""
 
     __slots__ = ("_pack", "accepts", "name")
 
@@ -107,7 +108,7 @@ class NumberSerializer:
 
 
 class NumberDeserializer:
-    """A number in Java's layout, by the same names."""
+    """Decodes numbers as Java does, by the same names."""
 
     __slots__ = ("_unpack", "accepts", "name")
 
@@ -129,7 +130,7 @@ def _number(name: str) -> tuple[str, str, int]:
 
 
 class UUIDSerializer:
-    """A UUID as text of 36 characters, as Java writes it."""
+    """Encodes a UUID as a string of 36 characters, as Java does."""
 
     __slots__ = ()
     name: Final = "uuid"
@@ -147,16 +148,16 @@ class UUIDDeserializer:
     accepts: Final = "a UUID as text of 36 characters"
 
     def __call__(self, topic: str, data: bytes) -> UUID:
-        # Python would also read braces, and no dashes at all, which nobody's serializer writes.
+        # Python would also accept braces, and no dashes at all, which no serializer writes.
         if len(data) != _UUID_TEXT_LENGTH or data[8:24:5] != b"----":
             raise ValueError("not of the form xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
         return UUID(str(data, "ascii"))
 
 
 class JsonSerializer:
-    """JSON in UTF-8 without spaces. `default` makes something that JSON has of what it has not, as for `json.dumps`.
+    """Encodes JSON in UTF-8 without spaces. `default` converts objects that JSON does not support, as for `json.dumps`.
 
-    NaN and infinities are refused: JSON does not have them. A value of None is no "null" but a tombstone.
+    NaN and infinities are refused, because JSON does not have them. None is a tombstone, not "null".
     """
 
     __slots__ = ("_encode",)
@@ -172,7 +173,7 @@ class JsonSerializer:
 
 
 class JsonDeserializer:
-    """JSON. `object_hook` makes something else of each object, as for `json.loads`."""
+    """Decodes JSON. `object_hook` converts each object, as for `json.loads`."""
 
     __slots__ = ("_decode",)
     name: Final = "json"

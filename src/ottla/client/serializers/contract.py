@@ -1,11 +1,11 @@
-"""What a serializer is, how a client calls it, and what is said when it does not take what it is given.
+"""What a serializer is, how a client calls it, and the errors if it does not accept its argument.
 
-A serializer is anything that can be called with a topic and a value and answers bytes; a deserializer takes a topic and
-bytes and answers a value. A function of your own is one. Neither is ever called with None: a record without a key has
-none, and a record without a value is a tombstone, whatever the serializer.
+A serializer is a callable that takes a topic and a value and returns bytes; a deserializer takes a topic and bytes and
+returns a value. Your own functions can be used. Neither is ever called with None: a record without a key has none, and
+a record without a value is a tombstone, whatever the serializer.
 
-Serializers raise what they like. The client makes a `SerializationError` of it, which says whether it was a key or a
-value, of which topic, of what type, and what would have been accepted. They may be called from any thread.
+Serializers can raise any exception. The client turns it into a `SerializationError`, which names the key or value, the
+topic, the type, and what would have been accepted. They may be called from any thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Part = Literal["key", "value"]
 Serializer: TypeAlias = Callable[[str, Any], bytes | None]
 Deserializer: TypeAlias = Callable[[str, bytes], Any]
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What keys and values are for a producer without serializers."""
+"""The type of keys and values for a producer without serializers."""
 
 AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 AnyKey = TypeVar("AnyKey")
@@ -31,7 +31,7 @@ AnyValue = TypeVar("AnyValue")
 
 
 def bound_serializer(serializer: Serializer, part: Part) -> Callable[[str, Any], bytes | None]:
-    """The serializer as a producer calls it: with None as well; whatever goes wrong is a `SerializationError`."""
+    """Wraps the serializer for a producer: None is passed through, and any failure is a `SerializationError`."""
     call = _quickest(serializer)
 
     def serialize(topic: str, value: Any) -> bytes | None:
@@ -52,9 +52,9 @@ def bound_serializer(serializer: Serializer, part: Part) -> Callable[[str, Any],
 
 
 def bound_deserializer(deserializer: Deserializer, part: Part) -> Callable[[str, Iterable[bytes | None]], list[Any]]:
-    """The deserializer as a consumer calls it: for a column of one topic's keys or values, None among them.
+    """Wraps the deserializer for a consumer: it takes a column of keys or values of one topic, which may contain None.
 
-    The first that cannot be read is raised as a `SerializationError` whose `index` is its place in the column.
+    The first one that cannot be read is raised as a `SerializationError` whose `index` is its position in the column.
     """
     call = _quickest(deserializer)
 
@@ -75,18 +75,18 @@ def bound_deserializer(deserializer: Deserializer, part: Part) -> Callable[[str,
 
 
 def _quickest(function: AnyCallable) -> AnyCallable:
-    """Calling an object's method is a third quicker than calling the object, which looks it up each time."""
+    """Calling an object's method is a third faster than calling the object, which looks it up each time."""
     method = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted, not whether it is there
     return cast("AnyCallable", method) if isinstance(method, MethodType) else function
 
 
-# What to say.
+# Error messages.
 
 
 def serialization_failure(
     topic: str, part: Part, value: Any, serializer: Serializer, error: Exception | None = None
 ) -> SerializationError:
-    """What a producer raises for a key or value that the serializer did not take."""
+    """The error of a producer for a key or value that the serializer did not accept."""
     accepts = getattr(serializer, "accepts", None)
     if accepts is None:
         return SerializationError(topic, part, f"{name_of(serializer)} did not accept {_type_of(value)}{_said(error)}")
@@ -97,20 +97,20 @@ def serialization_failure(
 def deserialization_failure(
     topic: str, part: Part, data: bytes, deserializer: Deserializer, error: Exception | None = None
 ) -> SerializationError:
-    """What a consumer raises for a key or value that the deserializer could not read."""
+    """The error of a consumer for a key or value that the deserializer could not read."""
     accepts = getattr(deserializer, "accepts", None)
     reader = f"the {name_of(deserializer)} deserializer accepts {accepts}, and" if accepts else name_of(deserializer)
     return SerializationError(topic, part, f"{reader} could not read these {len(data)} bytes{_said(error)}")
 
 
 def name_of(serializer: Callable[..., Any]) -> str:
-    """What people call it: built-in ones have a `name`."""
+    """The name to show in messages: built-in serializers have a `name`."""
     name = getattr(serializer, "name", None) or getattr(serializer, "__qualname__", None)
     return str(name or type(serializer).__qualname__)
 
 
 def _said(error: Exception | None) -> str:
-    # Built-in serializers raise a bare TypeError where what they accept says it all.
+    # Built-in serializers raise a bare TypeError if the list of accepted types says everything.
     if error is None or (type(error) is TypeError and not error.args):
         return ""
     kind = type(error)

@@ -1,7 +1,7 @@
-"""Serializers by name, as `key.serializer` and its kin may give them.
+"""Serializers by name, as in `key.serializer` and the related configs.
 
-`string`, `int64` and so on; Java's short names for numbers; and the names of Kafka's Java classes, so that a config
-that served a Java client serves here.
+`string`, `int64` and so on; Java's short names for numbers; and the names of Kafka's Java classes, so that the config
+of a Java client works here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SAME: Final = {
     "double": "float64",
     "bytearray": "bytes",
 }
-"""Java's names."""
+"""Java's short names."""
 
 _NEED_SCHEMA: Final = {
     "avro": "AvroSerializer(schema) or AvroDeserializer(schema)",
@@ -55,7 +55,7 @@ NAMES: Final = tuple(_SERIALIZERS)
 
 
 def serializer_of(setting: str | Serializer | None, part: Part) -> Serializer:
-    """What `key.serializer` or `value.serializer` stands for: a name, or a callable; bytes where unset."""
+    """The serializer for `key.serializer` or `value.serializer`: a name or a callable; bytes if it is not set."""
     key = f"{part}.serializer"
     if setting is None or isinstance(setting, str):
         return _named(_SERIALIZERS, setting or "bytes", key, "Serializer")
@@ -64,7 +64,7 @@ def serializer_of(setting: str | Serializer | None, part: Part) -> Serializer:
 
 
 def deserializer_of(setting: str | Deserializer | None, part: Part) -> Deserializer:
-    """What `key.deserializer` or `value.deserializer` stands for: a name, or a callable; bytes where unset."""
+    """The deserializer for `key.deserializer` or `value.deserializer`: a name or a callable; bytes if it is not set."""
     key = f"{part}.deserializer"
     if setting is None or isinstance(setting, str):
         return _named(_DESERIALIZERS, setting or "bytes", key, "Deserializer")
@@ -97,11 +97,11 @@ def _check_callable(given: Any, key: str, signature: str) -> None:
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
-    """Other clients call serializers with the value alone, so this is a mistake easily made."""
+    """Other clients call serializers with the value alone, so passing such a function is an easy mistake."""
     try:
         inspect.signature(function).bind("topic", b"")
     except TypeError:
         return False
-    except ValueError:  # something built in, which does not tell
+    except ValueError:  # some built-in functions have no signature
         return True
     return True

@@ -1,4 +1,4 @@
-"""Values as Protobuf messages, of the classes that its compiler generates."""
+"""Values as Protobuf messages, with the classes that its compiler generates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 
 
 class ProtobufSerializer(Generic[AnyMessage]):
-    """Writes messages of one class; maps in order, so that equal keys are equal bytes and go to the same partition."""
+    """Serializes messages of one class. Maps are sorted, so that equal keys give equal bytes and the same partition."""
 
     __slots__ = ("_message",)
     name: Final = "protobuf"
@@ -30,7 +30,7 @@ class ProtobufSerializer(Generic[AnyMessage]):
 
 
 class ProtobufDeserializer(Generic[AnyMessage]):
-    """Reads messages of one class."""
+    """Deserializes messages of one class."""
 
     __slots__ = ("_message", "_read")
     name: Final = "protobuf"

@@ -1,1 +1,1 @@
-"""What a consumer is subscribed to, how far it is, and who is told of changes."""
+"""What a consumer is subscribed to, its positions, and its rebalance listeners."""

@@ -1,4 +1,4 @@
-"""What a consumer tells its user of partitions that come and go."""
+"""Rebalance listeners: the user's callbacks for assigned and revoked partitions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from ottla.base.ids import TopicPartition
 
 
 class RebalanceListener:
-    """Told of each change of a group's assignment, from within `poll`. Override what is of interest.
+    """Called for each change of a group's assignment, inside `poll`. Override the methods that you need.
 
-    With `AsyncConsumer` the methods may be coroutines. What they raise comes out of `poll`, after the change is done.
-    If Ctrl-C or a cancellation ends the poll while they are called, the next poll calls them again.
+    With `AsyncConsumer` the methods may be coroutines. `poll` raises their exceptions after the change is done. If
+    Ctrl-C or a cancellation ends the poll while they run, the next poll calls them again.
     """
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These are new here; nothing of them was fetched yet, so this is the place to seek."""
+        """Called with new partitions before anything is fetched from them: the place to seek."""
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These are about to go to another member: the last moment to commit them."""
+        """Called before these partitions go to another member: the last chance to commit them."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Awaitable[None] | None:
-        """These belong to somebody else already: too late to commit. Treated as revoked unless overridden."""
+        """Called for partitions that already belong to another member: too late to commit. Calls
+        `on_partitions_revoked` unless overridden."""
         return self.on_partitions_revoked(partitions)

@@ -102,8 +102,8 @@ def _proposed(
     context: ControllerContext, name: TopicPartition, sender: int, partition: AlterPartitionPartition, version: int
 ) -> _Proposal | Leadership | ErrorCode:
     """The leadership to be written, the one that is there already, or why not."""
-    current = context.leaderships.get(name)
-    if current is None or context.assignment(name) is None:
+    current, assignment = context.leaderships.get(name), context.assignment(name)
+    if current is None or assignment is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if version >= 3:
         isr = tuple(member.broker_id for member in partition.new_isr_with_epochs)
@@ -118,7 +118,10 @@ def _proposed(
         return current
     if partition.partition_epoch < current.version:
         return ErrorCode.INVALID_UPDATE_VERSION
-    if sender != current.leader or not isr:  # no broker of Kafka's sends these
+    # No broker of Kafka's sends these. An ISR without its leader would make the leader count no longer.
+    if sender != current.leader or sender not in isr or len(set(isr)) < len(isr):
+        return ErrorCode.INVALID_REQUEST
+    if not {*assignment.replicas, *current.isr}.issuperset(isr):
         return ErrorCode.INVALID_REQUEST
     if is_recovering and (len(isr) > 1 or not current.is_recovering):
         return ErrorCode.INVALID_REQUEST

@@ -320,16 +320,20 @@ class ActiveController:
 
         self.put(name, event)
 
-    def _answered(self, broker_id: int, request: AnyControlRequest, response: AnyControlResponse) -> None:
+    def _answered(self, broker: LiveBroker, request: AnyControlRequest, response: AnyControlResponse) -> None:
+        """What a broker answered before it was restarted says nothing about it now."""
         if self.is_over:
             return
-        if broker_id not in self.context.reached and broker_id in self.context.brokers:
-            self._reached(self.context.brokers[broker_id])
+        broker_id = broker.broker_id
+        if broker_id not in self.context.reached:
+            self._reached(broker)
         if isinstance(response, LeaderAndIsrResponse):
-            self.run_later("LeaderAndIsr response", lambda: self.core.leader_and_isr_answered(broker_id, response))
+            self._for_registration(
+                "LeaderAndIsr response", broker, lambda: self.core.leader_and_isr_answered(broker_id, response)
+            )
         elif isinstance(response, StopReplicaResponse) and isinstance(request, StopReplicaRequest):
-            self.run_later(
-                "StopReplica response", lambda: self.core.stop_replica_answered(broker_id, request, response)
+            self._for_registration(
+                "StopReplica response", broker, lambda: self.core.stop_replica_answered(broker_id, request, response)
             )
         elif response.error_code:
             _logger.error("broker %d refused UpdateMetadata: error %d", broker_id, response.error_code)

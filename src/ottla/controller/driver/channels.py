@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from ottla.controller.core.effects import AnyControlRequest, ControlRequest
+from ottla.controller.driver.event_queue import is_cancelled
 from ottla.controller.seams import ControlLinks, LiveBroker
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -24,7 +25,7 @@ _logger = logging.getLogger(__name__)
 _RETRY_S: Final = 0.1
 
 AnyControlResponse = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
-OnAnswer = Callable[[int, AnyControlRequest, AnyControlResponse], None]
+OnAnswer = Callable[[LiveBroker, AnyControlRequest, AnyControlResponse], None]
 
 
 class BrokerChannel:
@@ -75,9 +76,16 @@ class BrokerChannel:
                 else:
                     response = await self._answered(first)
                     if response is not None:
-                        self._on_answer(self.broker.broker_id, first, response)
+                        self._tell(first, response)
                 self._waiting.popleft()
             self._is_wanted.clear()
+
+    def _tell(self, request: AnyControlRequest, response: AnyControlResponse) -> None:
+        """Never raises: the broker must get the requests after this one."""
+        try:
+            self._on_answer(self.broker, request, response)
+        except Exception:
+            _logger.exception("an answer of broker %d could not be processed", self.broker.broker_id)
 
     async def _answered(self, request: AnyControlRequest) -> AnyControlResponse | None:
         is_told = False
@@ -88,6 +96,10 @@ class BrokerChannel:
                 if not is_told:
                     _logger.info("broker %d does not answer: %s", self.broker.broker_id, error)
                     is_told = True
+            except asyncio.CancelledError:
+                if is_cancelled():  # by `close`
+                    raise
+                _logger.warning("a control request to broker %d was cancelled; trying again", self.broker.broker_id)
             except Exception:
                 _logger.exception("a control request to broker %d failed", self.broker.broker_id)
                 return None

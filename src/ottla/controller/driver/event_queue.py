@@ -13,6 +13,12 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 
+def is_cancelled() -> bool:
+    """Whether the running task itself was cancelled, and not something that it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class EventQueue:
     """Belongs to one event loop. An event that was put is processed even if nobody waits for it any more."""
 
@@ -54,6 +60,9 @@ class EventQueue:
         async def answered() -> None:
             try:
                 result = await event()
+            except asyncio.CancelledError:
+                answer.cancel()
+                raise
             except Exception as error:
                 if not answer.done():
                     answer.set_exception(error)
@@ -88,6 +97,12 @@ class EventQueue:
                 self._names.discard(name)
                 try:
                     await event()
+                except asyncio.CancelledError as error:
+                    # Only `close` ends this task. If what an event waited for was cancelled, the next events must
+                    # still be processed.
+                    if self._is_closed or is_cancelled():
+                        raise
+                    _logger.error("the controller failed to process an event: %s", name, exc_info=error)
                 except Exception:
                     _logger.exception("the controller failed to process an event: %s", name)
                 self.processed += 1

@@ -19,7 +19,12 @@ from ottla.coordinator.groups.consumer.classic_members import ClassicInConsumerG
 from ottla.coordinator.groups.consumer.protocol import ConsumerProtocol
 from ottla.coordinator.groups.group import GroupSettings, TopicImage
 from ottla.coordinator.groups.offsets import fetch as offset_fetch
-from ottla.coordinator.groups.offsets.commit import commit_offsets, refused_commit
+from ottla.coordinator.groups.offsets.commit import (
+    commit_in_transaction,
+    commit_offsets,
+    refused_commit,
+    refused_in_transaction,
+)
 from ottla.coordinator.groups.offsets.store import OffsetStore
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime
@@ -33,6 +38,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 R = TypeVar("R")
 
@@ -93,6 +99,26 @@ class GroupCoordinatorService:
         if not isinstance(answer, Coroutine):
             return answer
         return _or_else(answer, lambda error: refused_commit(request, error))
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, caller: Caller
+    ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
+        """The offsets are appended when this returns, if they can be; only the answer may have to wait."""
+        version = caller.version
+        try:
+            answer = self.runtime.write_now(
+                request.group_id, lambda shard: commit_in_transaction(shard, request, version)
+            )
+        except CoordinatorError as error:
+            return self.refuse_in_transaction(request, error.code, caller)
+        if not isinstance(answer, Coroutine):
+            return answer
+        return _or_else(answer, lambda error: self.refuse_in_transaction(request, error, caller))
+
+    def refuse_in_transaction(
+        self, request: TxnOffsetCommitRequest, error: ErrorCode, caller: Caller
+    ) -> TxnOffsetCommitResponse:
+        return refused_in_transaction(request, error, caller.version)
 
     def fetch_offsets(
         self, request: OffsetFetchRequest, caller: Caller

@@ -1,9 +1,9 @@
-"""Compaction: of all records with one key, a log keeps the last.
+"""Compaction: a log keeps only the last record of each key.
 
     plan (owner: which log) ──▶ run (worker: reads closed segments, writes new ones) ──▶ apply (owner: swaps them)
 
-`cleaner` chooses among logs and keeps their offsets; `compaction` is one pass over one log; an `engine`, compiled or in
-plain Python, does what is done for every record. Only a pass that runs loads numba: importing this package does not.
+`cleaner` chooses among logs and stores their offsets; `compaction` is one pass over one log; an `engine`, compiled or
+in plain Python, does the work per record. Only a running pass loads numba: importing this package does not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chunks of a log file as tables for the kernels. See `file_batches` for how a file is read."""
+"""Chunks of a log file as tables for the kernels. `file_batches` reads the file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ottla.records.kernels import Int64s
 from ottla.records.layout import COMPRESSION_MASK, HEADER_SIZE, MINIMUM_RECORD_SIZE
 
 _EXPANDED_BYTES: Final = 8 * 1024 * 1024
-"""How much of a chunk is uncompressed at once; a batch that grows larger is taken alone."""
+"""How much of a chunk is decompressed at once; a larger batch is handled alone."""
 
 
 class BatchChunk:
-    """Some batches that follow each other, with a table of them. The table is good for as long as the chunk is held."""
+    """Consecutive batches, with a table of them. The table is valid as long as the chunk is held."""
 
     __slots__ = ("_address", "_data", "_path", "_sources", "size", "table")
 
@@ -34,13 +34,13 @@ class BatchChunk:
         self._sources: list[object] = []
         self.table = table
         self.size = size
-        """Bytes of the file."""
+        """Its size in the file."""
 
     def view(self, batch: int) -> BatchView:
         return BatchView(self._data, int(self.table[batch, kernels.AT]) - self._address)
 
     def is_committed(self, batch: int) -> bool | None:
-        """What the marker in a control batch says; None if there is none in it."""
+        """The result in the marker of a control batch; None if it contains no marker."""
         try:
             marker = read_transaction_marker(self.view(batch), verify_crc=False)
         except RecordError as error:
@@ -48,8 +48,8 @@ class BatchChunk:
         return None if marker is None else marker.committed
 
     def runs(self) -> Iterator[tuple[int, Int64s]]:
-        """The table in pieces, with the index of their first batches; in each, the records to be looked at are there
-        uncompressed until the next piece is asked for."""
+        """Yields the table in pieces, with the index of their first batches; the records of a piece that must be read
+        are decompressed until the next piece is requested."""
         table = self.table
         compressed = np.flatnonzero(
             (table[:, kernels.ATTRIBUTES] & COMPRESSION_MASK != 0)
@@ -80,7 +80,7 @@ class BatchChunk:
         return len(records)
 
     def refuse(self, batch: int) -> NoReturn:
-        """Raises what is wrong with a batch, in the words of the plain codec."""
+        """Raises the error of a batch, with the message of the plain codec."""
         file_batches.refuse_records(self._path, self.view(batch))
 
 

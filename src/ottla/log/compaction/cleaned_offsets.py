@@ -1,6 +1,6 @@
-"""How far each partition of a log directory was compacted: `cleaner-offset-checkpoint`. Any thread may call.
+"""How far each partition of a log directory was compacted: `cleaner-offset-checkpoint`. Thread-safe.
 
-A checkpoint that cannot be read is done without: its logs are compacted from their start once more.
+A checkpoint that cannot be read is ignored: its logs are compacted from their start again.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _logger = logging.getLogger(__name__)
 
 
 class CleanedOffsets:
-    """The checkpoint of one log directory, read once. It is written at each change but those that remove, which are
-    left for `write_down`: many partitions go at once, and it syncs. A change waits for no write."""
+    """The checkpoint of one log directory, read once. Every change is written, except removals, which are left to
+    `write_down`: many partitions are removed at once, and it syncs. A change does not wait for a write."""
 
     __slots__ = ("_changes", "_checkpoint", "_guard", "_offsets", "_writing", "_written")
 
     def __init__(self, disk: Disk, log_directory: Path) -> None:
         self._checkpoint = OffsetCheckpoint(disk, log_directory / CLEANER_OFFSETS)
         self._guard = threading.Lock()
-        """Held to look at or change what is in memory."""
+        """Held to read or change what is in memory."""
         self._writing = threading.Lock()
         self._offsets: dict[TopicPartition, int] | None = None
         self._changes = 0
         self._written = 0
-        """How many of the changes are in the file."""
+        """The number of changes that are in the file."""
 
     def _read(self) -> dict[TopicPartition, int]:
         if self._offsets is None:
@@ -50,8 +50,8 @@ class CleanedOffsets:
             return self._read().get(partition)
 
     def set(self, partition: TopicPartition, offset: int, *, unless: Callable[[], bool] = lambda: False) -> bool:
-        """Whether it was set: not if `unless` says so. A partition that is removed meanwhile has either been seen by it
-        or is removed afterwards: it does not come back."""
+        """Returns whether it was set: not if `unless` returns True. If a partition is removed at the same time, either
+        `unless` sees that or the removal comes afterwards: the partition does not come back."""
         with self._guard:
             if unless():
                 return False
@@ -61,7 +61,7 @@ class CleanedOffsets:
         return True
 
     def truncate(self, partition: TopicPartition, offset: int) -> None:
-        """The log was cut there: what comes in its place was not compacted."""
+        """Called when the log was truncated there: what replaces it was not compacted."""
         with self._guard:
             if self._read().get(partition, 0) <= offset:
                 return
@@ -70,14 +70,14 @@ class CleanedOffsets:
         self.write_down()
 
     def remove(self, partition: TopicPartition) -> bool:
-        """The partition left the directory. Whether anything is to be written down."""
+        """Called when the partition left the directory. Returns whether there is anything to write."""
         with self._guard:
             if self._read().pop(partition, None) is not None:
                 self._changes += 1
             return self._changes > self._written
 
     def keep_only(self, partitions: Collection[TopicPartition]) -> bool:
-        """Removes all others: they were deleted while nobody looked. Whether anything is to be written down."""
+        """Removes all others, which were deleted while nothing ran. Returns whether there is anything to write."""
         with self._guard:
             offsets = self._read()
             for gone in offsets.keys() - set(partitions):
@@ -86,7 +86,7 @@ class CleanedOffsets:
             return self._changes > self._written
 
     def write_down(self) -> None:
-        """Writes the file, and syncs it, unless it has all changes already."""
+        """Writes and syncs the file, unless it already has all changes."""
         with self._writing:
             with self._guard:
                 offsets, changes = dict(self._read()), self._changes

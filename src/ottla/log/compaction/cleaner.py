@@ -1,14 +1,14 @@
-"""Chooses which log to compact, and remembers how far each one is.
+"""Chooses which log to compact, and remembers how far each one was compacted.
 
-The owner's thread calls it; `finish`, which writes and syncs a checkpoint, may be left to the worker:
+Called by the owner's thread; `finish`, which writes and syncs a checkpoint, may be left to the worker:
 
     compaction = cleaner.choose(logs)                                  owner
     while (group := compaction.clean_next()) is not None:              worker
         compaction.apply(group)                                        owner
     cleaner.finish(compaction), or cleaner.fail(compaction, error)     worker, owner
 
-A log that failed for its content is not tried again until the broker restarts; a log directory that failed is the
-caller's affair.
+A log that failed because of its content is not tried again until the broker restarts; the caller handles a failed log
+directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Cleaner:
-    """See the module. `wait` is how a worker sleeps when it is throttled; `engine` loads what does the work."""
+    """See the module docstring. `wait` is how a throttled worker sleeps; `engine` loads the engine."""
 
     def __init__(
         self,
@@ -52,10 +52,12 @@ class Cleaner:
         self._engine = _LoadedOnce(engine)
         self._offsets: dict[Path, CleanedOffsets] = {}
         self._running: dict[Path, Compaction] = {}
+        self._leaving: dict[Path, Compaction] = {}
+        """Passes over removed partitions whose workers have not ended. They still write into folders of these names."""
         self._uncleanable: dict[Path, str] = {}
 
     def change_options(self, options: CleanerOptions) -> None:
-        """The rate holds at once, all else from the next pass on."""
+        """The rate applies at once, everything else from the next pass on."""
         self._options = options
         self._throttle.change_rate(options.max_io_bytes_per_second)
 
@@ -67,26 +69,29 @@ class Cleaner:
 
     @property
     def uncleanable(self) -> frozenset[Path]:
-        """Folders of logs that are not tried again. Any thread may ask."""
+        """Folders of logs that are not tried again. Thread-safe."""
         return frozenset(self._uncleanable.copy())
 
     def is_compacting(self, log: PartitionLog) -> bool:
-        """Whether a pass over the log is under way: nobody else may take segments out of it."""
+        """Whether a pass over the log is in progress: nobody else may remove its segments."""
         running = self._running.get(log.directory)
         return running is not None and running.log is log
 
     def choose(
         self, logs: Iterable[PartitionLog], on_disk_error: Callable[[PartitionLog, OSError], None] | None = None
     ) -> Compaction | None:
-        """A pass over the dirtiest log that is due; None if none is. It must be ended by `finish` or `fail`.
+        """Returns a pass over the dirtiest log that is due; None if there is none. End it with `finish` or `fail`.
 
-        A log that cannot be looked at does not keep the others from being compacted: one whose content is to blame is
-        left alone from then on; an `OSError` is told, if there is somebody to tell.
+        A log that cannot be read does not prevent the others from being compacted: if its content is at fault, it is
+        skipped from then on; an `OSError` is reported if there is a callback.
         """
         now_ms = self._clock.now_ms()
         candidates = []
         for log in logs:
-            if not log.config.compacts or log.directory in self._running or log.directory in self._uncleanable:
+            folder = log.directory
+            if not log.config.compacts or folder in self._running or folder in self._leaving:
+                continue
+            if folder in self._uncleanable:
                 continue
             try:
                 cleaned_offset = self.cleaned_offsets(log.directory.parent).get(log.partition)
@@ -110,10 +115,12 @@ class Cleaner:
     def _end(self, compaction: Compaction) -> None:
         if self._is_running(compaction):
             del self._running[compaction.directory]
+        if self._leaving.get(compaction.directory) is compaction:
+            del self._leaving[compaction.directory]
 
     def finish(self, compaction: Compaction) -> None:
-        """Every group was applied: what was dirty is clean. A partition that was deleted meanwhile is not written
-        down: one of the same name may come, with other records."""
+        """Called when every group was applied: what was dirty is clean. A partition that was deleted in the meantime is
+        not recorded: another with the same name may come, with other records."""
         try:
             offsets = self.cleaned_offsets(compaction.directory.parent)
             offsets.set(compaction.partition, compaction.end_offset, unless=lambda: not self._is_running(compaction))
@@ -135,7 +142,7 @@ class Cleaner:
             _logger.warning("%s: dropped %d records without a key", compaction.partition, done.keyless_records)
 
     def fail(self, compaction: Compaction, error: Exception) -> None:
-        """The pass ended early. What was applied stays; the log is left alone if its content is to blame."""
+        """Called when the pass ended early. What was applied stays; the log is skipped if its content is at fault."""
         was_running = self._is_running(compaction)
         self._end(compaction)
         if was_running and not isinstance(error, (CompactionCancelledError, OSError)):
@@ -146,34 +153,35 @@ class Cleaner:
         _logger.error("%s: is not compacted any more until a restart: %s", partition, error)
 
     def truncated(self, log: PartitionLog) -> None:
-        """The log was cut: a pass over it ends, and what follows its new end was not compacted."""
+        """Called when the log was truncated: a pass over it ends, and what follows its new end was not compacted."""
         self.cancel(log)
         self.cleaned_offsets(log.directory.parent).truncate(log.partition, log.next_offset)
 
     def cancel(self, log: PartitionLog) -> None:
-        """A pass over the log, if there is one, ends soon."""
+        """Makes a pass over the log, if there is one, end soon."""
         if self.is_compacting(log):
             self._running[log.directory].cancel()
 
     def forget(self, log_directory: Path, partition: TopicPartition) -> bool:
-        """The partition left the directory. Whether `write_down` is to be called for that, in a thread."""
+        """Called when the partition left the directory. Returns whether `write_down` must be called, in a thread."""
         folder = log_directory / str(partition)
         if (running := self._running.pop(folder, None)) is not None:
             running.cancel()
+            self._leaving[folder] = running
         self._uncleanable.pop(folder, None)
         return self.cleaned_offsets(log_directory).remove(partition)
 
     def write_down(self, log_directory: Path) -> None:
-        """Writes what was forgotten, and syncs."""
+        """Writes and syncs what was forgotten."""
         self.cleaned_offsets(log_directory).write_down()
 
     def cancel_all(self) -> None:
-        """The broker stops: passes end soon."""
+        """Called when the broker stops: passes end soon."""
         for running in list(self._running.values()):
             running.cancel()
 
     def run(self, compaction: Compaction) -> None:
-        """A whole pass in one thread: for tools and tests."""
+        """Runs a whole pass in one thread: for tools and tests."""
         try:
             while (group := compaction.clean_next()) is not None:
                 compaction.apply(group)
@@ -184,7 +192,7 @@ class Cleaner:
 
 
 class _LoadedOnce:
-    """An engine that is loaded by the first worker that asks for it."""
+    """An engine that is loaded by the first worker that needs it."""
 
     def __init__(self, load: Callable[[], Engine]) -> None:
         self._load = load

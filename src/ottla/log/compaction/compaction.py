@@ -2,21 +2,21 @@
 
     owner                              worker
     Compaction(cleanable, …)
-                                       clean_next ─▶ a group of closed segments, written anew as one `.cleaned` segment
+                                       clean_next ─▶ a group of closed segments, rewritten as one `.cleaned` segment
     apply(group)                       …and so on, until it returns None
     CleanedOffsets.set(end_offset)
 
-A group is swapped in before the next one is cleaned, so no more than a segment is on disk twice. The order of groups
-matters: what a later group drops, a tombstone say, may be dropped because an earlier one has no more to do with it.
+A group is swapped in before the next one is cleaned, so no more than one segment is on disk twice. The order of groups
+matters: a later group may drop a tombstone, for example, because earlier groups no longer contain its key.
 
-The swap survives a crash at every step. `.cleaned` files are worthless. They are synced, then renamed to `.swap`:
-from the moment all of them have that name the new segment counts, and the loader finishes what follows: old segments
-are renamed to `.deleted`, the new one loses its suffix. Where the new one ends before the last old one did, a crash
-may bring the last old ones back: they hold nothing but what newer records have replaced.
+The swap survives a crash at every step. `.cleaned` files are worthless. They are synced, then renamed to `.swap`: once
+all of them have that name, the new segment counts, and the loader completes the rest: old segments are renamed to
+`.deleted`, the new one loses its suffix. If the new one ends before the last old one did, a crash may bring the last
+old ones back: they contain only records that newer ones have replaced.
 
-The worker reads through files that it opened itself, so that the owner may close, truncate or delete segments
-meanwhile: the group is then not applied, and the pass is over. `cancel` ends it sooner. A file that is gone because the
-owner took its segment out of the log is no failure of the disk: `was_overtaken` tells the two apart.
+The worker reads files that it opened itself, so the owner may close, truncate or delete segments at the same time: then
+the group is not applied, and the pass is over. `cancel` ends it sooner. A file that is gone because the owner removed
+its segment from the log is not a failure of the disk: `was_overtaken` distinguishes the two.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ottla.records.layout import MAX_INT32
 
 
 class CompactionCancelledError(LogError):
-    """The pass was ended: its log has changed under it, or the broker stops."""
+    """The pass was ended: its log has changed, or the broker stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SourceSegment:
 
 @dataclass(frozen=True, slots=True)
 class CleanedGroup:
-    """Old segments, and the one that takes their place."""
+    """Old segments, and the one that replaces them."""
 
     old: tuple[SourceSegment, ...]
     new: Segment
@@ -64,7 +64,7 @@ class CleanedGroup:
 
 @dataclass(slots=True)
 class CompactionStatistics:
-    """What a pass did, so far."""
+    """The progress of a pass."""
 
     map_utilization: float = 0.0
     bytes_read: int = 0
@@ -77,8 +77,8 @@ class CompactionStatistics:
 
 
 class Compaction:
-    """See the module. Making one is the plan: it copies all that the worker needs to know of the log. `engine` is asked
-    for by the worker: it may have to be loaded."""
+    """See the module docstring. The constructor makes the plan: it copies everything that the worker needs from the
+    log. The worker requests `engine`, which may have to be loaded."""
 
     def __init__(
         self, cleanable: Cleanable, options: CleanerOptions, throttle: Throttle, engine: Callable[[], Engine]
@@ -95,7 +95,7 @@ class Compaction:
         self._disk = log.disk
         self._clock = log.clock
         self.directory = log.directory
-        """Where the log was when the pass was planned. It is renamed when it is deleted or moved."""
+        """The folder of the log when the pass was planned. It is renamed when the log is deleted or moved."""
         self._config = log.config
         self._log_start_offset = log.log_start_offset
         self._now_ms = log.clock.now_ms()
@@ -119,11 +119,11 @@ class Compaction:
 
     @property
     def end_offset(self) -> int:
-        """Below it, once every group is applied, no key is there twice."""
+        """Below it, once every group is applied, no key occurs twice."""
         return self.first_dirty_offset if self._offsets is None else self._offsets.until_offset
 
     def cancel(self) -> None:
-        """Lets the worker end soon, with `CompactionCancelledError`. Any thread may call it."""
+        """Makes the worker end soon, with `CompactionCancelledError`. Thread-safe."""
         self._cancelled.set()
 
     @property
@@ -132,7 +132,7 @@ class Compaction:
 
     @property
     def was_overtaken(self) -> bool:
-        """Whether the owner has meanwhile closed, moved or deleted what the pass works on. The owner asks."""
+        """Whether the owner has closed, moved or deleted what the pass works on. For the owner's thread."""
         if self.is_cancelled or self.log.directory != self.directory:
             return True
         present = {id(segment) for segment in self.log.segments}
@@ -142,12 +142,12 @@ class Compaction:
         if self.is_cancelled:
             raise CompactionCancelledError(f"{self.partition}: compaction was cancelled")
 
-    # The worker's.
+    # For the worker.
 
     def clean_next(self) -> CleanedGroup | None:
-        """Writes the next group anew, to be applied by the owner before this is called again; None after the last one.
+        """Rewrites the next group; the owner must apply it before this is called again. None after the last one.
 
-        Whatever it raises, it leaves no files behind that a restart would not remove.
+        If it raises, it leaves no files that a restart would not remove.
         """
         self._check()
         if self._unsettled:
@@ -200,8 +200,8 @@ class Compaction:
         return offsets
 
     def _aborted(self, first: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach into the sources from that one on. Their markers may stand behind
-        them."""
+        """The aborted transactions that overlap the sources from that one on. Their markers may come after the
+        sources."""
         found: list[AbortedTransaction] = []
         for segment in self._segments[first:]:
             some, complete = segment.transaction_index.collect(self._log_start_offset, self._until_offset)
@@ -221,7 +221,7 @@ class Compaction:
             file.close()
 
     def _grouped(self, sources: list[SourceSegment]) -> Iterator[tuple[SourceSegment, ...]]:
-        """Neighbours that together are no larger than one segment may be: so segments do not shrink for ever."""
+        """Groups adjacent segments up to the size of one segment, so that segments do not shrink forever."""
         ends = [source.base_offset for source in self._sources[1:]] + [self._until_offset]
         limits = (self._config.segment_bytes, self._config.segment_index_bytes, self._config.segment_index_bytes)
         group: list[SourceSegment] = []
@@ -258,7 +258,7 @@ class Compaction:
                     self._throttle.spend(rewriter.copy(chunk, new), self._cancelled.is_set)
             new.become_inactive()
             new.flush()
-            # By its time, too, a segment tells its age: that of its youngest part.
+            # The file time also tells the age of a segment: that of its newest part.
             self._disk.set_modified_ms(new.path, self._disk.modified_ms(group[-1].path))
             self._check()
         except BaseException:
@@ -271,10 +271,10 @@ class Compaction:
         for suffix in reversed(SEGMENT_SUFFIXES):
             self._disk.remove(self.directory / (segment_name(base_offset, suffix) + CLEANED))
 
-    # The owner's.
+    # For the owner.
 
     def apply(self, group: CleanedGroup) -> None:
-        """Puts the new segment in the place of the old ones; `CompactionCancelledError` if they are no longer there."""
+        """Replaces the old segments with the new one; `CompactionCancelledError` if they are no longer there."""
         log, new = self.log, group.new
         present = {id(segment) for segment in log.segments}
         changed = [

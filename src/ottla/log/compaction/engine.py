@@ -1,8 +1,8 @@
-"""The seam between a pass of compaction and what reads, maps and copies its records.
+"""The interface between a pass of compaction and the code that reads, maps and copies its records.
 
-Two engines keep it, and write the same bytes: `fast_engine`, compiled, which needs the `columns` extra, and
-`plain_engine`, which needs nothing and takes many times as long. An engine is a module: it holds no state but that of
-what it makes for a pass.
+Two engines implement it, and write the same bytes: `fast_engine`, which is compiled and needs the `columns` extra, and
+`plain_engine`, which needs nothing and is many times slower. An engine is a module: it has no state except that of the
+objects it creates for a pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LastRecords:
-    """Which batches hold what is known of the producers."""
+    """The batches that contain the last state of producers."""
 
     data_offsets: tuple[int, ...]
     """The last offset of each producer's last batch."""
@@ -28,7 +28,7 @@ class LastRecords:
 
 @dataclass(slots=True)
 class CopyTotals:
-    """What went in and what came out."""
+    """The sizes before and after."""
 
     bytes_read: int = 0
     bytes_written: int = 0
@@ -38,14 +38,14 @@ class CopyTotals:
 
 
 class EngineChunk(Protocol):
-    """Some batches of a file that follow each other. Only the engine that made it looks into it."""
+    """Consecutive batches of a file. Only the engine that created it uses its content."""
 
     size: int
-    """Bytes of the file."""
+    """Its size in the file."""
 
 
 class KeyMap(Protocol):
-    """The last offset of each key, within a bound of memory."""
+    """The last offset of each key, within a limit of memory."""
 
     @property
     def key_count(self) -> int: ...
@@ -54,11 +54,11 @@ class KeyMap(Protocol):
 
     @property
     def until_offset(self) -> int:
-        """How far the records are entered."""
+        """Up to which offset records are entered."""
         ...
 
     def pass_over(self, until_offset: int) -> None:
-        """No records come before that offset."""
+        """There are no records before that offset."""
         ...
 
 
@@ -68,15 +68,15 @@ class BatchRewriter(Protocol):
     totals: CopyTotals
 
     def copy(self, chunk: Any, target: Segment, /) -> int:
-        """Appends what stays of a chunk. Returns the bytes written."""
+        """Appends what remains of a chunk. Returns the number of bytes written."""
         ...
 
 
 class Engine(Protocol):
-    """See the module. Whatever is wrong with the bytes of a file raises `CorruptRecordsError`."""
+    """See the module docstring. Any error in the bytes of a file raises `CorruptRecordsError`."""
 
     ENTRY_BYTES: int
-    """What a key takes of the memory for keys."""
+    """The memory that a key takes."""
 
     def read_chunks(self, file: File, size: int, chunk_bytes: int, /) -> Iterator[EngineChunk]:
         """All batches of a file of that size."""
@@ -85,7 +85,7 @@ class Engine(Protocol):
     def new_map(self, max_bytes: int, load_factor: float, first_offset: int, /) -> KeyMap: ...
 
     def map_chunk(self, chunk: Any, offsets: Any, transactions: TransactionTracker, first_offset: int, /) -> bool:
-        """Enters the keys of all records from an offset on, aborted ones aside. Whether all went in."""
+        """Enters the keys of all records from an offset on, except aborted ones. Returns whether all were entered."""
         ...
 
     def new_rewriter(

@@ -1,5 +1,5 @@
 """The engine of compiled kernels: see `ottla.log.compaction.engine`. Importing it loads numba, and compiles the kernels
-where its cache is cold."""
+if the cache is cold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ new_rewriter = Rewriter
 
 
 def map_chunk(chunk: BatchChunk, offsets: OffsetMap, transactions: TransactionTracker, first_offset: int) -> bool:
-    """Enters the keys of all records from an offset on, aborted ones aside. Whether all went in."""
+    """Enters the keys of all records from an offset on, except aborted ones. Returns whether all were entered."""
     drop_unmapped(chunk, transactions, first_offset)
     for first, table in chunk.runs():
         entered = offsets.add(table, first_offset)

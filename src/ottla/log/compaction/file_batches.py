@@ -1,7 +1,7 @@
-"""Reads a log file in chunks of whole batches, for either engine.
+"""Reads a log file in chunks of complete batches, for both engines.
 
-A chunk is about as large as the I/O buffer, or one batch that is larger. Every CRC is compared: compaction shall not
-write a fresh CRC over rotten bytes. Messages of magic 0 and 1 come out as batches of magic 2.
+A chunk is about as large as the I/O buffer, or one larger batch. Every CRC is checked: compaction must not write a new
+CRC over corrupt bytes. Messages of magic 0 and 1 are converted to batches of magic 2.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ottla.records.legacy import convert_to_v2, iter_entries
 from ottla.records.plain import decode_batch
 
 ENDED, NOT_THIS_MAGIC, UNSOUND = range(3)
-"""Why a scan stopped: no further whole batch, one of another magic, one that is broken."""
+"""Why a scan stopped: no further complete batch, one of another magic, an invalid one."""
 
 C = TypeVar("C", bound=EngineChunk)
 Scan = Callable[[Path, bytes], tuple[C, int]]
-"""The whole, sound batches at the beginning of some bytes, and why it went no further."""
+"""The complete, valid batches at the beginning of some bytes, and why the scan stopped."""
 
 
 def read_chunks(file: File, size: int, chunk_bytes: int, scan: Scan[C]) -> Iterator[C]:
     """All batches of a file of that size."""
-    chunk_bytes = max(chunk_bytes, HEADER_SIZE)  # less would not tell how large a batch is
+    chunk_bytes = max(chunk_bytes, HEADER_SIZE)  # less would not contain the size of a batch
     position, wanted = 0, chunk_bytes
     while position < size:
         data = file.read_at(position, min(wanted, size - position))
@@ -64,7 +64,7 @@ def refuse_records(path: Path, view: BatchView) -> NoReturn:
 
 
 def _convert(path: Path, data: bytes) -> tuple[bytes, int]:
-    """Batches of the messages at the beginning of the data, and how many bytes those are."""
+    """Converts the messages at the beginning of the data to batches; returns them and the number of bytes read."""
     consumed = 0
     try:
         for entry in iter_entries(data, partial_tail=True):
@@ -77,7 +77,7 @@ def _convert(path: Path, data: bytes) -> tuple[bytes, int]:
 
 
 def _more(path: Path, data: bytes, position: int, size: int) -> int:
-    """The bytes of the batch that begins there, which the data has not all."""
+    """The size of the batch that begins there, of which the data has only a part."""
     needed = int.from_bytes(data[LENGTH_AT:LENGTH_PREFIX_SIZE], "big", signed=True) + LENGTH_PREFIX_SIZE
     if len(data) < LENGTH_PREFIX_SIZE or not len(data) < needed <= size - position:
         raise CorruptRecordsError(

@@ -1,14 +1,14 @@
-"""Compiled loops of compaction: finding batches, hashing keys into the map, and copying what stays.
+"""Compiled loops of compaction: finding batches, hashing keys into the map, and copying what remains.
 
-Importing this module loads every kernel from numba's cache, or compiles it where the cache is cold: seconds, once.
-Nothing imports it but a compaction that runs, and `ottla.log.compaction.warm`.
+Importing this module loads every kernel from numba's cache, or compiles it if the cache is cold: seconds, once. Only a
+running compaction and `ottla.log.compaction.warm` import it.
 
-As in `ottla.records.kernels`, whose primitives and rules these share: bytes are reached by address, every read is
-guarded by the end of what may be read, and a kernel only says which batch is wrong. `scan_batches` compares each CRC,
-so what the others read is what was once appended; a record whose headers a producer garbled is copied like any other.
+As in `ottla.records.kernels`, whose primitives and rules these share: bytes are accessed by address, every read is
+guarded by the end of what may be read, and a kernel only says which batch is invalid. `scan_batches` checks each CRC,
+so the others read what was once appended; a record with invalid headers is copied like any other.
 
-The map of keys is an open-addressing table, three words an entry: 128 bits of hash, and the offset plus one, so that
-fresh zeros are an empty table. Keys are taken to be equal when their hashes are.
+The map of keys is an open-addressing table with three words per entry: 128 bits of hash, and the offset plus one, so
+that zeros are an empty table. Keys are equal if their hashes are.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ KERNELS: Final[list[str]] = []
 """The names of all kernels, in the order they were compiled or loaded."""
 
 _BORROWED: Final = Path(kernels.__file__).stat().st_mtime_ns
-"""When the file changed whose functions are compiled into these kernels. numba looks at the age of this file only, so
-it is told by the name under which it keeps them."""
+"""The modification time of the file whose functions are compiled into these kernels. numba only checks the time of this
+file, so that time is part of the name of the cache."""
 
 
 def _kernel(signature: str) -> Callable[[_F], _F]:
@@ -88,7 +88,7 @@ def _kernel(signature: str) -> Callable[[_F], _F]:
     return compiled
 
 
-# CRC-32C: by the processor's own instruction where it has one, else by a table.
+# CRC-32C: with the processor's own instruction if it has one, otherwise with a table.
 
 _WORD = ir.IntType(64)
 
@@ -147,7 +147,7 @@ def prefetch(_typing: Any, _address: Any) -> Any:
         number = ir.IntType(32)
         pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
-        # For reading, to be kept in all caches, data.
+        # Prefetch for reading, into all caches, data.
         hints = [ir.Constant(number, hint) for hint in (0, 3, 1)]
         builder.call(builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind), [pointer, *hints])
         return context.get_dummy_value()
@@ -174,26 +174,26 @@ def prefetch(_typing: Any, _address: Any) -> Any:
     WRITTEN,
     OUTCOME,
 ) = range(15)
-"""The columns of a table of batches. `AT` and `SIZE` are those of the whole batch; the records are where they are
-uncompressed. The verdict is the caller's, the last two are what `copy_batches` did."""
+"""The columns of a table of batches. `AT` and `SIZE` are those of the whole batch; the records are at the address of
+their uncompressed bytes. The caller sets the verdict, `copy_batches` the last two columns."""
 BATCH_FIELDS: Final = 15
 
 BY_KEY, KEEP, DROP = range(3)
-"""What a verdict says of the records: look at each, or all alike."""
+"""The verdict on records: look at each, keep all, drop all."""
 VERDICT_MASK: Final = 0x3
 AS_EMPTY: Final = 0x4
-"""Of a verdict: a batch that has lost all its records stays as an empty one."""
+"""Flag of a verdict: a batch that has lost all its records stays as an empty one."""
 HORIZON: Final = 0x8
-"""Of a verdict: the batch gets a delete horizon if it has none."""
+"""Flag of a verdict: the batch gets a delete horizon if it has none."""
 
 GONE, SAME, REWRITTEN, TO_COMPRESS = range(4)
-"""What became of a batch. One to compress was written without compression and without its CRC."""
+"""The result for a batch. One to compress was written without compression and without its CRC."""
 
 
 @_kernel("int64(int64, int64, int64[:,::1], int64[::1])")
 def scan_batches(address: int, size: int, table: Int64s, stopped: Int64s) -> int:
-    """Fill the table with the whole batches from the address on. Returns how many there are; `stopped` tells the bytes
-    they take, and why it went no further."""
+    """Fills the table with the complete batches from the address on. Returns their number; `stopped` contains their
+    size in bytes, and why it stopped."""
     position = batches = 0
     stopped[1] = ENDED
     while size - position > MAGIC_AT and batches < len(table):
@@ -250,8 +250,8 @@ RecordFields = tuple[int, int, int, int, int, int]
 
 @_inlined
 def read_record(at: int, end: int) -> RecordFields:
-    """Timestamp delta, offset delta, where the key is, its size, that of the value, and where the record ends: `BEYOND`
-    if it is not a record."""
+    """Timestamp delta, offset delta, the position of the key, its size, that of the value, and the end of the record:
+    `BEYOND` if it is not a record."""
     size, at = read_varint(at, end)
     if size < 0 or size > end - at:
         return 0, 0, 0, 0, 0, BEYOND
@@ -270,7 +270,7 @@ def read_record(at: int, end: int) -> RecordFields:
     return timestamp_delta, offset_delta, key, key_size, value_size, record_end
 
 
-# Keys: a hash of 128 bits in the manner of MurmurHash3, eight bytes a step.
+# Keys: a 128-bit hash like MurmurHash3, eight bytes per step.
 
 _MULTIPLIER_1: Final = -0x783C_846E_EEBD_AC2B
 _MULTIPLIER_2: Final = 0x4CF5_AD43_2745_937F
@@ -330,13 +330,13 @@ def hash_key(at: int, size: int) -> tuple[int, int]:
 
 @_kernel("void(int64, int64, int64[::1])")
 def hash_into(at: int, size: int, target: Int64s) -> None:
-    """The hash of one key: for who looks into a map from outside of a kernel."""
+    """The hash of one key: to look into a map outside a kernel."""
     target[0], target[1] = hash_key(at, size)
 
 
 @_inlined
 def find_slot(entries: Int64s, slot: int, first: int, second: int) -> int:
-    """The slot of that hash, or the empty one where it would go, from the one on where it belongs."""
+    """The slot of that hash, or the empty one where it would go, starting at its own slot."""
     while entries[slot, 2] != 0 and (entries[slot, 0] != first or entries[slot, 1] != second):
         slot += 1
         if slot == len(entries):
@@ -346,7 +346,7 @@ def find_slot(entries: Int64s, slot: int, first: int, second: int) -> int:
 
 @_kernel("void(int64[:,::1], int64[:,::1])")
 def move_entries(source: Int64s, target: Int64s) -> None:
-    """Enter all entries of a map into a larger, empty one."""
+    """Enters all entries of a map into a larger, empty one."""
     for index in range(len(source)):
         if source[index, 2] != 0:
             home = (source[index, 0] & MAX_INT64) % len(target)
@@ -357,7 +357,7 @@ def move_entries(source: Int64s, target: Int64s) -> None:
 
 
 END, OFFSET, TIMESTAMP, KIND, SLOT, HASH_1, HASH_2 = range(7)
-"""What is noted of each record of a batch: where it ends, and where in the map its key belongs."""
+"""The notes about each record of a batch: where it ends, and where in the map its key belongs."""
 NOTE_FIELDS: Final = 7
 HAS_KEY, HAS_VALUE = 1, 2
 """The bits of a kind."""
@@ -365,9 +365,9 @@ HAS_KEY, HAS_VALUE = 1, 2
 
 @_inlined
 def note_records(batch: Int64s, entries: Int64s, first_offset: int, until_offset: int, notes: Int64s) -> bool:
-    """Take all records of a batch apart; those of offsets in the range are hashed. Whether they are sound.
+    """Parses all records of a batch; hashes those with offsets in the range. Returns whether they are valid.
 
-    The map is far larger than a cache: its places are asked for here, all at once, and looked at when they have come.
+    The map is far larger than a cache: its slots are prefetched here, all at once, and read later.
     """
     at = batch[RECORDS_AT]
     end = at + batch[RECORDS_SIZE]
@@ -405,15 +405,15 @@ def note_records(batch: Int64s, entries: Int64s, first_offset: int, until_offset
 
 
 MAPPED_KEYS, MAPPED_UNTIL, MAPPED_RECORDS = range(3)
-"""What `map_keys` keeps: the keys in the map, the offset behind the last record it took, and how many it took."""
+"""What `map_keys` counts: the keys in the map, the offset after the last record it took, and the number of records."""
 
 
 @_kernel("int64(int64[:,::1], int64, int64[:,::1], int64, int64[:,::1], int64[::1])")
 def map_keys(table: Int64s, first_offset: int, entries: Int64s, limit: int, notes: Int64s, progress: Int64s) -> int:
-    """Enter the keys of all batches whose verdict is to look at them, each with its last offset, from an offset on.
+    """Enters the keys of all batches with verdict `BY_KEY`, each with its last offset, from an offset on.
 
-    Returns the number of batches entered: less than all where the map had `limit` keys and a further one came. Records
-    before that one are entered, and `progress` says how far that is. -1 - n if batch n is wrong. `notes` has room for
+    Returns the number of batches entered: less than all if the map had `limit` keys and another one came. Records
+    before that one are entered, and `progress` says how far that is. -1 - n if batch n is invalid. `notes` has room for
     the records of the largest batch.
     """
     keys = progress[MAPPED_KEYS]
@@ -446,14 +446,14 @@ def map_keys(table: Int64s, first_offset: int, entries: Int64s, limit: int, note
     return len(table)
 
 
-# What stays.
+# What remains.
 
 WRITTEN_BYTES, RECORDS_READ, RECORDS_KEPT, KEYLESS = range(4)
 """What `copy_batches` totals."""
 TOTALS: Final = 4
 
 RECORD_GROWTH: Final = 12
-"""The most bytes that a record can gain by a new timestamp delta: nine there, and a few in its length."""
+"""The most bytes that a record can gain from a new timestamp delta: nine there, and a few in its length."""
 
 
 @_inlined
@@ -471,7 +471,7 @@ def write_empty_batch(target: int, batch_at: int, attributes: int) -> int:
 
 @_inlined
 def copy_record(target: int, at: int, record_end: int, base_timestamp: int, horizon_ms: int) -> int:
-    """Copy a record with its timestamp told from another base on. Returns where the copy ends."""
+    """Copies a record with its timestamp relative to another base. Returns where the copy ends."""
     _, at = read_varint(at, record_end)
     timestamp_delta, rest = read_varlong(at + 1, record_end)
     delta = base_timestamp + timestamp_delta - horizon_ms
@@ -493,14 +493,14 @@ def copy_batches(
     target: int,
     totals: Int64s,
 ) -> int:
-    """Write what stays of all batches, one after the other, and note what became of each.
+    """Writes what remains of all batches, one after the other, and notes the result for each.
 
     A record below `mapped_until` stays if the map has no later one of its key; a tombstone only until the delete
     horizon of its batch. A batch that loses nothing and gains no horizon is copied as it is. Otherwise base offset,
-    last offset, producer and sequence stay as they were, and records are copied as they are: only a new horizon, which
-    takes the place of the base timestamp, changes their deltas. `notes` has room for the records of the largest batch;
-    the target for all batches uncompressed, each with a header, and each record grown. Returns 0, or -1 - n if batch n
-    is wrong.
+    last offset, producer and sequence number stay the same, and records are copied as they are: only a new horizon,
+    which replaces the base timestamp, changes their deltas. `notes` has room for the records of the largest batch; the
+    target for all batches uncompressed, each with a header, and each record grown. Returns 0, or -1 - n if batch n is
+    invalid.
     """
     begin = target
     read = kept_in_all = keyless = 0
@@ -537,7 +537,7 @@ def copy_batches(
                     oldest = min(oldest, notes[record, TIMESTAMP])
                 else:
                     notes[record, END] = -notes[record, END]
-        # Deltas from a horizon must fit 64 bits; no producer's clock is that wrong, but a batch can say so.
+        # Deltas from a horizon must fit 64 bits; no producer's clock is that wrong, but a batch can claim it.
         wants_horizon = wants_horizon and oldest >= NO_TIMESTAMP
         if kept == 0:
             if verdict & AS_EMPTY:

@@ -1,9 +1,9 @@
-"""The last offset of each key, within a bound of memory: what decides which records stay.
+"""The last offset of each key, within a limit of memory: it decides which records stay.
 
-24 bytes a key: 128 bits of its hash and the offset. Two keys with one hash would count as the same; with 128 bits
-that does not happen. The table begins small and grows eightfold, so that a small pass costs little and stays in the
-caches. Old and new table together are within the bound when it grows, which leaves eight ninths of it for the last
-table. Used by one thread.
+24 bytes per key: 128 bits of its hash and the offset. Two keys with the same hash would count as one; with 128 bits
+that does not happen. The table starts small and grows eightfold, so that a small pass costs little and stays in the
+caches. While it grows, the old and the new table are together within the limit, which leaves eight ninths of it for the
+last table. Used by one thread.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ ENTRY_BYTES: Final = 24
 _GROWTH: Final = 8
 _SMALLEST_SLOTS: Final = 8192
 _FULL_ENOUGH: Final = 0.5
-"""A table that can still grow does so beyond this load: the emptier, the shorter the search."""
+"""A table that can still grow does so above this load: the emptier it is, the shorter the search."""
 
 
 class OffsetMap:
-    """See the module. `until_offset` is how far the records are entered."""
+    """See the module docstring. `until_offset`: up to which offset records are entered."""
 
     __slots__ = ("_entries", "_largest_slots", "_limit", "_notes", "_progress")
 
@@ -72,8 +72,8 @@ class OffsetMap:
         return self.key_count / self._largest_slots
 
     def add(self, table: Int64s, first_offset: int) -> int:
-        """Enters the keys of all records from an offset on. Returns how many batches were entered: all, or less when
-        the map is full; -1 - n if batch n is wrong."""
+        """Enters the keys of all records from an offset on. Returns how many batches were entered: all, or fewer if the
+        map is full; -1 - n if batch n is invalid."""
         counts = table[:, kernels.RECORD_COUNT]
         self._make_room(int(counts.sum()))
         if len(self._notes) < counts.max(initial=0):
@@ -81,13 +81,13 @@ class OffsetMap:
         return kernels.map_keys(table, first_offset, self._entries, self._limit, self._notes, self._progress)
 
     def pass_over(self, until_offset: int) -> None:
-        """No records come before that offset."""
+        """There are no records before that offset."""
         self._progress[kernels.MAPPED_UNTIL] = max(self.until_offset, until_offset)
 
     def _make_room(self, added: int) -> None:
         slots = len(self._entries)
         while self.key_count + added > slots * _FULL_ENOUGH and slots < self._largest_slots:
-            # A step short of the largest would leave no room for both: go all the way.
+            # A size just below the largest would leave no room for both: use the largest.
             slots = slots * _GROWTH if slots * _GROWTH * _GROWTH <= self._largest_slots else self._largest_slots
         if slots > len(self._entries):
             larger = np.zeros((slots, 3), np.int64)

@@ -1,4 +1,4 @@
-"""What a broker's config says of its cleaner."""
+"""The cleaner's part of a broker's config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAST_BUFFER_BYTES: Final = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerOptions:
-    """The settings `log.cleaner.*`; see `broker_config` for what each means."""
+    """The keys `log.cleaner.*`; `broker_config` documents them."""
 
     dedupe_buffer_bytes: int = 128 * 2**20
     load_factor: float = 0.9
@@ -24,7 +24,7 @@ class CleanerOptions:
 
     @classmethod
     def from_properties(cls, broker: Mapping[str, str]) -> CleanerOptions:
-        """From a broker's settings, of which others may be among them; a wrong value raises `ConfigError`."""
+        """From a broker's config, which may contain other keys; a wrong value raises `ConfigError`."""
         values = LOG_BROKER_CONFIG.parse({name: text for name, text in broker.items() if name in LOG_BROKER_CONFIG})
         rate = values["log.cleaner.io.max.bytes.per.second"]
         buffer_bytes = values["log.cleaner.dedupe.buffer.size"]
@@ -42,7 +42,7 @@ class CleanerOptions:
 
     @property
     def for_one_thread(self) -> CleanerOptions:
-        """With the share of the buffers that each of the threads has."""
+        """With each thread's share of the buffers."""
         if self.threads <= 1:
             return self
         return replace(

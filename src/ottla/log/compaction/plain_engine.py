@@ -1,10 +1,9 @@
-"""The engine without compiled code: see `ottla.log.compaction.engine`. Record by record, many times as slow as
-`fast_engine`, and the same result byte for byte.
+"""The engine without compiled code: see `ottla.log.compaction.engine`. It works record by record, many times slower
+than `fast_engine`, with the same result byte for byte.
 
-It needs the interpreter all the time, which the broker's loop needs as well: so it rests for a moment every few
-milliseconds.
+It needs the GIL all the time, and so does the broker's loop: so it sleeps briefly every few milliseconds.
 
-What stays of a batch, beside what a key's last offset decides, is told in `rewriter`; both engines follow that.
+`rewriter` says what remains of a batch, apart from the last offset of each key; both engines follow that.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ from ottla.records.layout import (
 from ottla.records.varint import read_varint, read_varlong, size_of_varint, write_varint, write_varlong
 
 ENTRY_BYTES: Final = 192
-"""An entry of a dict with a key of 16 bytes and a large int, and what the dict needs while it grows."""
+"""A dict entry with a key of 16 bytes and a large int, and what the dict needs while it grows."""
 _DIGEST_BYTES: Final = 16
 _LENGTH: Final = struct.Struct(">i")
 
 _WORK_S: Final = 0.002
 _REST_S: Final = 0.0005
-"""Long enough for the loop to take over the interpreter."""
+"""Long enough for the loop to get the GIL."""
 
 
 class PlainChunk:
-    """Some batches that follow each other."""
+    """Consecutive batches."""
 
     __slots__ = ("batches", "path", "size")
 
@@ -97,11 +96,11 @@ def _scan(path: Path, data: bytes) -> tuple[PlainChunk, int]:
 
 
 class _Seen(NamedTuple):
-    """A record, as far as compaction looks into it."""
+    """The parts of a record that compaction uses."""
 
     begin: int
     end: int
-    """Where it lies in the uncompressed records."""
+    """Its position in the decompressed records."""
     offset: int
     timestamp_ms: int
     key: bytes | None
@@ -109,7 +108,7 @@ class _Seen(NamedTuple):
 
 
 def _payload(path: Path, view: BatchView, header: BatchHeader) -> ByteBuffer:
-    """The records of a batch, uncompressed."""
+    """The records of a batch, decompressed."""
     payload = view.payload
     if not len(payload) or not header.attributes & COMPRESSION_MASK:
         return payload
@@ -120,7 +119,7 @@ def _payload(path: Path, view: BatchView, header: BatchHeader) -> ByteBuffer:
 
 
 def _take_apart(path: Path, view: BatchView, header: BatchHeader, payload: ByteBuffer) -> list[_Seen]:
-    """The records. What follows a record's value is not looked at: headers that a producer garbled are kept."""
+    """Parses the records. What follows a record's value is not checked: invalid headers of a producer are kept."""
     found = []
     at, end, previous = 0, len(payload), -1
     try:
@@ -140,7 +139,7 @@ def _take_apart(path: Path, view: BatchView, header: BatchHeader, payload: ByteB
 
 
 def _read_record(payload: ByteBuffer, begin: int, end: int, header: BatchHeader) -> tuple[_Seen, int]:
-    """A record and its offset delta; `RecordError` if it is none."""
+    """A record and its offset delta; raises `RecordError` if it is invalid."""
     size, at = read_varint(payload, begin)
     if not 0 <= size <= end - at:
         raise RecordError("a record goes beyond its batch")
@@ -160,7 +159,7 @@ def _read_record(payload: ByteBuffer, begin: int, end: int, header: BatchHeader)
 
 
 def _is_committed(path: Path, view: BatchView) -> bool | None:
-    """What the marker in a control batch says; None if there is none in it."""
+    """The result in the marker of a control batch; None if it contains no marker."""
     try:
         marker = read_transaction_marker(view, verify_crc=False)
     except RecordError as error:
@@ -172,7 +171,7 @@ def _is_committed(path: Path, view: BatchView) -> bool | None:
 
 
 class PlainMap:
-    """The last offset of each key. Long keys are told by 128 bits of their hash, so that an entry has a bound."""
+    """The last offset of each key. Long keys are replaced by 128 bits of their hash, so that entries are bounded."""
 
     __slots__ = ("_limit", "_slots", "offsets", "until_offset")
 
@@ -186,7 +185,7 @@ class PlainMap:
             )
         self.offsets: dict[bytes, int] = {}
         self.until_offset = first_offset
-        """How far the records are entered."""
+        """Up to which offset records are entered."""
 
     @property
     def key_count(self) -> int:
@@ -197,11 +196,11 @@ class PlainMap:
         return len(self.offsets) / self._slots
 
     def pass_over(self, until_offset: int) -> None:
-        """No records come before that offset."""
+        """There are no records before that offset."""
         self.until_offset = max(self.until_offset, until_offset)
 
     def add(self, key: bytes, offset: int) -> bool:
-        """Whether there was room."""
+        """Returns whether there was room."""
         name = _name(key)
         if name not in self.offsets and len(self.offsets) >= self._limit:
             return False
@@ -209,12 +208,12 @@ class PlainMap:
         return True
 
     def last_offset(self, key: bytes) -> int:
-        """-1 of a key that is not there."""
+        """-1 for an unknown key."""
         return self.offsets.get(_name(key), -1)
 
 
 def _name(key: bytes) -> bytes:
-    """Of a short key itself, so that no hash has its length."""
+    """Short keys stand for themselves; they never have the length of a hash."""
     return key if len(key) < _DIGEST_BYTES else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -223,7 +222,7 @@ def new_map(max_bytes: int, load_factor: float, first_offset: int) -> PlainMap:
 
 
 def map_chunk(chunk: PlainChunk, offsets: PlainMap, transactions: TransactionTracker, first_offset: int) -> bool:
-    """Enters the keys of all records from an offset on, aborted ones aside. Whether all went in."""
+    """Enters the keys of all records from an offset on, except aborted ones. Returns whether all were entered."""
     rests = _Rests()
     for view in chunk.batches:
         rests.rest_if_due()
@@ -246,7 +245,7 @@ def map_chunk(chunk: PlainChunk, offsets: PlainMap, transactions: TransactionTra
     return True
 
 
-# --- what stays -----------------------------------------------------------------------------------------------------
+# --- what remains ---------------------------------------------------------------------------------------------------
 
 
 class PlainRewriter:
@@ -270,7 +269,7 @@ class PlainRewriter:
         self.totals = CopyTotals()
 
     def copy(self, chunk: PlainChunk, target: Segment) -> int:
-        """Appends what stays of a chunk. Returns the bytes written."""
+        """Appends what remains of a chunk. Returns the number of bytes written."""
         rests = _Rests()
         parts: list[ByteBuffer] = []
         last_offset = newest_ms = newest_offset = -1
@@ -349,7 +348,7 @@ class PlainRewriter:
         if not kept:
             return _emptied(header) if stays_empty else None
         self.totals.records_kept += len(kept)
-        # Deltas from a horizon must fit 64 bits; no producer's clock is that wrong, but a batch can say so.
+        # Deltas from a horizon must fit 64 bits; no producer's clock is that wrong, but a batch can claim it.
         wants_horizon = wants_horizon and min(record.timestamp_ms for record in kept) >= NO_TIMESTAMP
         if len(kept) == header.record_count and not wants_horizon:
             return memoryview(view.buffer)[view.position : view.position + view.size_in_bytes]
@@ -383,7 +382,7 @@ def new_rewriter(
 
 
 def _emptied(header: BatchHeader) -> bytearray:
-    """The batch without records, which keeps a producer's sequence or epoch."""
+    """The batch without records, which keeps a producer's sequence number or epoch."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return _batch(header._replace(attributes=attributes, base_timestamp_ms=NO_TIMESTAMP, record_count=0), b"")
 
@@ -397,7 +396,7 @@ def _batch(header: BatchHeader, records: ByteBuffer) -> bytearray:
 
 
 def _write_moved(out: bytearray, payload: ByteBuffer, record: _Seen, base_timestamp_ms: int, horizon_ms: int) -> None:
-    """A record with its timestamp told from another base on."""
+    """Writes a record with its timestamp relative to another base."""
     _, at = read_varint(payload, record.begin)
     timestamp_delta, rest = read_varlong(payload, at + 1)
     delta = base_timestamp_ms + timestamp_delta - horizon_ms
@@ -408,7 +407,7 @@ def _write_moved(out: bytearray, payload: ByteBuffer, record: _Seen, base_timest
 
 
 class _Rests:
-    """Lets other threads have the interpreter from time to time."""
+    """Lets other threads have the GIL from time to time."""
 
     __slots__ = ("_since_s",)
 

@@ -1,13 +1,14 @@
-"""Writes what stays of a log's batches into a new segment.
+"""Writes what remains of a log's batches into a new segment.
 
-The verdict on each batch is made here, that on each record in the kernel. Beside what a key's last offset decides:
+The decision about each batch is made here, that about each record in the kernel. Apart from the last offset of each
+key:
 
-- Records of an aborted transaction go at once. Its marker, and that of a committed one, goes when nothing of the
-  transaction is left and the delete horizon has passed that was set when this was first seen (KIP-534).
-- A tombstone goes when the delete horizon of its batch has passed. It is set by the first pass that finds the tombstone
-  among what was mapped: all older records of its key go with that pass.
-- The batch with the last sequence number of a producer stays as an empty one, as does the last marker of a producer of
-  which no data is known: its epoch must not be forgotten.
+- Records of an aborted transaction are dropped at once. Its marker, like that of a committed one, is dropped when
+  nothing of the transaction is left and the delete horizon has passed that was set when this was first seen (KIP-534).
+- A tombstone is dropped when the delete horizon of its batch has passed. The first pass that has the tombstone in its
+  map sets it: that pass drops all older records of its key.
+- The batch with the last sequence number of a producer stays as an empty one, as does the last marker of a producer
+  without known data: its epoch must not be forgotten.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Rewriter:
         self.totals = CopyTotals()
 
     def copy(self, chunk: BatchChunk, target: Segment) -> int:
-        """Appends what stays. Returns the bytes written."""
+        """Appends what remains. Returns the number of bytes written."""
         self._judge(chunk)
         written = 0
         for first, table in chunk.runs():
@@ -75,7 +76,7 @@ class Rewriter:
         self.totals.bytes_written += written
         return written
 
-    # What may be decided without looking at records.
+    # Decisions without looking at records.
 
     def _judge(self, chunk: BatchChunk) -> None:
         table = chunk.table
@@ -110,7 +111,7 @@ class Rewriter:
             return verdict | kernels.DROP
         return verdict | kernels.KEEP | kernels.HORIZON
 
-    # What is decided by keys.
+    # Decisions by key.
 
     def _copy_run(self, chunk: BatchChunk, first: int, table: Int64s, target: Segment) -> int:
         counts = table[:, kernels.RECORD_COUNT]
@@ -152,7 +153,7 @@ class Rewriter:
 
     @staticmethod
     def _compressed(table: Int64s, output: memoryview) -> memoryview | bytes:
-        """The output with those batches compressed that were compressed before."""
+        """Compresses those batches of the output that were compressed before."""
         waiting = np.flatnonzero(table[:, kernels.OUTCOME] == kernels.TO_COMPRESS)
         if not len(waiting):
             return output
@@ -170,7 +171,7 @@ class Rewriter:
 
 
 def drop_unmapped(chunk: BatchChunk, transactions: TransactionTracker, first_offset: int) -> None:
-    """Judges those batches of whose keys the map shall know nothing: those before the offset, and those aborted."""
+    """Marks batches whose keys must not be in the map: those before the offset, and aborted ones."""
     table = chunk.table
     table[table[:, kernels.LAST_OFFSET] < first_offset, kernels.VERDICT] = kernels.DROP
     for batch in np.flatnonzero(table[:, kernels.ATTRIBUTES] & _SPECIAL).tolist():

@@ -1,12 +1,12 @@
-"""Which log to compact next, and between which offsets. Pure: looks at logs, changes nothing.
+"""Chooses the next log to compact, and the offsets. Pure: reads logs, changes nothing.
 
     log start ──▶ clean │ dirty, cleanable │ dirty, not yet cleanable ──▶ log end
                         ▲ first dirty      ▲ first uncleanable
 
-Clean is what an earlier pass has seen: no key is in there twice. Not yet cleanable are the active segment, segments
-that reach to the last stable offset (an open transaction may still be aborted) and those younger than
-`min.compaction.lag.ms`. A log is worth compacting once the dirty bytes are more than `min.cleanable.dirty.ratio` of
-all, or the oldest dirty record is older than `max.compaction.lag.ms`. Called by the thread that owns the log.
+Clean is what an earlier pass has seen: no key occurs twice in it. Not yet cleanable are the active segment, segments
+that reach the last stable offset (an open transaction may still be aborted) and those younger than
+`min.compaction.lag.ms`. A log is due once the dirty bytes are more than `min.cleanable.dirty.ratio` of all, or the
+oldest dirty record is older than `max.compaction.lag.ms`. Called by the thread that owns the log.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """How dirty a log is, and what of it can be compacted."""
+    """How dirty a log is, and which part can be compacted."""
 
     log: PartitionLog
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """The base offset of the first segment that is left alone."""
+    """The base offset of the first segment that is not compacted."""
     clean_bytes: int
     dirty_bytes: int
     overdue_ms: int
-    """For how long the oldest dirty record should have been compacted by now."""
+    """For how long the compaction of the oldest dirty record has been overdue."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -51,7 +51,7 @@ class Cleanable:
 
 
 def find_cleanable(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -> Cleanable:
-    """`cleaned_offset` is how far an earlier pass came, as the checkpoint has it."""
+    """`cleaned_offset` is how far an earlier pass came, according to the checkpoint."""
     segments = log.segments
     active = segments[-1]
     first_dirty = _first_dirty(log, cleaned_offset)
@@ -61,7 +61,7 @@ def find_cleanable(log: PartitionLog, cleaned_offset: int | None, now_ms: int) -
         newest_ms = now_ms - log.config.min_compaction_lag_ms
         young = (segment.base_offset for segment in dirty if segment.largest_timestamp_ms > newest_ms)
         bound = min(bound, next(young, bound))
-    # Whole segments only: the one that holds the bound stays out.
+    # Complete segments only: the one that contains the limit is excluded.
     first_uncleanable = next(iter(_closed_from(segments, max(bound, first_dirty))), active).base_offset
     return Cleanable(
         log=log,
@@ -95,7 +95,7 @@ def _first_dirty(log: PartitionLog, cleaned_offset: int | None) -> int:
 
 
 def _closed_from(segments: Sequence[Segment], offset: int) -> Sequence[Segment]:
-    """The closed segments from the one on that holds the offset."""
+    """The closed segments from the one that contains the offset on."""
     if offset >= segments[-1].base_offset:
         return ()
     first = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1

@@ -1,4 +1,4 @@
-"""Keeps the bytes read and written by compaction under a rate, by waiting."""
+"""Limits the rate of bytes that compaction reads and writes, by waiting."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final
 from ottla.base.clock import Clock
 
 _WINDOW_S: Final = 1.0
-"""What was saved is forgotten after so long: a pause does not allow a burst."""
+"""Unused bytes expire after this time: a pause does not allow a burst."""
 _SLICE_S: Final = 0.2
-"""The longest wait before it is seen whether the rate has changed, or the work was cancelled."""
+"""The longest wait before checking whether the rate has changed or the work was cancelled."""
 
 
 def _never() -> bool:
@@ -19,8 +19,8 @@ def _never() -> bool:
 
 
 class Throttle:
-    """May be shared by threads: the rate is that of all together. `wait` sleeps; where it returns early for good, as of
-    an event that is set, `spend` must be told that it is cancelled."""
+    """Can be shared by threads: the rate is that of all together. `wait` sleeps; if it always returns early, such as
+    for an event that is set, `is_cancelled` of `spend` must return True."""
 
     def __init__(self, bytes_per_second: float | None, clock: Clock, wait: Callable[[float], object]) -> None:
         self._bytes_per_second = bytes_per_second
@@ -29,11 +29,11 @@ class Throttle:
         self._guard = threading.Lock()
         self._spent = 0.0
         self._allowed = 0.0
-        """Bytes that may have been spent by now."""
+        """The number of bytes that may have been spent by now."""
         self._settled_s = clock.monotonic_s()
 
     def change_rate(self, bytes_per_second: float | None) -> None:
-        """Holds at once, for those who wait as well. None is no limit."""
+        """Applies at once, also to waiting threads. None means no limit."""
         with self._guard:
             self._settle()
             self._bytes_per_second = bytes_per_second

@@ -1,7 +1,7 @@
-"""Follows transactions through a log as its batches go by: whose records were aborted, which markers are needed.
+"""Follows transactions through the batches of a log: whose records were aborted, which markers are needed.
 
-A marker is needed as long as a batch of its transaction is there, an empty one too: a reader of committed records
-knows by it where an aborted transaction ends. What is looked at lies below the last stable offset, so all of it is
+A marker is needed as long as a batch of its transaction exists, even an empty one: consumers with read_committed use it
+to find the end of an aborted transaction. Only offsets below the last stable offset are considered, so all of them are
 decided.
 """
 
@@ -13,7 +13,7 @@ from ottla.log.transaction_index import AbortedTransaction
 
 
 class TransactionTracker:
-    """Batches must come in order of their offsets. `kept_aborted` gathers the entries of a new transaction index."""
+    """Batches must come in order of their offsets. `kept_aborted` collects the entries of a new transaction index."""
 
     __slots__ = ("_aborted", "_committed_producers", "_next", "_ongoing", "kept_aborted")
 
@@ -21,9 +21,9 @@ class TransactionTracker:
         self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset)
         self._next = 0
         self._ongoing: dict[int, tuple[AbortedTransaction, bool]] = {}
-        """By producer: the aborted transaction that it is in, and whether a batch of it was seen."""
+        """By producer: its current aborted transaction, and whether a batch of it was seen."""
         self._committed_producers: set[int] = set()
-        """Those with a batch since their last marker."""
+        """Producers with a batch since their last marker."""
         self.kept_aborted: list[AbortedTransaction] = []
 
     def _advance(self, last_offset: int) -> None:
@@ -33,7 +33,7 @@ class TransactionTracker:
             self._next += 1
 
     def is_aborted(self, producer_id: int, last_offset: int) -> bool:
-        """Whether a transactional batch of data, which goes by now, was aborted."""
+        """Whether the next transactional data batch was aborted."""
         self._advance(last_offset)
         ongoing = self._ongoing.get(producer_id)
         if ongoing is None:
@@ -43,9 +43,9 @@ class TransactionTracker:
         return True
 
     def is_needless_marker(self, producer_id: int, last_offset: int, committed: bool | None) -> bool:
-        """Whether a control batch, which goes by now, ends a transaction of which nothing is left.
+        """Whether the next control batch ends a transaction of which nothing is left.
 
-        `committed` is None for a control batch that is no marker, or has been emptied.
+        `committed` is None for a control batch that is not a marker, or that was emptied.
         """
         self._advance(last_offset)
         if committed is None:

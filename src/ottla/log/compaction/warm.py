@@ -1,6 +1,6 @@
-"""`python -m ottla.log.compaction.warm`: compile the kernels of compaction now, so that no broker waits for it later.
+"""`python -m ottla.log.compaction.warm`: compiles the kernels of compaction now, so that no broker has to wait for it.
 
-Where numba keeps them: see `ottla.records.warm`. Run this as the user who will run the broker.
+`ottla.records.warm` says where numba stores them. Run this as the user who will run the broker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 
 def main() -> None:
     started_s = time.perf_counter()
-    from ottla.log.compaction import kernels  # Importing is what compiles: the clock must run before it.
+    from ottla.log.compaction import kernels  # importing it compiles, so the clock must start before
 
     elapsed_s = time.perf_counter() - started_s
     sys.stdout.write(f"{len(kernels.KERNELS)} compaction kernels ready in {elapsed_s:.1f} s\n")

@@ -1,4 +1,4 @@
-"""Columns of bytes to columns of something, and back: JSON and Avro.
+"""Decodes columns of bytes, and encodes them: JSON and Avro.
 
-Decoding never fails a query: what cannot be read goes to a side of its own, as it came, with the reason.
+Decoding never fails a query: rows that cannot be read are returned separately, unchanged, with the reason.
 """

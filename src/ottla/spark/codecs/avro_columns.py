@@ -30,13 +30,13 @@ def decode_avro(
     framing: AvroFraming | None = None,
     column: str = "value",
 ) -> Decoded:
-    """The Avro objects in a column, in its place; and the rows that cannot be read.
+    """Decodes the Avro objects in a column, in its place; also returns the rows that cannot be read.
 
-    `schema` wrote the bytes; `reader_schema`, if it is another, is what they are read as, by Avro's rules of evolution.
-    With a `framing` the bytes say themselves what wrote them, and `schema` is what they are read as. A schema is a
-    dict, JSON text, or a `pathlib.Path`. A record becomes a struct. Frames may be streams.
+    `schema` is the schema that wrote the bytes. `reader_schema`, if given, is the schema of the result, by Avro's rules
+    of evolution. With a `framing` the bytes name the schema that wrote them, and `schema` is the schema of the result.
+    A schema is a dict, JSON text, or a `pathlib.Path`. A record becomes a struct. Works with streams.
 
-    Raises `ValueError` for a schema that is none, or that Spark has no type for.
+    Raises `ValueError` for an invalid schema, or one that Spark has no type for.
     """
     check_bytes_column(frame, column)
     if framing is not None and reader_schema is not None:
@@ -52,7 +52,7 @@ def decode_avro(
         deserializer, to_arrow_type(held, timezone="UTC"), framing is not None or has_uuids(wanted.parsed)
     )
     topic = F.col("topic") if "topic" in frame.columns else F.lit("")
-    # Spark moves what it takes for deterministic through filters, and would decode twice.
+    # Spark moves deterministic functions through filters, and would decode twice.
     udf = batchwise(decode, result).asNondeterministic()
     both = frame.withColumn(_BOTH, udf(F.col(column).cast("binary"), topic))
     is_bad = F.col(f"{_BOTH}.{ERROR}").isNotNull()
@@ -68,10 +68,10 @@ def encode_avro(
     framing: AvroFraming | None = None,
     into: str = "value",
 ) -> DataFrame:
-    """Columns as one Avro object each row, in the column `into`; the other columns stay.
+    """Encodes columns as one Avro object per row, in the column `into`; the other columns stay.
 
-    Without `columns`, all of them; a single column that is a struct is written as it is. A row that the schema does not
-    describe fails the query, with the reason: nothing is lost silently.
+    Without `columns`, all of them; a single struct column is written as it is. A row that does not match the schema
+    fails the query with the reason: nothing is lost silently.
     """
     serializer = AvroSerializer(schema, framing)
     spark_type(serializer.schema.parsed)
@@ -89,7 +89,7 @@ def _decoding(deserializer: AvroDeserializer, held: pa.DataType, may_have_uuids:
             if data is not None:
                 try:
                     value = deserializer(topic, data)
-                except Exception as failure:  # whatever bytes may do to a reader of Avro
+                except Exception as failure:  # invalid bytes can raise anything in an Avro reader
                     error = _sentence(failure)
             decoded.append(without_uuids(value) if may_have_uuids else value)
             errors.append(error)
@@ -101,7 +101,7 @@ def _decoding(deserializer: AvroDeserializer, held: pa.DataType, may_have_uuids:
 
 
 def _array(decoded: list[Any], errors: list[str | None], held: pa.DataType) -> pa.Array:
-    """As a column. A value that Arrow cannot hold, a decimal of too many digits for instance, becomes an error."""
+    """Creates a column. A value that Arrow cannot hold, such as a decimal with too many digits, becomes an error."""
     try:
         return pa.array(decoded, held)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
@@ -120,7 +120,7 @@ def _encoding(serializer: AvroSerializer) -> Any:
         for row, topic in zip(rows, topics.to_pylist(), strict=True):
             try:
                 encoded.append(None if row is None else serializer(topic or "", row))
-            except Exception as failure:  # fastavro's own exceptions share no root
+            except Exception as failure:  # fastavro's exceptions have no common base class
                 raise ValueError(
                     f"encode_avro: a row does not match {serializer.schema.name}: {_sentence(failure)}"
                 ) from None

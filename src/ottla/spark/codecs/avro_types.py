@@ -1,4 +1,4 @@
-"""Which type of Spark's holds what an Avro schema describes."""
+"""The Spark type for an Avro schema."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _MOST_DIGITS: Final = 38
 
 
 def spark_type(parsed: Any) -> DataType:
-    """The type for a schema as fastavro has it. Raises `ValueError` for what Spark has no type for, and its place."""
+    """The type for a schema in fastavro's form. Raises `ValueError` with the place if Spark has no type for it."""
     return _type_of(parsed, {}, "")
 
 
 def _type_of(schema: Any, named: dict[str, DataType | None], path: str) -> DataType:
-    """`named` has the types met so far by their names; None for one that is being looked at, and so contains itself."""
+    """`named` has the types seen so far by name; None for one in progress, which therefore contains itself."""
     if isinstance(schema, list):
         return _type_of_union(schema, named, path)
     if isinstance(schema, str):
@@ -88,7 +88,7 @@ def _type_of(schema: Any, named: dict[str, DataType | None], path: str) -> DataT
         values = schema["values"]
         return MapType(StringType(), _type_of(values, named, f"{path}{{}}"), _admits_null(values))
     if not isinstance(kind, str) or kind not in _PLAIN:
-        return _type_of(kind, named, path)  # a type within braces of its own
+        return _type_of(kind, named, path)  # a type in its own braces
     held = _logical(schema, path) or _PLAIN[kind]()
     if name is not None:
         named[name] = held
@@ -138,7 +138,7 @@ def _joined(path: str, name: str) -> str:
 
 
 def without_uuids(value: Any) -> Any:
-    """The same with texts for UUIDs, which Arrow does not take."""
+    """Replaces UUIDs with strings, because Arrow does not accept them."""
     match value:
         case UUID():
             return str(value)
@@ -150,7 +150,7 @@ def without_uuids(value: Any) -> Any:
 
 
 def has_uuids(schema: Any) -> bool:
-    """Whether what fastavro reads may hold some."""
+    """Whether values that fastavro reads may contain UUIDs."""
     match schema:
         case dict():
             return schema.get("logicalType") == "uuid" or any(map(has_uuids, schema.values()))

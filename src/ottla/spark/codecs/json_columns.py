@@ -1,4 +1,4 @@
-"""JSON, read and written by Spark's own functions; only the reasons for what is bad are found in Python."""
+"""JSON, read and written by Spark's own functions; only the reasons for invalid rows are found in Python."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ _CORRUPT: Final = "__ottla_corrupt"
 
 
 def decode_json(frame: DataFrame, schema: StructType | str, *, column: str = "value", **options: str) -> Decoded:
-    """The JSON objects in a column, as a struct in its place; and the rows whose JSON is none, or does not fit.
+    """Decodes the JSON objects in a column into a struct in its place; also returns the rows with invalid JSON, or with
+    JSON that does not match.
 
-    `schema` is a `StructType`, or text such as `"id BIGINT NOT NULL, name STRING"`. A field that is missing is null,
-    unless the schema says NOT NULL: then the row is bad. Fields that the schema does not have are passed over.
-    `options` are those of Spark's JSON, `timestampFormat` for instance. Frames may be streams.
+    `schema` is a `StructType`, or a string such as `"id BIGINT NOT NULL, name STRING"`. A missing field is null, unless
+    the schema says NOT NULL: then the row is bad. Fields that the schema does not have are ignored. `options` are
+    Spark's JSON options, such as `timestampFormat`. Works with streams.
     """
     check_bytes_column(frame, column)
     wanted = _struct_of(schema)
     reading = StructType([*wanted.fields, *StructType().add(_CORRUPT, StringType()).fields])
     text = F.col(column).cast("string")
     parsed = F.from_json(text, reading, {**options, "columnNameOfCorruptRecord": _CORRUPT})
-    # By way of `explode` it is read once: a filter on a mere expression would be moved below it, and read it again.
+    # `explode` makes Spark parse once: it would move a filter on a plain expression below it, and parse again.
     both = frame.select("*", F.explode(F.array(parsed)).alias(_PARSED))
     is_null = F.col(column).isNull()
     misfit = F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull() | ~F.is_valid_utf8(text)
@@ -43,10 +44,10 @@ def decode_json(frame: DataFrame, schema: StructType | str, *, column: str = "va
 
 
 def encode_json(frame: DataFrame, *columns: str, into: str = "value", **options: str) -> DataFrame:
-    """Columns as one JSON object each row, in the column `into`; the other columns stay.
+    """Encodes columns as one JSON object per row, in the column `into`; the other columns stay.
 
-    Without `columns`, all of them; a single column that is a struct is written as it is. `options` are those of Spark's
-    JSON: `ignoreNullFields="false"` writes nulls, which are left out otherwise.
+    Without `columns`, all of them; a single struct column is written as it is. `options` are Spark's JSON options:
+    `ignoreNullFields="false"` writes nulls, which are left out by default.
     """
     packed, _ = with_packed(frame, columns, into)
     return packed.withColumn(into, F.to_json(F.col(into), dict(options)))
@@ -62,7 +63,7 @@ def _struct_of(schema: StructType | str) -> StructType:
 
 
 def _lacking(place: Column, wanted: StructType) -> list[Column]:
-    """For each field that must be there, whether it is not. Spark's reader takes all of them for optional."""
+    """For each required field, whether it is missing. Spark's reader treats all fields as optional."""
     conditions: list[Column] = []
     for field in wanted.fields:
         inner = place.getField(field.name)

@@ -1,4 +1,4 @@
-"""Why a value is not the JSON that a schema describes. Asked only about what Spark could not read."""
+"""Explains why a value is not the JSON that a schema describes. Called only for values that Spark could not read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN_CHARS: Final = 40
 
 
 def reason(value: bytes, schema: StructType) -> str:
-    """One sentence."""
+    """Returns one sentence."""
     try:
         text = value.decode()
     except UnicodeDecodeError as error:
@@ -41,8 +41,8 @@ def reason(value: bytes, schema: StructType) -> str:
 
 
 def _misfit(found: Any, wanted: DataType, path: str) -> str | None:
-    """What is the first thing that does not fit, if it is seen; Spark's own rules for texts of dates and the like are
-    not known here."""
+    """Returns the first mismatch that can be seen here; Spark's own rules for the text of dates and the like are not
+    known here."""
     match wanted:
         case StructType():
             return _misfit_of_struct(found, wanted, path)
@@ -77,7 +77,7 @@ def _misfit_of_struct(found: Any, wanted: StructType, path: str) -> str | None:
 def _misfit_of_scalar(found: Any, wanted: DataType, path: str) -> str | None:
     name = wanted.simpleString()
     if isinstance(wanted, StringType):
-        return None  # Spark takes anything as a text
+        return None  # Spark accepts anything as a string
     if isinstance(wanted, BooleanType):
         return None if isinstance(found, bool) else _told(found, name, path)
     bits = _BITS.get(type(wanted))

@@ -1,4 +1,4 @@
-"""What all codecs share: the two sides of a decoding, and which columns it is about."""
+"""What all codecs share: the good and bad rows of a decoding, and the columns involved."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from pyspark.sql._typing import UserDefinedFunctionLike
 
 ERROR: Final = "error"
-"""The column of the bad side that says why."""
+"""The column of bad rows that contains the reason."""
 
 
 class Decoded(NamedTuple):
-    """The rows that could be read, and those that could not: `good, bad = decode_json(…)`."""
+    """The rows that could be decoded, and those that could not: `good, bad = decode_json(…)`."""
 
     good: DataFrame
-    """What was decoded stands in the place of its bytes; all other columns are as they were. A null stays a null."""
+    """With the decoded values in place of the bytes; all other columns are unchanged. A null stays null."""
     bad: DataFrame
-    """All columns as they came, the bytes among them, and `error`."""
+    """All columns unchanged, including the bytes, and `error`."""
 
 
 def check_bytes_column(frame: DataFrame, column: str) -> None:
@@ -39,7 +39,7 @@ def check_bytes_column(frame: DataFrame, column: str) -> None:
 
 
 def check_columns(frame: DataFrame, names: Sequence[str]) -> None:
-    """Raises `ValueError` for a column that is not there."""
+    """Raises `ValueError` for a column that does not exist."""
     for name in names:
         if name not in frame.columns:
             close = difflib.get_close_matches(name, frame.columns, n=1)
@@ -48,10 +48,10 @@ def check_columns(frame: DataFrame, names: Sequence[str]) -> None:
 
 
 def with_packed(frame: DataFrame, columns: Sequence[str], into: str) -> tuple[DataFrame, DataType]:
-    """What is to be encoded, as the column `into`, and its type; columns that go into it are gone.
+    """Returns the frame with the value to encode in the column `into`, and its type; the packed columns are removed.
 
-    Several columns become a struct, and so does a single plain one; a single struct is taken as it is. No columns mean
-    all.
+    Several columns become a struct, and so does a single column that is not one; a single struct is taken as it is. No
+    columns mean all.
     """
     check_columns(frame, columns)
     names = list(columns) or list(frame.columns)
@@ -63,12 +63,12 @@ def with_packed(frame: DataFrame, columns: Sequence[str], into: str) -> tuple[Da
 
 
 def batchwise(function: Callable[..., pa.Array], result: DataType) -> UserDefinedFunctionLike:
-    """A function of Arrow columns as one of Spark's columns, called once a batch."""
-    make: Any = arrow_udf  # its stubs want the kind, which it would rather read from the function's own hints
+    """Turns a function of Arrow columns into one of Spark columns, called once per batch."""
+    make: Any = arrow_udf  # its stubs require a kind, but it reads the kind from the function's type hints
     udf: UserDefinedFunctionLike = make(function, result)
     return udf
 
 
 def _quoted(name: str) -> str:
-    """So that a dot in a column's name is not taken for a field."""
+    """Quotes a column name, so that a dot in it does not select a field."""
     return "`" + name.replace("`", "``") + "`"

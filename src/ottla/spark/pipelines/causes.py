@@ -1,4 +1,4 @@
-"""Why a query failed, in the words of whatever failed first: out of layers of Java and Python that wrap each other."""
+"""Finds the first cause of a failed query in layers of Java and Python exceptions that wrap each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_CAUSES: Final = 30
 
 
 def root_cause(error: BaseException) -> str:
-    """A sentence or two; never empty."""
+    """Returns a sentence or two; never empty."""
     for message in reversed(_messages(error)):
         if told := java_message(message):
             return told
@@ -24,7 +24,7 @@ def root_cause(error: BaseException) -> str:
 
 
 def java_message(message: str) -> str:
-    """What a message of Spark's says, without what is wrapped around it; of a Python traceback, its last words."""
+    """Extracts the text of a Spark message; for a Python traceback, the exception at its end."""
     text = message.strip()
     if _TRACEBACK in text:
         return _last_words(text.rpartition(_TRACEBACK)[2])
@@ -36,7 +36,7 @@ def java_message(message: str) -> str:
 
 
 def _messages(error: BaseException) -> list[str]:
-    """What the error says, and each of its causes in Java, down to the first."""
+    """The message of the error, and of each of its causes in Java, ending with the first cause."""
     messages = [str(error)]
     cause = getattr(error, "_origin", None)
     while cause is not None and len(messages) < _MOST_CAUSES:
@@ -46,7 +46,7 @@ def _messages(error: BaseException) -> list[str]:
 
 
 def _last_words(traceback: str) -> str:
-    """The exception at the end of a traceback: its kind too, unless it is one of ours, whose messages say it all."""
+    """The exception at the end of a traceback, with its class unless it is ours: our messages are complete."""
     lines = _STATE.sub("", traceback).rstrip().splitlines()
     starts = [index for index, line in enumerate(lines) if line.startswith("  ")]
     words = "\n".join(lines[starts[-1] + 1 :] if starts else lines).strip()

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, for whoever wrote it."""
+"""Errors for authors of pipelines."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ottla.base.errors import OttlaError
 
 
 class PipelineError(OttlaError):
-    """A pipeline that cannot be run, in a sentence or two."""
+    """A pipeline cannot be run; the message is a sentence or two."""
 
 
 class QueryFailedError(PipelineError):
-    """A query ended with an error: its cause in a few words, and all that Spark said."""
+    """A query failed: a short cause, and the full message of Spark."""
 
     def __init__(self, message: str, trace: str) -> None:
         super().__init__(message)

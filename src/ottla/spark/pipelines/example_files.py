@@ -1,4 +1,4 @@
-"""The example of `ottla pipeline new`, as files."""
+"""Writes the example of `ottla pipeline new`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DATA: Final = ("customers.csv", "orders.jsonl")
 
 
 def write_example(folder: Path, *, as_yaml: bool) -> list[Path]:
-    """Writes the pipeline, and data to try it on; the paths, the pipeline's first. Never over a file that is there."""
+    """Writes the pipeline and sample data; returns the paths, the pipeline's first. Never overwrites a file."""
     names = ("spending.yaml" if as_yaml else "spending.py", *_DATA)
     for name in names:
         if (folder / name).exists():

@@ -1,4 +1,4 @@
-"""How a query fares: what Spark tells after each batch, added up and made plain."""
+"""The progress of a query: sums up what Spark reports after each batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 _NO_WATERMARK: Final = 0.0
-"""Spark's word for none is the beginning of 1970."""
+"""Spark reports the epoch, 1970, if there is no watermark."""
 
 
 @dataclass(slots=True)
@@ -18,26 +18,26 @@ class QueryProgress:
 
     name: str
     batch: int | None = None
-    """The number of the last batch that was done, over all runs."""
+    """The number of the last finished batch, over all runs."""
     batches: int = 0
-    """How many were done in this run."""
+    """The number of batches finished in this run."""
     rows: int = 0
     rows_written: int | None = None
-    """None where the sink does not tell."""
+    """None if the sink does not report it."""
     batch_seconds: float = 0.0
     watermark: datetime | None = None
     lag: int | None = None
-    """Records that are there and not yet read, of sources that tell."""
+    """The number of records not yet read, of sources that report it."""
     state_rows: int | None = None
-    """What it remembers; None for one that remembers nothing."""
+    """The number of rows in its state; None if it has none."""
     late_rows: int = 0
-    """How many came too late for the watermark, and were left out."""
+    """The number of rows that were dropped because they came after the watermark."""
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
-    """Where it stands: the next offset of each partition of its topics."""
+    """Its position: the next offset of each partition of its topics."""
     _seen: str = ""
 
     def take(self, reports: Iterable[Mapping[str, Any]]) -> bool:
-        """Adds what is new in Spark's reports, which are in their order; whether a batch was done since."""
+        """Adds new reports of Spark, which are in order; returns whether a batch was finished since."""
         is_new = False
         for report in reports:
             if report["timestamp"] <= self._seen:
@@ -80,12 +80,12 @@ class QueryProgress:
 
 
 def reports_of(query: Any) -> list[Mapping[str, Any]]:
-    """What Spark tells about a `StreamingQuery`, oldest first."""
+    """Spark's reports about a `StreamingQuery`, oldest first."""
     return [json.loads(progress.json) for progress in query.recentProgress]
 
 
 def _offsets(told: Any) -> dict[str, dict[int, int]] | None:
-    """Offsets by topic and partition, or None for a source that counts otherwise."""
+    """Offsets by topic and partition, or None for a source that uses something else."""
     if isinstance(told, str):
         try:
             told = json.loads(told)
@@ -97,7 +97,7 @@ def _offsets(told: Any) -> dict[str, dict[int, int]] | None:
         return {
             topic: {int(p): int(offset) for p, offset in partitions.items()}
             for topic, partitions in told.items()
-            if partitions  # not the ids of topics
+            if partitions  # skip the entries for topic ids
         }
     except (TypeError, ValueError):
         return None

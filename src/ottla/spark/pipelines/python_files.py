@@ -1,8 +1,8 @@
-"""A pipeline in a Python file: a function `pipeline(spark)`, which returns what is to run.
+"""A pipeline in a Python file: a function `pipeline(spark)`, which returns what to run.
 
-It returns writers that are not started, `frame.writeStream…`: one, a list, or a dict by name. They are started for it,
-each with a name and a checkpoint. Queries that it started itself are watched and stopped like the others; None says
-that all was done within, as a job over a batch does.
+It returns writers that are not started, `frame.writeStream…`: one, a list, or a dict by name. They are started with a
+name and a checkpoint each. Queries that the function started itself are monitored and stopped like the others; None
+means that everything is already done, as for a batch job.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _MODULE: Final = "ottla_pipeline"
 
 
 def check_file(file: Path) -> None:
-    """Raises `PipelineError` for a file that is not Python, or in which nothing is called `pipeline`.
+    """Raises `PipelineError` for a file that is not Python, or that does not define `pipeline`.
 
-    Runs nothing of it: that has to wait for Spark, which functions for columns need when they are made.
+    Does not execute it: that has to wait for Spark, which is needed to create column functions.
     """
     try:
         tree = ast.parse(file.read_bytes(), str(file))
@@ -55,13 +55,13 @@ def _may_name_it(statement: ast.stmt) -> bool:
         case ast.Assign() | ast.AnnAssign():
             made = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
             return any(name.id == FUNCTION and isinstance(name.ctx, ast.Store) for name in made)
-        case _:  # `if` and its kin may have it within
+        case _:  # `if` and similar statements may contain it
             blocks = [getattr(statement, name, []) for name in ("body", "orelse", "finalbody", "handlers")]
             return any(_may_name_it(inner) for block in blocks for inner in block)
 
 
 def load_function(file: Path) -> PipelineFunction:
-    """The file's function. Raises `PipelineError` for a file that cannot be loaded, or has none."""
+    """Loads the file's function. Raises `PipelineError` if the file cannot be loaded, or has none."""
     module = _load(file)
     function = getattr(module, FUNCTION, None)
     if function is None:
@@ -73,7 +73,7 @@ def load_function(file: Path) -> PipelineFunction:
     except TypeError:
         raise PipelineError(f"{file}: `{FUNCTION}` must take one argument, the Spark session") from None
     except ValueError:
-        pass  # written in C: whether it takes one is seen when it is called
+        pass  # written in C: calling it will show whether it accepts an argument
     return function  # type: ignore[no-any-return]
 
 
@@ -82,7 +82,7 @@ def _nothing_there(file: Path) -> PipelineError:
 
 
 def queries_of(function: PipelineFunction, spark: SparkSession, file: Path) -> dict[str, Runnable]:
-    """What it says is to run, by name. Raises `PipelineError` if it says something else."""
+    """Returns what to run, by name. Raises `PipelineError` if the function returns anything else."""
     try:
         result = function(spark)
     except Exception as error:
@@ -115,7 +115,7 @@ def named(result: Any, file: Path) -> dict[str, Runnable]:
 
 
 def told(error: Exception) -> str:
-    """What an exception of a file says, with its kind where that says more."""
+    """The message of an exception in a file, with its class if that adds information."""
     from ottla.spark.pipelines.causes import root_cause
 
     words = root_cause(error)
@@ -125,7 +125,7 @@ def told(error: Exception) -> str:
 
 
 def place_of(error: BaseException, file: Path) -> str:
-    """The file, with the last line of it that was running."""
+    """The file, with the last of its lines that was running."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return f"{file}:{error.lineno}"
     lines = [
@@ -143,8 +143,8 @@ def _load(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
     pickling: Any = cloudpickle  # it has no types
-    pickling.register_pickle_by_value(module)  # workers cannot import it: its functions go to them as they are
-    # What lies beside it can be imported, as when Python runs the file itself.
+    pickling.register_pickle_by_value(module)  # workers cannot import it: its functions are sent to them
+    # Modules in the same directory can be imported, as when Python runs the file itself.
     sys.path.insert(0, str(file.absolute().parent))
     try:
         spec.loader.exec_module(module)

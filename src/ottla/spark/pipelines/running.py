@@ -1,4 +1,4 @@
-"""Queries started, watched and stopped: with a checkpoint each, and never in the middle of a batch if there is time."""
+"""Starts, monitors and stops queries: each with a checkpoint, and stopped between two batches if there is time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.spark.pipelines.python_files import Runnable
 
 CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
-"""Below it Spark keeps a folder for each query that has a name, unless the query names its own."""
+"""The directory in which Spark keeps a checkpoint for each named query, unless the query sets its own."""
 
 _POLL_S: Final = 0.05
 _RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
@@ -25,13 +25,13 @@ _RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
 
 @dataclass(slots=True)
 class RunningQuery:
-    """A query and how it fares."""
+    """A query and its progress."""
 
     query: StreamingQuery
     progress: QueryProgress
 
     def look(self) -> bool:
-        """Whether a batch was done since the last look."""
+        """Whether a batch was finished since the last call."""
         return self.progress.take(reports_of(self.query))
 
     @property
@@ -51,9 +51,9 @@ class RunningQuery:
 
 
 def start(runnables: Mapping[str, Runnable], *, once: bool) -> list[RunningQuery]:
-    """Starts the writers, each by its name; `once`: each ends when all is read that is there now.
+    """Starts the writers under their names. With `once`, each ends when all data available now is processed.
 
-    Raises `PipelineError` if one cannot be started, and stops those that were.
+    Raises `PipelineError` if one cannot be started, and stops the others.
     """
     running: list[RunningQuery] = []
     try:
@@ -79,15 +79,14 @@ def _started(name: str, runnable: Runnable, once: bool) -> StreamingQuery:
         writer = writer.trigger(availableNow=True)
     try:
         return writer.start()
-    except Exception as error:  # Java's and Python's own share no root
+    except Exception as error:  # Java's and Python's exceptions have no common base class
         raise QueryFailedError(f"{name}: {root_cause(error)}", str(error)) from error
 
 
 def watch(running: list[RunningQuery], on_look: Callable[[set[str]], None], wait: Callable[[], bool]) -> bool:
-    """Looks at the queries again and again until all have ended, which is True, or `wait` says to stop.
+    """Polls the queries until all have ended, and returns True then; False if `wait` says to stop.
 
-    `on_look` is given the names of those that did a batch; `wait` lets some time go by. Raises `QueryFailedError` when
-    a query fails.
+    `on_look` gets the names of those that finished a batch; `wait` sleeps. Raises `QueryFailedError` if a query fails.
     """
     while True:
         is_over = not any(one.is_active for one in running)  # before looking, so that the last batch is seen
@@ -102,7 +101,7 @@ def watch(running: list[RunningQuery], on_look: Callable[[set[str]], None], wait
 
 
 def stop(running: list[RunningQuery], is_impatient: Callable[[], bool]) -> bool:
-    """Stops all queries between two batches, or at once when patience ends; whether all batches were finished."""
+    """Stops all queries between two batches, or at once if `is_impatient`; returns whether all batches finished."""
     active = [one for one in running if one.is_active]
     asked = [one for one in active if _ask_to_end(one.query)]
     were_finished = len(asked) == len(active)
@@ -119,9 +118,10 @@ def stop(running: list[RunningQuery], is_impatient: Callable[[], bool]) -> bool:
 
 
 def _ask_to_end(query: StreamingQuery) -> bool:
-    """Tells a query not to begin another batch, without an end to the one that runs; whether that could be said.
+    """Tells a query not to begin another batch, without interrupting the current one; returns whether that worked.
 
-    `stop` interrupts whatever runs. Spark looks at the state of a query before each batch, and has no public way to it.
+    `stop` interrupts the current batch. Spark checks the state of a query before each batch, but has no public method
+    to set it.
     """
     from pyspark import SparkContext
 
@@ -130,6 +130,6 @@ def _ask_to_end(query: StreamingQuery) -> bool:
         ended = getattr(getattr(jvm, f"{_RUNTIME}.TERMINATED$"), "MODULE$")
         java: Any = query
         java._jsq.streamingQuery().state().set(ended)
-    except Exception:  # another version of Spark: whatever its bridge makes of names that are not there
+    except Exception:  # another version of Spark: its bridge may raise anything for missing names
         return False
     return True

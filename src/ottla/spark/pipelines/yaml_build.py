@@ -1,4 +1,4 @@
-"""Queries of a pipeline in YAML: its sources and transformations as views, its sinks as writers."""
+"""Creates the queries of a YAML pipeline: sources and transformations as views, sinks as writers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _VALUE: Final = "value"
 
 
 def build(spec: PipelineSpec, spark: SparkSession) -> dict[str, DataStreamWriter]:
-    """The streaming queries, not started, by name. What is not a stream is written here and now."""
+    """Returns the streaming queries by name, not started. Batch sinks are written immediately."""
     writers: dict[str, DataStreamWriter] = {}
     for source in spec.sources:
         with _told_at(source.place):
@@ -49,7 +49,7 @@ def build(spec: PipelineSpec, spark: SparkSession) -> dict[str, DataStreamWriter
 
 @contextmanager
 def _told_at(place: Value) -> Iterator[None]:
-    """Whatever goes wrong is told with its place in the file."""
+    """Adds the place in the file to any error."""
     try:
         yield
     except (PySparkException, OttlaError, ValueError) as error:
@@ -57,7 +57,7 @@ def _told_at(place: Value) -> Iterator[None]:
 
 
 def _source(source: SourceSpec, spark: SparkSession) -> tuple[DataFrame, DataFrame | None]:
-    """The view, and what could not be read of a topic that is decoded."""
+    """The view, and the rows of a decoded topic that could not be read."""
     reader = spark.readStream if source.is_stream else spark.read
     reader = reader.format(source.format).options(**source.options)
     if source.schema is not None:
@@ -76,13 +76,13 @@ def _source(source: SourceSpec, spark: SparkSession) -> tuple[DataFrame, DataFra
 
 
 def _flat(good: DataFrame) -> DataFrame:
-    """Fields as columns; what else is known of a record has a `_` before its name. Tombstones hold nothing to ask."""
+    """Fields as columns; other columns of the record get the prefix `_`. Tombstones are dropped."""
     others = [F.col(name).alias(f"_{name}") for name in good.columns if name != _VALUE]
     return good.where(F.col(_VALUE).isNotNull()).select(f"{_VALUE}.*", *others)
 
 
 def _send_bad(source: SourceSpec, bad: DataFrame, writers: dict[str, DataStreamWriter]) -> None:
-    """What cannot be read, as it came, with the reason and its place in headers."""
+    """Writes rows that cannot be read, unchanged, with the reason and their position in headers."""
     place = F.concat_ws("-", F.col("topic"), F.col("partition")), F.col("offset").cast("string")
     headers = F.array(
         *(
@@ -100,7 +100,7 @@ def _send_bad(source: SourceSpec, bad: DataFrame, writers: dict[str, DataStreamW
 
 
 def _encoded(frame: DataFrame, sink: SinkSpec) -> DataFrame:
-    """Rows as a topic takes them; others as they are."""
+    """Encodes rows for a topic; other sinks get them unchanged."""
     if not sink.is_topic or sink.raw:
         return frame
     columns = frame.columns

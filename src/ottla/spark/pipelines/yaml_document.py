@@ -1,4 +1,4 @@
-"""YAML that knows its lines, so that whatever is wrong with it can be pointed at."""
+"""YAML with line numbers, so that errors can name the place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KINDS: Final = {dict: "a mapping of keys to values", list: "a list", str: "a st
 
 
 class SpecError(PipelineError):
-    """Something in the file: its line, its key, and what is wrong about it."""
+    """An error in the file: its line, its key, and the reason."""
 
     def __init__(self, file: Path, line: int, path: str, reason: str) -> None:
         super().__init__(f"{file}:{line}: {path + ': ' if path else ''}{reason}")
@@ -24,7 +24,7 @@ class SpecError(PipelineError):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of the document with the place where it stands. Mappings and lists hold values of this kind again."""
+    """A value of the document with its place. Mappings and lists contain `Value` objects again."""
 
     file: Path
     line: int
@@ -35,7 +35,7 @@ class Value:
         return SpecError(self.file, self.line, self.path, reason)
 
     def text(self) -> str:
-        """A text; a number or a truth counts as one."""
+        """A string; a number or a boolean is converted."""
         if isinstance(self.content, dict | list) or self.content is None:
             raise self._misfit(str)
         return str(self.content).lower() if isinstance(self.content, bool) else str(self.content)
@@ -52,7 +52,7 @@ class Value:
         return text
 
     def items(self) -> list[Value]:
-        """The values of a list; a text is a list of one."""
+        """The values of a list; a string is a list of one."""
         if isinstance(self.content, list):
             return self.content
         if isinstance(self.content, str):
@@ -65,7 +65,7 @@ class Value:
         return self.content
 
     def section(self, known: Iterable[str]) -> Section:
-        """A mapping with none but these keys."""
+        """A mapping that may contain only these keys."""
         names = list(known)
         for key, value in self.mapping().items():
             if key not in names:
@@ -79,7 +79,7 @@ class Value:
 
 
 class Section:
-    """A mapping whose keys are known to be right."""
+    """A mapping whose keys were checked."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -99,12 +99,12 @@ class Section:
         return None if value is None else value.text()
 
     def texts(self, key: str) -> dict[str, str]:
-        """A mapping of texts; empty where it is not there."""
+        """A mapping of strings; empty if it is missing."""
         value = self.get(key)
         return {} if value is None else {name: inner.text() for name, inner in value.mapping().items()}
 
     def one_of(self, *keys: str) -> str:
-        """The one of these keys that is there."""
+        """The one of these keys that is present."""
         there = [key for key in keys if key in self._keys]
         if len(there) != 1:
             names = f"{', '.join(keys[:-1])} and {keys[-1]}"
@@ -115,7 +115,7 @@ class Section:
 
 
 def load(file: Path) -> Value:
-    """The document in a file. Raises `SpecError` for one that is not YAML."""
+    """Loads a file. Raises `SpecError` if it is not YAML."""
     try:
         text = file.read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -147,7 +147,7 @@ def _value(loader: yaml.SafeLoader, node: yaml.Node, file: Path, path: str) -> V
                 if key in content:
                     raise SpecError(file, key_node.start_mark.line + 1, place, "is given twice")
                 made = _value(loader, inner, file, place)
-                # The line of the key: a text in a block begins below it.
+                # The line of the key: a block string begins below it.
                 content[key] = Value(file, key_node.start_mark.line + 1, place, made.content)
         case yaml.SequenceNode():
             content = [_value(loader, inner, file, f"{path}[{index}]") for index, inner in enumerate(node.value)]

@@ -1,4 +1,4 @@
-"""What a pipeline in YAML says: sources, transformations in SQL, sinks. Checked before Spark starts."""
+"""The contents of a YAML pipeline: sources, transformations in SQL, sinks. Checked before Spark starts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MODES: Final = ("append", "update", "complete", "overwrite")
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How late rows may come, by the time in a column."""
+    """How late rows may arrive, by the time in a column."""
 
     column: str
     delay: str
@@ -46,7 +46,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A view that SQL can ask by its name."""
+    """A view that SQL can use by its name."""
 
     name: str
     place: Value
@@ -58,13 +58,13 @@ class SourceSpec:
     json: str | None = None
     avro: Path | None = None
     bad: str | None = None
-    """The topic for what cannot be read; `drop` to leave it out."""
+    """The topic for rows that cannot be read; `drop` to discard them."""
     watermark: Watermark | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TransformSpec:
-    """A view made by SQL of those before it."""
+    """A view that SQL creates from earlier views."""
 
     name: str
     place: Value
@@ -73,7 +73,7 @@ class TransformSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """Where a view goes."""
+    """Where to write a view."""
 
     name: str
     place: Value
@@ -100,7 +100,7 @@ class PipelineSpec:
 
 
 def read_spec(file: Path, bootstrap: str | None = None) -> PipelineSpec:
-    """The pipeline in a file; `bootstrap` counts more than the file's own. Raises `SpecError`."""
+    """Reads the pipeline from a file; `bootstrap` overrides the value from the file. Raises `SpecError`."""
     document = load(file)
     top = document.section(_KEYS)
     address = bootstrap or top.text("bootstrap") or DEFAULT_BOOTSTRAP
@@ -141,7 +141,7 @@ def _source(title: str, name: str, value: Value, bootstrap: str) -> SourceSpec:
         text = ",".join(item.text() for item in chosen.items()) if chosen else ""
         options = {"kafka.bootstrap.servers": bootstrap, "subscribe" if kind == "topic" else "subscribePattern": text}
         if not any(key.lower() in _GROUP_OPTIONS for key in keys.texts("options")):
-            options["commitGroup"] = f"{title}-{name}"  # so that lag is found under the pipeline's name
+            options["commitGroup"] = f"{title}-{name}"  # so that lag is visible under the pipeline's name
         source_format = "ottla"
     else:
         _refuse(keys, ("json", "avro", "bad"), "belongs to a topic, not to a source with a format")
@@ -219,7 +219,7 @@ def _sink(name: str, value: Value, bootstrap: str, views: list[str]) -> SinkSpec
 
 
 def _view(keys: Section, views: list[str]) -> str:
-    """What a sink takes; the last view, where it does not say."""
+    """The view that a sink writes; the last one by default."""
     value = keys.get("from")
     if value is None:
         return views[-1]
@@ -239,7 +239,7 @@ def _refuse(keys: Section, names: tuple[str, ...], reason: str) -> None:
 
 
 def _beside(keys: Section, key: str) -> str | None:
-    """A path as it is meant: from where the file lies."""
+    """Resolves a path relative to the directory of the file."""
     value = keys.get(key)
     if value is None:
         return None

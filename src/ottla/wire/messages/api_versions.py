@@ -1,4 +1,4 @@
-"""ApiVersions (18): which versions of which APIs the broker serves; the first thing a client asks.
+"""ApiVersions (18): which versions of which APIs the broker serves; the first request of a client.
 
 The client names its software, and the broker its features, since v3 (KIP-511, KIP-584). A feature's lowest version may
 be 0 only since v4. The answer to a version that the broker does not know is in v0, with the versions of this API in it.

@@ -49,7 +49,7 @@ class DescribedConsumer(Struct):
     subscribed_topic_regex: str | None = string(nullable="0+", default=None)
     assignment: DescribedAssignment = nested(DescribedAssignment)
     target_assignment: DescribedAssignment = nested(DescribedAssignment)
-    # -1: not told, 0: classic protocol, 1: consumer protocol
+    # -1: unknown, 0: classic protocol, 1: consumer protocol
     member_type: int = int8("1+", default=-1, ignorable=True)
 
 

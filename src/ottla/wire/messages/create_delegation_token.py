@@ -1,6 +1,6 @@
 """CreateDelegationToken (38): have the broker issue a token by which others can act as a principal (KIP-48).
 
-A token for somebody else than the requester since v3 (KIP-373).
+A token for another principal than the requester since v3 (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeDelegationToken (41): list the tokens of given owners, or all that the requester may see (KIP-48).
 
-Tells who asked for a token, beside who owns it, since v3 (KIP-373).
+Also names the requester of a token since v3 (KIP-373).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class DescribeDelegationTokenOwner(Struct):
 
 
 class DescribeDelegationTokenRequest(Request, api_key=41, versions="0-3", flexible="2+"):
-    # Null asks for every owner's tokens, an empty list for nobody's.
+    # Null requests the tokens of all owners, an empty list none.
     owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable="0+")
 
 

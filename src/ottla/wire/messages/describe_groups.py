@@ -33,7 +33,7 @@ class DescribedGroup(Struct):
     # The name of the protocol that was chosen, while the group is stable.
     protocol_data: str = string()
     members: list[DescribedGroupMember] = array(DescribedGroupMember)
-    # A bit for each operation; the default says that nobody asked.
+    # One bit per operation; the default means that they were not requested.
     authorized_operations: int = int32("3+", default=-(2**31))
 
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): what lies in a broker's log directories, and how large it is (KIP-113).
+"""DescribeLogDirs (35): the contents of a broker's log directories, and their sizes (KIP-113).
 
 An error of the whole request since v3, the size of the volume since v4 (KIP-827), cordoned directories since v5
 (KIP-1066).

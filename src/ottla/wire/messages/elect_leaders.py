@@ -1,4 +1,4 @@
-"""ElectLeaders (43): have the controller elect leaders of partitions anew (KIP-183).
+"""ElectLeaders (43): have the controller elect new leaders of partitions (KIP-183).
 
 v0 knows preferred leaders only; v1 adds unclean elections and an error for the whole request (KIP-460).
 """

@@ -1,4 +1,4 @@
-"""FindCoordinator (10): which broker looks after a group or a transactional id.
+"""FindCoordinator (10): the coordinator of a group or a transactional id.
 
 Transactions since v1 (KIP-98), several keys at once since v4 (KIP-699), TRANSACTION_ABORTABLE since v5 (KIP-890), share
 groups since v6 (KIP-932).

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (71): which of its metrics a client shall push, how often and in what form (KIP-714)."""
+"""GetTelemetrySubscriptions (71): which of its metrics a client should push, how often and how (KIP-714)."""
 
 from __future__ import annotations
 

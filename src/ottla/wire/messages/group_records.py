@@ -81,7 +81,7 @@ class ConsumerGroupMetadataKey(Data, versions="3"):
 
 
 class ConsumerGroupMetadataValue(Data, versions="0", flexible="0+"):
-    """`metadata_hash` stands for how the group's topics look: when it changes, a rebalance is due (KIP-1101)."""
+    """`metadata_hash` is a hash of the group's topics: when it changes, a rebalance is due (KIP-1101)."""
 
     epoch: int = int32()
     metadata_hash: int = int64(tag=0)

@@ -1,6 +1,6 @@
-"""What precedes every request and response: which API and version it is, and which answer belongs to which question.
+"""The headers of requests and responses: API and version, and a correlation id that matches a response to its request.
 
-Which version of a header goes with which version of a message is told by `registry.Api`.
+`registry.Api` says which version of a header belongs to which version of a message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of a classic group is alive, and hears whether a rebalance is due.
+"""Heartbeat (12): a member of a classic group reports that it is alive, and learns whether a rebalance is due.
 
 Static members since v3 (KIP-345).
 """

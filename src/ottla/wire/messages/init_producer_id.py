@@ -1,4 +1,4 @@
-"""InitProducerId (22): get a producer id and epoch; with a transactional id, fence whoever held it before.
+"""InitProducerId (22): get a producer id and epoch; with a transactional id, fence the producer that held it before.
 
 A producer may bring its id and epoch to go on after an error since v3 (KIP-360), PRODUCER_FENCED is answered since v4
 (KIP-588), TRANSACTION_ABORTABLE since v5 (KIP-890). v6, two-phase commit (KIP-939), is not stable in Kafka 4.3.

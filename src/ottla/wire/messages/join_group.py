@@ -44,5 +44,5 @@ class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
     leader: str = string()
     skip_assignment: bool = boolean("9+")
     member_id: str = string()
-    # Only the leader is told who the others are.
+    # Only the leader gets the other members.
     members: list[JoinGroupMember] = array(JoinGroupMember)

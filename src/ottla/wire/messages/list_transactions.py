@@ -1,4 +1,4 @@
-"""ListTransactions (66): the transactional ids a coordinator keeps, filtered (KIP-664).
+"""ListTransactions (66): the transactional ids of a coordinator, filtered (KIP-664).
 
 Filters by how long a transaction runs since v1 (KIP-994), by a pattern of the transactional id since v2 (KIP-1152).
 """

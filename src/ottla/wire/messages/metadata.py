@@ -1,4 +1,4 @@
-"""Metadata (3): the brokers of the cluster, and where the partitions of topics live.
+"""Metadata (3): the brokers of the cluster, and the leaders and replicas of partitions.
 
 Topic creation can be declined since v4, leader epochs since v7 (KIP-320), authorized operations since v8 (KIP-430;
 those of the cluster only until v10, KIP-700), topics by id since v12 (KIP-516; v10 and v11 carry ids that a client must
@@ -47,7 +47,7 @@ class MetadataTopicResponse(Struct):
     topic_id: Uuid = uuid("10+", ignorable=True)
     is_internal: bool = boolean("1+", ignorable=True)
     partitions: list[MetadataPartitionResponse] = array(MetadataPartitionResponse)
-    # A bit for each operation; the default says that nobody asked.
+    # One bit per operation; the default means that they were not requested.
     topic_authorized_operations: int = int32("8+", default=-(2**31))
 
 

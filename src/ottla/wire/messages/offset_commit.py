@@ -1,4 +1,4 @@
-"""OffsetCommit (8): remember how far a group has read.
+"""OffsetCommit (8): store the offsets of a group.
 
 v0 commits to ZooKeeper, later versions to the offsets topic. A retention time of its own only in v2 to v4 (KIP-211),
 leader epochs since v6 (KIP-320), static members since v7 (KIP-345), members of the consumer protocol since v9 and topic

@@ -1,4 +1,4 @@
-"""OffsetFetch (9): how far groups have read.
+"""OffsetFetch (9): the committed offsets of groups.
 
 v0 reads from ZooKeeper, later versions from the offsets topic. All topics of a group since v2 (KIP-88), leader epochs
 since v5 (KIP-320), waiting for pending transactions since v7 (KIP-447), several groups at once since v8 (KIP-709),

@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch (23): ask a leader where an epoch ended, to cut off what the leader does not have.
+"""OffsetForLeaderEpoch (23): ask a leader where an epoch ended, to truncate what the leader does not have.
 
 Followers use it to truncate (KIP-101), consumers to detect truncation. The answer names the epoch it is about since v1
-(KIP-279), the request is fenced by the leader epoch the client knows since v2 (KIP-320), and a replica tells who it is
+(KIP-279), the request is fenced by the leader epoch the client knows since v2 (KIP-320), and a replica sends its id
 since v3 (KIP-392).
 """
 

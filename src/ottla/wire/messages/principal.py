@@ -1,4 +1,4 @@
-"""Who asks: the principal of a request that one broker forwards to another in an envelope (KIP-590)."""
+"""The principal of a request that one broker forwards to another in an envelope (KIP-590)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.wire.schema import Data, boolean, string
 
 
 class DefaultPrincipalData(Data, versions="0", flexible="0+"):
-    """The form of Kafka's own principal builder; a builder of someone's own may have another."""
+    """The form of Kafka's own principal builder; a custom builder may have another."""
 
     type: str = string()
     name: str = string()

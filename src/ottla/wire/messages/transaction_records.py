@@ -1,4 +1,4 @@
-"""The records of `__transaction_state`: where each transactional id stands.
+"""The records of `__transaction_state`: the state of each transactional id.
 
 Key and value each begin with their version as an int16. The tagged fields, for transactions that end with a new epoch
 of the producer, came with KIP-890 in a version that older brokers can read (KIP-915).

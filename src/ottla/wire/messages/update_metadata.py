@@ -1,4 +1,4 @@
-"""UpdateMetadata (6): the controller tells every broker which brokers live and who leads which partition.
+"""UpdateMetadata (6): the controller tells every broker which brokers are alive and the leader of each partition.
 
 Racks since v2 (KIP-36), named listeners since v3 (KIP-103), offline replicas since v4 (KIP-112), grouped by topic and
 fenced by broker epoch since v5 (KIP-380), topic ids since v7 (KIP-516). Gone in Kafka 4.

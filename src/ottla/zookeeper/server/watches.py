@@ -42,6 +42,8 @@ class WatchTable:
         self._undo_log = undo_log
         self._watchers: dict[tuple[WatchKind, str], dict[ConnectionId, None]] = {}
         self._watched: dict[ConnectionId, set[tuple[WatchKind, str]]] = {}
+        self._recursive: set[str] = set()
+        """The paths with recursive watches: most trees have none, and a write may have thousands of events."""
 
     def __len__(self) -> int:
         return sum(map(len, self._watchers.values()))
@@ -68,10 +70,12 @@ class WatchTable:
             watchers = self._watchers[key]
             del watchers[connection]
             if not watchers:
-                del self._watchers[key]
+                self._drop(key)
 
     def told(self, event: WatchEvent) -> list[ConnectionId]:
         """The connections to tell of an event, each once. Watches that serve only once are removed."""
+        if not self._watchers:
+            return []
         told: dict[ConnectionId, None] = {}
         for kind in _GONE_AFTER_EVENT[event.kind]:
             watchers = self._watchers.get((kind, event.path))
@@ -79,18 +83,26 @@ class WatchTable:
                 told[connection] = None
                 self.remove(kind, event.path, connection)
         told.update(self._watchers.get((WatchKind.PERSISTENT, event.path), {}))
-        if event.kind is not EventKind.CHILDREN:
+        if self._recursive and event.kind is not EventKind.CHILDREN:
             for path in (ROOT, *ancestors_of(event.path), event.path):
                 told.update(self._watchers.get((WatchKind.RECURSIVE, path), {}))
         return list(told)
 
     def _put(self, key: tuple[WatchKind, str], connection: ConnectionId) -> None:
         self._watchers.setdefault(key, {})[connection] = None
+        if key[0] is WatchKind.RECURSIVE:
+            self._recursive.add(key[1])
         self._watched.setdefault(connection, set()).add(key)
 
     def _take(self, key: tuple[WatchKind, str], connection: ConnectionId) -> None:
         watchers = self._watchers.get(key, {})
         watchers.pop(connection, None)
         if not watchers:
-            self._watchers.pop(key, None)
+            self._drop(key)
         self._watched.get(connection, set()).discard(key)
+
+    def _drop(self, key: tuple[WatchKind, str]) -> None:
+        """Nobody has such a watch any more."""
+        self._watchers.pop(key, None)
+        if key[0] is WatchKind.RECURSIVE:
+            self._recursive.discard(key[1])

@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from faults.client.chaos.checker import check_commits, check_everything_seen
-from faults.client.chaos.members import Member, draw_orders
+from faults.client.chaos.members import STARVED_TIMEOUT_S, Member, draw_orders
 from faults.client.traffic import PATIENT, Sending, check_partition, seeded
-from faults.load import WAIT_S, create_topic, read_all
+from faults.load import create_topic, read_all
 from ottla import Admin
 from ottla.client.errors import OttlaError
 from support.clients.interposer import FETCH, PRODUCE, Interposer, running_interposer
@@ -214,24 +214,27 @@ def test_a_group_under_chaos(tmp_path: Path, protocol: str, peer_name: str, monk
     with disturbed_peer(tmp_path) as (peer, between, bootstrap):
         create_topic(bootstrap, TOPIC, partitions=PARTITIONS)
         watch = CommitWatch(bootstrap)
-        sending = Sending(bootstrap, TOPIC, PARTITIONS, chance, chance.choice(PRODUCERS), pause_s=0.01)
+        settings = {**chance.choice(PRODUCERS), "delivery.timeout.ms": int(2_000 * STARVED_TIMEOUT_S)}
+        sending = Sending(bootstrap, TOPIC, PARTITIONS, chance, settings, pause_s=0.01)
         chaos = Chaos(peer, between, PROTOCOLS[protocol], chance)
         try:
             chaos.start_member()
             chaos.start_member()
             chaos.go_on(SECONDS)
-            sending.stop()
+            sending.stop(STARVED_TIMEOUT_S)
             stored = {index: read_all(bootstrap, TOPIC, index) for index in range(PARTITIONS)}
             ends = {index: len(records) for index, records in stored.items()}
             _wait_until_committed(chaos, watch, {index: end for index, end in ends.items() if end})
         finally:
             for member in chaos.members:
                 member.begin_to_close()
-            for member in chaos.members:
-                member.wait_until_closed()
-            watch.stop()
-            with suppress(OttlaError):  # after a failure there may be records under way
-                sending.close()
+            try:
+                for member in chaos.members:
+                    member.wait_until_closed()
+            finally:  # or their threads keep the process from ending
+                watch.stop()
+                with suppress(OttlaError):  # after a failure there may be records under way
+                    sending.close()
         for index, records in stored.items():
             check_partition(sending.outcomes(index), records, f"{TOPIC}-{index}")
     for member in chaos.all_members:
@@ -245,10 +248,10 @@ def _wait_until_committed(chaos: Chaos, watch: CommitWatch, ends: Mapping[int, i
     """Until the members that are left have consumed and committed everything. Those with tiny limits take their time:
     only a group that makes no progress has failed."""
     chaos.start_member()
-    last, deadline_s = watch.latest(), time.monotonic() + WAIT_S
+    last, deadline_s = watch.latest(), time.monotonic() + STARVED_TIMEOUT_S
     while (committed := watch.latest()) != ends:
         if committed != last:
-            last, deadline_s = committed, time.monotonic() + WAIT_S
+            last, deadline_s = committed, time.monotonic() + STARVED_TIMEOUT_S
         assert time.monotonic() < deadline_s, _explain(chaos, watch, committed, ends)
         for member in chaos.members:
             member.check_alive()
@@ -260,7 +263,7 @@ def _explain(chaos: Chaos, watch: CommitWatch, committed: Mapping[int, int], end
     looks = len(watch.history)
     members = "\n".join(member.explain() for member in chaos.members)
     return (
-        f"no commit came in {WAIT_S:.0f} s: {committed} of {ends}; now {watch.latest()}, after "
+        f"no commit came in {STARVED_TIMEOUT_S:.0f} s: {committed} of {ends}; now {watch.latest()}, after "
         f"{len(watch.history) - looks} more looks; the machine's load is {os.getloadavg()[0]:.0f}\n{members}"
     )
 

@@ -54,7 +54,7 @@ def test_a_value_has_its_type_and_the_text_is_kept() -> None:
     assert config.given["num.partitions"] == " 3 "
 
 
-def test_a_key_that_is_asked_for_by_a_wrong_name_is_told() -> None:
+def test_a_key_that_is_asked_for_by_a_wrong_name_is_reported() -> None:
     with pytest.raises(ConfigError, match=r"did you mean num\.partitions\?"):
         BrokerConfig({})["num.partition"]
 
@@ -260,7 +260,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(settings: dict[str, str], re
         ),
     ],
 )
-def test_what_somebody_would_rely_on_and_is_not_there_is_refused(settings: dict[str, str], reason: str) -> None:
+def test_unsupported_features_are_refused(settings: dict[str, str], reason: str) -> None:
     assert refused(settings).startswith(reason)
 
 
@@ -366,11 +366,11 @@ def test_a_variable_names_a_key(variable: str, key: str) -> None:
         "NUM_PARTITIONS",
     ],
 )
-def test_other_variables_are_passed_over(variable: str) -> None:
+def test_other_variables_are_skipped(variable: str) -> None:
     assert load_config(None, [], {variable: "x"}).given == {}
 
 
-def test_what_is_wrong_is_told_with_who_set_it(tmp_path: Path) -> None:
+def test_a_wrong_value_is_reported_with_its_source(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("# first\nnum.partitions=\\\nmany\n")
     with pytest.raises(ConfigError, match=rf"'many' is not a whole number \(from {file}:2\)"):
@@ -381,7 +381,7 @@ def test_what_is_wrong_is_told_with_who_set_it(tmp_path: Path) -> None:
         load_config(None, ["num.partitions=0"], {"KAFKA_NUM_PARTITIONS": "2"})
 
 
-def test_a_file_that_cannot_be_read_and_an_override_without_value_are_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_and_an_override_without_value_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.properties: the file cannot be read: No such file"):
         load_config(tmp_path / "none.properties", [], {})
     with pytest.raises(ConfigError, match="--verbose: it is not key=value"):

@@ -202,7 +202,7 @@ def test_a_broker_that_starts_knows_all_topics(tmp_path: Path) -> None:
         encode_config_change("topics"),
     ],
 )
-def test_what_does_not_concern_a_broker_is_passed_over(tmp_path: Path, data: bytes) -> None:
+def test_changes_that_do_not_concern_a_broker_are_ignored(tmp_path: Path, data: bytes) -> None:
     async def use(first: Follower, second: Follower) -> None:
         await first.tree.create(CONFIG_CHANGE_PREFIX, data, sequential=True)
         await first.tree.create(f"{CONFIG_CHANGES}/odd")
@@ -229,7 +229,7 @@ def test_a_node_that_cannot_be_read_stops_nothing(tmp_path: Path, caplog: pytest
         await first.topic("orders")
         await first.tree.set(paths.config(ConfigKind.TOPICS, "orders"), b"nonsense")
         await first.tree.create(CONFIG_CHANGE_PREFIX, encode_config_change("topics/orders"), sequential=True)
-        await until(lambda: "changed configs of topics/orders cannot be used" in caplog.text)
+        await until(lambda: "the configs of topic orders cannot be read" in caplog.text)
         await first.topic("events")
         await first.alter_topic("events", adding(retention_ms="1"))
         await until(lambda: "events" in second.topics)

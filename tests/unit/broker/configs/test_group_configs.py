@@ -159,7 +159,7 @@ def test_other_limits_after_a_restart_hold_and_the_setting_stays(
     assert "group g: consumer.heartbeat.interval.ms is 12000, and the broker's group.consumer.max" in caplog.text
 
 
-def test_what_is_wrong_in_the_tree_is_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_wrong_values_in_the_tree_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def spoil(broker: ConfiguredBroker) -> None:
         for group_id, settings in (
             ("half", {SESSION_TIMEOUT: "soon", HEARTBEAT_INTERVAL: "6000"}),

@@ -49,7 +49,7 @@ def test_there_may_be_several_and_they_are_written_as_they_are_read() -> None:
         ("INSIDE://127.0.0.1:1,PLAINTEXT://127.0.0.2:1", "two listeners have the port 1"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, reason: str) -> None:
+def test_errors_have_a_message(text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=r"^listeners: ") as raised:
         parse(text)
     assert reason in str(raised.value)
@@ -71,7 +71,7 @@ def test_names_have_protocols() -> None:
 
 
 @pytest.mark.parametrize("text", ["A", ":SSL", "A:TLS"])
-def test_a_wrong_protocol_is_told(text: str) -> None:
+def test_a_wrong_protocol_is_reported(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^map: "):
         parse_protocols("map", text)
 
@@ -80,6 +80,6 @@ def test_this_machine_s_name_leads_to_an_ipv4_address() -> None:
     assert socket.getaddrinfo(own_host_name(), None, socket.AF_INET)
 
 
-def test_a_machine_whose_name_leads_nowhere_is_told_as_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_that_does_not_resolve_is_advertised_as_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "no-such-host.invalid")
     assert own_host_name.__wrapped__() == "127.0.0.1"

@@ -39,12 +39,12 @@ def test_a_line_is_a_key_and_its_value(text: str, key: str, value: str) -> None:
     assert (first.key, first.value) == (key, value)
 
 
-def test_comments_and_empty_lines_are_passed_over_and_lines_are_counted() -> None:
+def test_comments_and_empty_lines_are_skipped_and_lines_are_counted() -> None:
     text = "# one\n ! two\n\n   \na=1\r\nb=2\\\n  3\rc=4\n"
     assert parse_properties(text) == [Property("a", "1", 5), Property("b", "23", 6), Property("c", "4", 8)]
 
 
-def test_an_escape_that_is_cut_short_is_told_with_its_line() -> None:
+def test_an_escape_that_is_cut_short_is_reported_with_its_line() -> None:
     with pytest.raises(PropertiesError, match=r"line 2: \\u needs four hexadecimal digits"):
         parse_properties("a=1\nb=\\u12")
 

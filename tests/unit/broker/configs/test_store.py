@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import ConfigError
+from ottla.broker.configs.store import ConfigStore
 from ottla.zookeeper.paths import DEFAULT_ENTITY, ConfigKind, config
 from ottla.zookeeper.znodes import encode_config
 from support.brokers.configured_broker import BROKER_ID, ConfiguredBroker, configured_broker
@@ -157,7 +158,7 @@ def test_only_checking_changes_nothing(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_who_is_concerned_is_told_and_only_of_what_changed(tmp_path: Path) -> None:
+def test_listeners_are_called_only_for_changed_keys(tmp_path: Path) -> None:
     async def test(broker: ConfiguredBroker) -> None:
         topics: list[str] = []
         keys: list[frozenset[str]] = []
@@ -176,7 +177,7 @@ def test_who_is_concerned_is_told_and_only_of_what_changed(tmp_path: Path) -> No
     run(tmp_path, test)
 
 
-def test_keys_that_only_exist_in_the_tree_are_told_as_well(tmp_path: Path) -> None:
+def test_keys_that_only_exist_in_the_tree_are_reported_as_well(tmp_path: Path) -> None:
     async def test(broker: ConfiguredBroker) -> None:
         keys: list[frozenset[str]] = []
         broker.configs.on_broker_change = keys.append
@@ -197,6 +198,31 @@ def test_a_change_of_the_broker_reaches_topics_that_were_read_before(tmp_path: P
         assert broker.configs.log_config("topic").retention_ms == 1000
 
     run(tmp_path, test)
+
+
+@pytest.mark.parametrize("garbage", [b"garbage", b'{"version":1,"config":[]}', b"\xff\xfe", b'{"config":{"a":{}}}'])
+def test_a_topic_node_that_cannot_be_read_keeps_no_broker_from_starting(
+    tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(broker: ConfiguredBroker) -> None:
+        await broker.topic("broken", retention_ms="1")
+        await broker.topic("whole", retention_ms="2")
+        tree = broker.coordination
+        await tree.set(config(ConfigKind.TOPICS, "broken"), garbage)
+        await broker.configs.reread("topics/broken")
+        assert broker.configs.log_config("broken").retention_ms == 1  # the last one that could be read
+        started = ConfigStore(tree, broker.config, BROKER_ID)
+        await started.load()
+        assert "configs of topic broken cannot be read" in caplog.text
+        assert started.log_config("whole").retention_ms == 2
+        unknown = started.log_config("broken")
+        assert (unknown.retention_ms, unknown.retention_bytes, unknown.compacts) == (-1, -1, False)
+        outcomes = await started.alter_topics({"broken": setting(segment_bytes="100")})  # mends it
+        assert outcomes == {"broken": None}
+        assert await broker.in_the_tree(ConfigKind.TOPICS, "broken") == {"segment.bytes": "100"}
+        assert started.topic_config("broken") == {"segment.bytes": "100"}
+
+    run(tmp_path, test, {"log.cleanup.policy": "compact"})
 
 
 def test_topics_that_set_the_same_share_one_config_and_forgotten_ones_set_nothing(tmp_path: Path) -> None:
@@ -263,7 +289,7 @@ def test_a_broker_starts_with_what_is_wrong_in_the_tree_and_says_so(
     assert "ignoring an invalid setting in /config/brokers/1: max.connections: 'few'" in caplog.text
 
 
-def test_settings_in_the_tree_that_do_not_fit_together_are_passed_over(
+def test_settings_in_the_tree_that_do_not_fit_together_are_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def spoil(broker: ConfiguredBroker) -> None:

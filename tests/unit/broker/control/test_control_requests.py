@@ -51,7 +51,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.following: dict[TopicPartition, int] = {}
-        self.coordinates: dict[int, int] = {}
+        self.coordinates: dict[TopicPartition, int] = {}
         self.learnt: list[str] = []
         self.learning: Callable[[], Coroutine[Any, Any, None]] | None = None
 
@@ -62,11 +62,11 @@ class Recorder:
         for name in names:
             self.following.pop(name, None)
 
-    def lead(self, index: int, leader_epoch: int) -> None:
-        self.coordinates[index] = leader_epoch
+    def lead(self, name: TopicPartition, leader_epoch: int) -> None:
+        self.coordinates[name] = leader_epoch
 
-    def resign(self, index: int) -> None:
-        self.coordinates.pop(index, None)
+    def resign(self, name: TopicPartition) -> None:
+        self.coordinates.pop(name, None)
 
     def log_config(self, _: str) -> LogConfig:
         return LogConfig()
@@ -320,6 +320,62 @@ def test_a_replica_that_is_not_assigned(run: Run) -> None:
     run(test)
 
 
+def test_a_stopped_follower_returns_in_the_same_epoch(run: Run) -> None:
+    """Its disk was full, and it was not in the ISR: nothing raised the leader epoch when it left."""
+
+    async def test(broker: ControlledBroker) -> None:
+        await broker.give(OTHER, 3)
+        assert await broker.stop(3, delete=False) == ErrorCode.NONE
+        assert broker.parts.following == {}
+        assert await broker.give(OTHER, 2) == ErrorCode.STALE_CONTROLLER_EPOCH
+        assert await broker.give(ME, 3) == ErrorCode.STALE_CONTROLLER_EPOCH  # nobody leads in an epoch of another
+        assert await broker.give(OTHER, 3) == ErrorCode.NONE
+        assert broker.parts.following == {ORDERS: OTHER}
+        assert await broker.give(OTHER, 3) == ErrorCode.STALE_CONTROLLER_EPOCH
+
+    run(test)
+
+
+def test_a_stopped_follower_waits_for_its_leader_to_be_known(run: Run) -> None:
+    async def test(broker: ControlledBroker) -> None:
+        everybody = (ME, OTHER, THIRD)
+        broker.metadata.put_broker(BrokerEndpoint(THIRD, "host", 9092))
+        await broker.give(THIRD, 3, replicas=everybody)
+        await broker.stop(3, delete=False)
+        await broker.control.update_metadata(update(brokers=(ME, OTHER)), 8)
+        assert await broker.give(THIRD, 3, replicas=everybody) == ErrorCode.NONE
+        assert broker.parts.following == {}
+        await broker.control.update_metadata(update(brokers=everybody), 8)
+        assert await broker.give(THIRD, 3, replicas=everybody) == ErrorCode.NONE
+        assert broker.parts.following == {ORDERS: THIRD}
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"name": TopicPartition("../outside", 0)},
+        {"name": TopicPartition("", 0)},
+        {"name": TopicPartition("orders", -1)},
+        {"name": TopicPartition("orders", 2**31 - 1)},
+        {"leader_epoch": -1},
+        {"leader": THIRD},
+        {"replicas": (ME, ME)},
+        {"replicas": (ME, -5)},
+    ],
+    ids=str,
+)
+def test_what_no_controller_can_mean_is_refused(run: Run, wanted: dict[str, Any], tmp_path: Path) -> None:
+    async def test(broker: ControlledBroker) -> None:
+        before = sorted(tmp_path.rglob("*"))
+        assert await broker.give(**wanted) == ErrorCode.INVALID_REQUEST
+        assert not broker.replicas.partitions
+        assert sorted(tmp_path.rglob("*")) == before
+
+    run(test)
+
+
 def test_a_leader_that_is_not_in_the_metadata_is_not_followed(run: Run) -> None:
     async def test(broker: ControlledBroker) -> None:
         await broker.give(OTHER, 1, replicas=(ME, OTHER, THIRD))
@@ -350,11 +406,11 @@ def test_an_offline_log_directory(run: Run) -> None:
     run(test)
 
 
-def test_the_group_coordinator_moves(run: Run) -> None:
+def test_coordinators_move(run: Run) -> None:
     async def test(broker: ControlledBroker) -> None:
         offsets = TopicPartition("__consumer_offsets", 7)
         await broker.give(ME, 3, name=offsets)
-        assert broker.parts.coordinates == {7: 3}
+        assert broker.parts.coordinates == {offsets: 3}
         await broker.give(OTHER, 4, name=offsets)
         assert broker.parts.coordinates == {}
         await broker.give(ME, 5, name=offsets)
@@ -471,6 +527,18 @@ def test_metadata_of_brokers_and_partitions(run: Run) -> None:
         await broker.control.update_metadata(update(brokers=[ME]), 8)
         assert not cache.is_alive(OTHER)
         assert cache.partition("orders", 2) == state
+
+    run(test)
+
+
+@pytest.mark.parametrize("index", [-1, 2**31 - 1])
+def test_metadata_of_partitions_that_cannot_be_is_ignored(run: Run, index: int) -> None:
+    async def test(broker: ControlledBroker) -> None:
+        assert (await broker.control.update_metadata(update(told(0), told(index)), 8)).error_code == 0
+        topic = broker.metadata.topic("orders")
+        assert topic is not None
+        assert len(topic.partitions) == 1
+        assert broker.gone == []
 
     run(test)
 

@@ -348,7 +348,7 @@ def test_a_fetch_without_a_session_leaves_nothing_behind(tmp_path: Path, is_kept
         (0, 6, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_what_is_wrong_is_told_at_once(tmp_path: Path, offset: int, epoch: int, code: ErrorCode) -> None:
+def test_errors_are_returned_at_once(tmp_path: Path, offset: int, epoch: int, code: ErrorCode) -> None:
     async def work(client: Client) -> None:
         await led_topic(client)
         follower = Follower(client)
@@ -382,7 +382,7 @@ def test_a_fetch_from_before_a_restart_is_refused(tmp_path: Path) -> None:
     with_client(tmp_path, work)
 
 
-def test_a_diverging_follower_is_told_where_and_does_not_count(tmp_path: Path) -> None:
+def test_a_diverging_follower_learns_where_and_does_not_count(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         partition = partition_of(client)
@@ -398,7 +398,7 @@ def test_a_diverging_follower_is_told_where_and_does_not_count(tmp_path: Path) -
     with_client(tmp_path, work)
 
 
-def test_a_leader_that_is_replaced_answers_who_waits_and_says_who_leads(tmp_path: Path) -> None:
+def test_a_replaced_leader_answers_waiting_fetches_with_the_new_leader(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await led_topic(client)
         client.broker.metadata.put_broker(BrokerEndpoint(OTHER, "elsewhere", 9093, "r"), listener="PLAINTEXT")

@@ -156,7 +156,7 @@ def test_a_consumer_is_sent_to_the_furthest_replica_in_its_rack(
     with_client(tmp_path, work, **RACK_AWARE)
 
 
-def test_nobody_is_sent_elsewhere_unless_the_config_says_so(tmp_path: Path) -> None:
+def test_consumers_are_redirected_only_if_configured(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await in_racks(client, fetched={2: (0, 3), 3: (0, 3)})
         answer = only(await client.ask(request(client, 0, rack="b"), FetchResponse, VERSION))

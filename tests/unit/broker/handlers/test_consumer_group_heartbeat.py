@@ -62,7 +62,7 @@ def test_a_member_joins_stays_and_leaves_in_every_version(tmp_path: Path, versio
     with_client(tmp_path, run, **QUICK)
 
 
-def test_members_are_told_the_interval_that_their_group_sets(tmp_path: Path) -> None:
+def test_members_get_the_interval_that_their_group_sets(tmp_path: Path) -> None:
     key = "consumer.heartbeat.interval.ms"
     join = ConsumerGroupHeartbeatRequest(
         group_id="g", member_id="m", rebalance_timeout_ms=1_000, subscribed_topic_names=["t"], topic_partitions=[]

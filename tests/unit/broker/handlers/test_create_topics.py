@@ -129,7 +129,7 @@ async def test_validation_makes_nothing(broker: LoneBroker) -> None:
 
 
 @on_tree
-async def test_a_tree_that_fails_is_told_for_each_topic(broker: LoneBroker) -> None:
+async def test_a_tree_that_fails_is_reported_for_each_topic(broker: LoneBroker) -> None:
     broker.tree.failure = CoordinationError("/brokers", "the disk is full")
     answers = await ask(broker, wanted("a"), wanted("b"))
     assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2

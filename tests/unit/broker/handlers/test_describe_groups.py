@@ -31,7 +31,7 @@ def test_a_group_that_is_there_and_one_that_is_not_in_every_version(tmp_path: Pa
     with_client(tmp_path, run, **QUICK)
 
 
-def test_operations_are_told_to_who_asks(tmp_path: Path) -> None:
+def test_authorized_operations_are_returned_on_request(tmp_path: Path) -> None:
     async def run(client: Client) -> None:
         await stable(client)
         answer = await client.ask(DescribeGroupsRequest(groups=["g"]), DescribeGroupsResponse, 6)

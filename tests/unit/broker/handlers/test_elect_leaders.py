@@ -45,7 +45,7 @@ async def test_what_is_named_is_answered(broker: LoneBroker, version: int) -> No
 
 
 @on_tree
-async def test_of_all_only_those_are_told_where_something_happened(broker: LoneBroker) -> None:
+async def test_for_all_partitions_only_changes_are_returned(broker: LoneBroker) -> None:
     await broker.create("events", 2)
     assert await ask(broker, None) == {}
     await broker.controller.replicas_failed([TopicPartition("events", 1)])

@@ -106,7 +106,7 @@ def test_records_of_any_size_are_read_whole(tmp_path: Path, size: int) -> None:
         (0, {"current_leader_epoch": 9}, "orders", 17, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_what_cannot_be_read_is_told_at_once(
+def test_unreadable_partitions_are_reported_at_once(
     tmp_path: Path, offset: int, fields: dict[str, int], topic: str, version: int, code: ErrorCode
 ) -> None:
     async def work(client: Client) -> None:
@@ -361,7 +361,7 @@ def test_a_negative_limit_is_an_error_where_there_is_something_to_read(tmp_path:
 # --- what goes wrong --------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_fails_while_a_fetch_waits_is_told_to_all_and_breaks_nobodys_answer(
+def test_a_disk_that_fails_while_fetches_wait_is_reported_to_all_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(client: Client) -> None:
@@ -375,7 +375,7 @@ def test_a_disk_that_fails_while_a_fetch_waits_is_told_to_all_and_breaks_nobodys
 
         with monkeypatch.context() as patch:
             patch.setattr(FileSlice, "read", broken)
-            append(client, b"a")
+            append(client, bytes(10_000))  # more than a look-up reads
             # As the server does when the requests of a moment are handled: the producer is answered behind this.
             client.broker.replicas.fetches.look_now()
         for each in waiting:
@@ -478,7 +478,7 @@ def test_readers_of_committed_records_stop_where_a_transaction_is_open(tmp_path:
     with_client(tmp_path, work)
 
 
-def test_a_reader_whose_epoch_ended_elsewhere_is_told_where(tmp_path: Path) -> None:
+def test_a_reader_whose_epoch_ended_elsewhere_learns_where(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         append(client, b"a")
@@ -588,7 +588,7 @@ def test_what_a_session_forgets_is_not_read(tmp_path: Path) -> None:
     with_client(tmp_path, work)
 
 
-def test_a_session_that_is_not_there_or_elsewhere_is_told(tmp_path: Path) -> None:
+def test_a_missing_session_is_reported(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         session_id = await begin(client, asked())

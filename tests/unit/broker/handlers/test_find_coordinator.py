@@ -58,7 +58,7 @@ def test_the_topic_is_made_as_kafka_makes_it(tmp_path: Path) -> None:
     with_client(tmp_path, work)
 
 
-def test_whoever_is_named_coordinates_though_the_topic_is_still_being_made(
+def test_the_named_broker_coordinates_while_the_topic_is_being_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(new_partitions, "_DELAY_S", 0.5)
@@ -87,20 +87,35 @@ def test_more_replicas_than_brokers_are_not_made_where_somebody_wants_them(tmp_p
     with_client(tmp_path, work, offsets_topic_replication_factor="2")
 
 
-def test_what_is_no_group_has_no_coordinator(tmp_path: Path) -> None:
+def test_a_transactional_id_has_a_coordinator_of_its_own(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
-        for key_type, error in (
-            (TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-            (SHARE, ErrorCode.INVALID_REQUEST),
-            (9, ErrorCode.INVALID_REQUEST),
-        ):
-            request = FindCoordinatorRequest(key="g", key_type=key_type, coordinator_keys=["g"])
+        request = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=["t"])
+        (found,) = (await client.ask(request, FindCoordinatorResponse, 6)).coordinators
+        assert (found.error_code, found.node_id) == (0, 1)
+        assert client.broker.metadata.topic(TOPIC) is None
+        topic = client.broker.metadata.topic("__transaction_state")
+        assert topic is not None
+        assert len(topic.partitions) == 4
+        assert topic.configs == {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": "2",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        }
+        assert len(client.broker.transactions.service.runtime.active_shards()) == 4
+
+    with_client(tmp_path, work, transaction_state_log_num_partitions="4")
+
+
+def test_other_keys_have_no_coordinator(tmp_path: Path) -> None:
+    async def work(client: Client) -> None:
+        for key_type in (SHARE, 9):
             older = await client.ask(FindCoordinatorRequest(key="g", key_type=key_type), FindCoordinatorResponse, 3)
-            assert older.error_code == error
-            assert ("not support transactions" in (older.error_message or "")) == (key_type == TRANSACTION)
+            assert older.error_code == ErrorCode.INVALID_REQUEST
             request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g"])
             (newer,) = (await client.ask(request, FindCoordinatorResponse, 6)).coordinators
-            assert (newer.error_code, newer.node_id) == (error, -1)
-        assert client.broker.metadata.topic(TOPIC) is None
+            assert (newer.error_code, newer.node_id) == (ErrorCode.INVALID_REQUEST, -1)
+        assert not client.broker.metadata.topics
 
     with_client(tmp_path, work)

@@ -110,7 +110,7 @@ def test_offsets_outlive_a_restart(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_a_deleted_topic_takes_its_offsets_with_it_and_one_of_its_name_begins_anew(tmp_path: Path) -> None:
+def test_deleting_a_topic_deletes_its_committed_offsets(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await ready(client)
         await errors_of_commit(client, commit_of(client, 40))

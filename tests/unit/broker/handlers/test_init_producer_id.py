@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers.init_producer_id import init_producer_id
-from ottla.broker.producing.producer_ids import ProducerIdError
+from ottla.broker.requests.api import RequestContext
+from ottla.broker.transactions.producer_ids import ProducerIdError
 from ottla.wire.codec import encode
-from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.zookeeper.node_json import ZnodeError
 from support.brokers.small_broker import context
 
@@ -30,6 +32,11 @@ class Ids:
 class Broker:
     def __init__(self, failure: Exception | None = None) -> None:
         self.producer_ids = Ids(failure=failure)
+        self.transactions = SimpleNamespace(service=self)
+
+    async def init_producer_id(self, request: InitProducerIdRequest, _: RequestContext) -> InitProducerIdResponse:
+        assert request.transactional_id == "payments"
+        return InitProducerIdResponse(producer_id=7, producer_epoch=3)
 
 
 def ask(
@@ -60,8 +67,8 @@ def test_half_an_identity_is_refused(producer_id: int, producer_epoch: int) -> N
     assert answer == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 
-def test_there_is_no_coordinator_for_transactions() -> None:
-    assert ask(Broker(), transactional_id="payments") == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1)
+def test_a_transactional_id_goes_to_its_coordinator() -> None:
+    assert ask(Broker(), transactional_id="payments") == (ErrorCode.NONE, 7, 3)
     assert ask(Broker(), transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
 
 

@@ -117,7 +117,7 @@ def test_versions_before_epochs_carry_none(broker: SmallBroker) -> None:
     assert place(ask(broker, LATEST, version=4)) == (-1, 0, 7)
 
 
-def test_no_epoch_is_told_for_a_beginning_that_is_older_than_all_known_epochs(broker: SmallBroker) -> None:
+def test_no_epoch_is_reported_for_a_beginning_that_is_older_than_all_known_epochs(broker: SmallBroker) -> None:
     (partition,) = broker.topic(leader_epoch=3)
     partition.append(batch(2), all_replicas=True)
     assert partition.log is not None
@@ -201,7 +201,7 @@ def test_leader_epochs_are_compared(broker: SmallBroker) -> None:
     assert ask(broker, LATEST, current_leader_epoch=5).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_follower_answers_only_who_debugs(broker: SmallBroker) -> None:
+def test_a_follower_answers_only_debugging_consumers(broker: SmallBroker) -> None:
     (partition,) = broker.topic(leader_epoch=4)
     partition.append(batch(2), all_replicas=True)
     partition.leader_id = 2
@@ -298,7 +298,7 @@ def test_the_end_is_not_available_until_the_high_watermark_has_reached_the_epoch
     assert ask(broker, timestamp, isolation_level=isolation_level).error_code == ErrorCode.NONE
 
 
-def test_older_clients_are_told_that_the_leader_is_not_available(broker: SmallBroker) -> None:
+def test_older_clients_learn_that_the_leader_is_not_available(broker: SmallBroker) -> None:
     newly_led(broker)
     assert ask(broker, LATEST, version=4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert ask(broker, LATEST, version=5).error_code == ErrorCode.OFFSET_NOT_AVAILABLE

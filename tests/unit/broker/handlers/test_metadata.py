@@ -114,7 +114,7 @@ async def test_operations_on_request(broker: LoneBroker) -> None:
 
 
 @on_tree
-async def test_clients_are_told_the_way_that_they_came(broker: LoneBroker) -> None:
+async def test_clients_get_the_address_of_their_listener(broker: LoneBroker) -> None:
     broker.metadata.put_broker(BrokerEndpoint(BROKER_ID, "inside", 9999), listener="INTERNAL")
     asked = RequestContext(12, "client", "127.0.0.1", "INTERNAL", 0)
     (told,) = (await send(broker, MetadataRequest(topics=[]), asked)).brokers
@@ -177,18 +177,18 @@ async def test_internal_topics_are_made_as_the_broker_needs_them(broker: LoneBro
 
 
 @on_tree(default_replication_factor="3")
-async def test_what_cannot_be_made_is_told(broker: LoneBroker) -> None:
+async def test_a_topic_that_cannot_be_created_is_reported(broker: LoneBroker) -> None:
     assert errors(await ask(broker, "new")) == {"new": ErrorCode.INVALID_REPLICATION_FACTOR}
 
 
 @on_tree
-async def test_names_that_collide_are_told(broker: LoneBroker) -> None:
+async def test_names_that_collide_are_reported(broker: LoneBroker) -> None:
     await broker.create("a.b")
     assert errors(await ask(broker, "a_b")) == {"a_b": ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 @on_tree
-async def test_a_tree_that_fails_is_told(broker: LoneBroker) -> None:
+async def test_a_tree_that_fails_is_reported(broker: LoneBroker) -> None:
     await broker.create("there")
     broker.tree.failure = CoordinationError("/brokers", "the disk is full")
     assert errors(await ask(broker, "there", "new")) == {
@@ -206,7 +206,7 @@ async def test_a_topic_that_is_still_being_deleted(broker: LoneBroker) -> None:
 
 
 @on_tree
-async def test_many_who_want_the_same_new_topic(broker: LoneBroker) -> None:
+async def test_concurrent_requests_for_the_same_new_topic(broker: LoneBroker) -> None:
     responses = await asyncio.gather(*(ask(broker, "new") for _ in range(10)))
     assert [errors(response) for response in responses] == [{"new": ErrorCode.NONE}] * 10
     assert len(broker.applied) == 1

@@ -30,6 +30,10 @@ def state(leader: int, replicas: tuple[int, ...] = (1, 2, 3), offline: tuple[int
     return PartitionState(replicas, leader, 5, replicas, 1, 7, offline_replicas=offline)
 
 
+def coordinators_with(partition_count: int) -> dict[str, Any]:
+    return {"__consumer_offsets": SimpleNamespace(log=SimpleNamespace(partition_count=partition_count))}
+
+
 @dataclass
 class ClusterBroker:
     """Brokers 1 and 2 have both listeners, 3 has only the internal one; 4 is gone."""
@@ -38,7 +42,7 @@ class ClusterBroker:
     config: dict[str, Any] = field(
         default_factory=lambda: {"auto.create.topics.enable": True, "max.request.partition.size.limit": 2000}
     )
-    group_log: Any = field(default_factory=lambda: SimpleNamespace(partition_count=3))
+    coordinators: Any = field(default_factory=lambda: coordinators_with(3))
     replicas: Any = field(default_factory=lambda: SimpleNamespace(get=lambda *_: None))
 
     def __post_init__(self) -> None:
@@ -139,7 +143,7 @@ def test_describe_topic_partitions() -> None:
 )
 def test_coordinators(count: int, found: dict[int, int]) -> None:
     """Groups of partition 2, which the metadata lacks, are not assigned to others."""
-    broker = ClusterBroker(group_log=SimpleNamespace(partition_count=count))
+    broker = ClusterBroker(coordinators=coordinators_with(count))
     request = FindCoordinatorRequest(coordinator_keys=[f"group {number}" for number in range(30)])
     response = find_coordinator(broker, request, context(4))  # type: ignore[arg-type]
     assert isinstance(response, FindCoordinatorResponse)

@@ -59,7 +59,7 @@ def test_an_epoch_before_the_first_ends_where_that_begins(broker: SmallBroker) -
     assert ask(broker, 1) == (0, 1, 0)
 
 
-def test_who_may_not_be_answered_gets_an_error(broker: SmallBroker) -> None:
+def test_unauthorised_replicas_get_an_error(broker: SmallBroker) -> None:
     assert ask(broker, 2, topic="none") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert ask(broker, 2, current=6) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
     assert ask(broker, 2, current=8) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)

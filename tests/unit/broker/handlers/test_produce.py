@@ -223,7 +223,7 @@ def test_the_topics_of_coordinators_are_not_for_clients(tmp_path: Path) -> None:
     with_client(tmp_path, work)
 
 
-def test_an_unknown_topic_id_is_told(tmp_path: Path) -> None:
+def test_an_unknown_topic_id_is_reported(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         answer = await produce(client, request(client, batch_of(b"a"), topic="nothing"), 13)
         assert ErrorCode.of(answer.error_code) is ErrorCode.UNKNOWN_TOPIC_ID
@@ -304,7 +304,7 @@ def test_nothing_waits_for_replicas_on_behalf_of_a_client_that_left(tmp_path: Pa
     with_client(tmp_path, work)
 
 
-def test_replicas_that_do_not_come_in_time_are_told_as_a_timeout(tmp_path: Path) -> None:
+def test_replicas_that_do_not_come_in_time_are_reported_as_a_timeout(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         partition = client.broker.replicas.get("orders", 0)
@@ -318,7 +318,7 @@ def test_replicas_that_do_not_come_in_time_are_told_as_a_timeout(tmp_path: Path)
     with_client(tmp_path, work)
 
 
-def test_a_topic_that_goes_away_answers_who_waits(tmp_path: Path) -> None:
+def test_a_topic_that_goes_away_answers_waiting_requests(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         partition = client.broker.replicas.get("orders", 0)
@@ -368,18 +368,15 @@ def test_a_topic_that_was_made_again_is_not_taken_for_the_former_one(tmp_path: P
     with_client(tmp_path, work)
 
 
-# Transactions, which do not exist yet
+# Transactions (see also test_transactions)
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
-@pytest.mark.parametrize("transactional_id", [None, "", "mine"])
-def test_transactional_records_are_refused_with_the_whole_request(
-    tmp_path: Path, version: int, transactional_id: str | None
-) -> None:
+def test_transactional_records_without_an_id_are_refused_with_the_whole_request(tmp_path: Path, version: int) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders", 2)
         records = batch_of(b"a", transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
-        asked = request(client, records, transactional_id=transactional_id)
+        asked = request(client, records)
         answer = await produce(client, asked, version)
         assert ErrorCode.of(answer.error_code) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         asked.topic_data[0].partition_data.insert(0, ProducePartition(index=1, records=batch_of(b"plain")))
@@ -613,7 +610,7 @@ def test_the_frame_of_a_large_batch_may_be_used_again(tmp_path: Path, stuck: thr
     with_client(tmp_path, work)
 
 
-def test_sequences_of_a_producer_go_on_behind_a_large_batch(tmp_path: Path, stuck: threading.Event) -> None:
+def test_sequences_of_a_producer_go_on_after_a_large_batch(tmp_path: Path, stuck: threading.Event) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
         producer = {"producer_id": 5, "producer_epoch": 0}

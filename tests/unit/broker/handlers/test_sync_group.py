@@ -25,7 +25,7 @@ def test_the_leader_gets_what_it_assigned_in_every_version(tmp_path: Path, versi
 
 
 @pytest.mark.parametrize(("version", "error"), [(4, ErrorCode.NONE), (5, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)])
-def test_since_v5_the_protocol_must_be_told(tmp_path: Path, version: int, error: ErrorCode) -> None:
+def test_since_v5_the_protocol_is_required(tmp_path: Path, version: int, error: ErrorCode) -> None:
     async def run(client: Client) -> None:
         request = sync_request(await joined(client))
         request.protocol_type = None

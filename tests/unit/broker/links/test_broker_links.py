@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.links import held_link
 from ottla.broker.links.broker_links import BrokerLinks
 from ottla.broker.links.held_link import HeldLink
 from ottla.broker.links.settings import LinkSettings
 from ottla.broker.links.suspicion import REFUSED_FOR_S
 from ottla.controller.seams import LiveBroker
-from ottla.net.client_connection import Address
+from ottla.net.client_connection import Address, ClientConnection, ConnectionOptions
 from ottla.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
@@ -301,6 +302,35 @@ def test_a_connection_that_ends_while_the_broker_listens_is_made_again() -> None
                 await asyncio.sleep(0.01)
             assert told.events == []
             await links.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("failure", [asyncio.CancelledError(), RuntimeError("broken")], ids=["cancelled", "broken"])
+def test_a_link_goes_on_whatever_an_attempt_to_connect_ends_with(
+    monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    """Otherwise nobody would notice the end of that broker's process any more."""
+    monkeypatch.setattr(held_link, "_PROBE_MAX_S", 0.01)
+    opened = ClientConnection.open
+    attempts: list[Address] = []
+
+    async def open_connection(address: Address, options: ConnectionOptions) -> ClientConnection:
+        attempts.append(address)
+        if len(attempts) <= 2:
+            raise failure
+        return await opened(address, options)
+
+    monkeypatch.setattr(ClientConnection, "open", open_connection)
+
+    async def scenario() -> None:
+        told = Told()
+        links = links_of()
+        async with ScriptedBroker() as broker:
+            links.open(live(broker.address), told.silent, told.answer)
+            await until_connected(broker)
+        await told.until(["silent"])
+        await links.close()
 
     run(scenario())
 

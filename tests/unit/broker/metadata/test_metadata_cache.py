@@ -32,7 +32,7 @@ def nothing() -> bool | None:
     return None
 
 
-def test_who_no_longer_waits_is_forgotten() -> None:
+def test_cancelled_waiters_are_forgotten() -> None:
     async def run() -> None:
         cache = MetadataCache("cluster", 1)
         for _ in range(3):

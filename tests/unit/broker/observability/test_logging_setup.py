@@ -38,7 +38,7 @@ def test_a_line_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert rest == ' INFO    topic orders is there partitions=3 client="my client" note=""'
 
 
-def test_who_wrote_it_is_said_for_debugging_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_logger_names_are_shown_only_for_debugging(capsys: pytest.CaptureFixture[str]) -> None:
     configure(level="debug")
     LOGGER.debug("low")
     LOGGER.info("high")

@@ -16,8 +16,10 @@ from ottla.broker.observability.group_metrics import GroupCollector
 from ottla.broker.observability.metrics import MetricsServer
 from ottla.broker.observability.replica_metrics import ReplicaCollector
 from ottla.broker.observability.request_stats import RequestStats
+from ottla.broker.observability.transaction_metrics import TransactionCollector
 from ottla.broker.observability.upkeep_stats import UpkeepStats
 from ottla.testing.manual_clock import ManualClock
+from support.brokers.hosted_numbers import hosted_numbers
 from support.brokers.small_broker import SmallBroker, small_broker
 from support.coordinators.committers import Committers
 from support.logs.batches import batch
@@ -72,7 +74,8 @@ def collector(groups: Committers) -> GroupCollector:
 def server(
     broker: SmallBroker, stats: RequestStats, collector: GroupCollector, upkeep: UpkeepStats
 ) -> Iterator[MetricsServer]:
-    collectors = [ReplicaCollector(broker.replicas), collector]
+    transactions = TransactionCollector(hosted_numbers(), broker.replicas, broker.clock)
+    collectors = [ReplicaCollector(broker.replicas), collector, transactions]
     server = MetricsServer(stats, broker.directories, upkeep, collectors, host="127.0.0.1", port=0)
     yield server
     server.close()

@@ -42,7 +42,7 @@ def test_a_failing_task_is_counted_each_time_and_told_once_a_minute(caplog: pyte
     assert stats.failures == {"flush": 6, "removal": 1}
 
 
-def test_a_log_is_told_once_for_each_reason_and_when_it_is_well_again(
+def test_a_failing_log_is_logged_once_per_reason_and_when_it_recovers(
     log: PartitionLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

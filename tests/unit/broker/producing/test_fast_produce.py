@@ -65,7 +65,7 @@ def test_reads_what_the_codec_reads(request: ProduceRequest, version: int) -> No
 
 
 @given(data=st.binary(max_size=80), version=_VERSIONS, at=st.integers(0, 400), byte=st.integers(0, 255))
-def test_what_is_broken_is_refused_as_the_codec_does(data: bytes, version: int, at: int, byte: int) -> None:
+def test_invalid_requests_are_refused_like_in_the_codec(data: bytes, version: int, at: int, byte: int) -> None:
     spoilt = bytearray(encode(one_batch(bytes(200)), version))
     at %= len(spoilt)
     spoilt[at] = byte
@@ -87,8 +87,19 @@ def test_one_batch_is_read_fast_however_large(version: int, size: int) -> None:
     assert 7 in frame
 
 
-def test_a_transaction_and_several_partitions_are_not_plain() -> None:
+@pytest.mark.parametrize("version", [9, 12, 13])
+@pytest.mark.parametrize("transactional_id", ["", "t", "x" * 126])
+def test_a_transactional_id_is_read(version: int, transactional_id: str) -> None:
+    records = bytes(range(200))
+    for _ in range(2):  # the second time it is recognised
+        read = _READERS[version](memoryview(encode(one_batch(records, transactional_id=transactional_id), version)))
+        assert isinstance(read, FastProduce)
+        assert (read.target.transactional_id, read.target.index, bytes(read.records)) == (transactional_id, 3, records)
+        assert read.as_request().transactional_id == transactional_id
+
+
+def test_a_long_transactional_id_and_several_partitions_are_not_plain() -> None:
     two = one_batch(bytes(61))
     two.topic_data[0].partition_data *= 2
-    for request in (two, one_batch(bytes(61), transactional_id="t"), one_batch(b"")):
+    for request in (two, one_batch(bytes(61), transactional_id="x" * 127), one_batch(b"")):
         assert not isinstance(_READERS[9](memoryview(encode(request, 9))), FastProduce)

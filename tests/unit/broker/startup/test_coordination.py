@@ -38,7 +38,7 @@ def test_without_zookeeper_the_tree_is_a_file(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_chroot_is_made_and_a_dead_server_passed_over(tmp_path: Path) -> None:
+def test_a_chroot_is_made_and_a_dead_server_skipped(tmp_path: Path) -> None:
     async def run() -> None:
         async with embedded_server(tmp_path) as server, connected(server.address) as other:
             connect = f"127.0.0.1:{closed_port()},{server.address}/kafka/east"
@@ -53,7 +53,7 @@ def test_a_chroot_is_made_and_a_dead_server_passed_over(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_the_timeout_that_the_server_grants_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_timeout_that_the_server_grants_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
 
     async def run() -> None:
@@ -70,7 +70,7 @@ def test_the_timeout_that_the_server_grants_is_told(tmp_path: Path, caplog: pyte
     assert "ZooKeeper grants a session timeout of 300 ms instead of 100 ms" in caplog.text
 
 
-def test_no_zookeeper_is_told_with_the_key(tmp_path: Path) -> None:
+def test_no_zookeeper_is_reported_with_the_key(tmp_path: Path) -> None:
     async def run() -> None:
         settings = {
             "zookeeper_connect": f"127.0.0.1:{closed_port()}/kafka",

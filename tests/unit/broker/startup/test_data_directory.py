@@ -57,7 +57,7 @@ def test_log_directories_can_be_listed_in_another_order(tmp_path: Path, caplog: 
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_missing_tree_is_told_and_no_new_one_is_made(tmp_path: Path) -> None:
+def test_a_missing_tree_is_reported_and_no_new_one_is_made(tmp_path: Path) -> None:
     async def work() -> None:
         await serve(tmp_path)
         tree = tmp_path / "data" / "zookeeper.db"
@@ -79,7 +79,7 @@ def test_a_missing_tree_is_told_and_no_new_one_is_made(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_tree_with_a_broken_node_is_told(tmp_path: Path) -> None:
+def test_a_tree_with_a_broken_node_is_reported(tmp_path: Path) -> None:
     async def work() -> None:
         async with broker_in_loop(tmp_path, broker_id="-1") as broker:
             await Client(broker).create_topic("orders")
@@ -111,7 +111,7 @@ def test_a_broker_without_meta_properties_goes_on_as_the_one_it_was(
     asyncio.run(work())
 
 
-def test_topics_of_another_broker_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_topics_of_another_broker_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         await serve(tmp_path)
         (tmp_path / "data" / "logs" / "meta.properties").unlink()
@@ -155,7 +155,7 @@ def as_nobody(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("as_nobody")
-def test_a_directory_of_another_user_is_told_with_both_users(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_reported_with_both_users(tmp_path: Path) -> None:
     theirs = tmp_path if os.geteuid() == 65534 else Path("/proc")
     fault = fault_of_directory(theirs / "data")
     assert fault is not None
@@ -175,7 +175,7 @@ def test_what_to_do_about_a_directory_of_another_user(tmp_path: Path) -> None:
     assert "not read-only" in denial(tmp_path, "ann", "ann")
 
 
-def test_files_that_cannot_be_written_are_found_and_those_of_others_passed_over(
+def test_files_that_cannot_be_written_are_found_and_those_of_others_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("lost+found", "notes.txt", "zookeeper.db"):
@@ -193,7 +193,7 @@ def test_files_that_cannot_be_written_are_found_and_those_of_others_passed_over(
     assert fault.path == tmp_path / "zookeeper.db"
 
 
-def test_a_file_in_the_place_of_a_directory_is_told(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").touch()
     with pytest.raises(DataDirectoryError, match="data: this is a file, and a directory is needed"):
         check_access(tmp_path / "data" / "zookeeper.db", [tmp_path / "logs"])

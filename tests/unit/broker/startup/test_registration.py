@@ -60,7 +60,7 @@ def test_the_transaction_that_creates_the_node_is_the_epoch(tmp_path: Path) -> N
             assert (node.created_zxid, node.owner, node.version) == (epoch, tree.session_id, 1)
             found = BrokerRegistration.decode(NODE, node.data)
             assert [str(each) for each in found.endpoints] == ["PLAINTEXT://127.0.0.1:9092"]
-            assert (found.rack, found.features) == ("a rack", {})
+            assert (found.rack, found.features) == ("a rack", {"transaction.version": (1, 2)})
 
     with_server(tmp_path, use)
 
@@ -248,6 +248,6 @@ def test_a_session_file_that_cannot_be_read_is_ignored(
     assert "cannot be used, and is ignored" in caplog.text
 
 
-def test_a_session_that_cannot_be_kept_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_session_that_cannot_be_kept_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     SessionFile([tmp_path / "missing"]).write(SessionToken(5, bytes(16)))
     assert "the ZooKeeper session cannot be kept" in caplog.text

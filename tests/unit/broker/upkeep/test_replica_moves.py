@@ -105,7 +105,7 @@ def test_a_partition_is_written_to_while_it_moves(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_who_works_on_the_old_place_is_told_before(tmp_path: Path) -> None:
+def test_users_of_the_old_replica_are_notified_first(tmp_path: Path) -> None:
     async def run() -> None:
         async with place(tmp_path) as made:
             told: list[tuple[PartitionLog, bool]] = []
@@ -148,7 +148,7 @@ class Watch(DelayedOperation[Partition]):
         pass
 
 
-def test_a_move_wakes_those_who_wait_for_records_that_it_made_safe(tmp_path: Path) -> None:
+def test_a_move_wakes_callers_that_wait_for_records_that_it_flushed(tmp_path: Path) -> None:
     """The sync of the old log may end after the move, when the high watermark has risen without it."""
 
     async def run() -> None:

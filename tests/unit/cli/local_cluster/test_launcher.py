@@ -134,7 +134,7 @@ def test_zookeeper_starts_first_and_stops_last(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_broker_that_ends_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_broker_that_ends_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     async def work() -> None:
         stage = Stage(tmp_path)
         running = asyncio.create_task(stage.launcher.run())

@@ -40,7 +40,7 @@ def test_new_writes_an_example_and_says_what_to_try(tmp_path: Path, capsys: pyte
         ("a.py", "", ["--conf", "sql.x=1"], "--conf sql.x=1: use KEY=VALUE with a Spark config"),
     ],
 )
-def test_what_is_wrong_is_told_before_spark_starts(
+def test_wrong_options_are_reported_before_spark_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, arguments: list[str], told: str
 ) -> None:
     if text is not None:

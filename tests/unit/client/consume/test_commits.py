@@ -71,7 +71,7 @@ def test_only_the_newest_offsets_are_sent() -> None:
 
 
 @pytest.mark.parametrize("failure", [ClientError("no"), KeyError("unforeseen")], ids=["foreseen", "unforeseen"])
-def test_callbacks_are_told_what_went_wrong(failure: Exception) -> None:
+def test_callbacks_get_the_error(failure: Exception) -> None:
     async def scenario() -> None:
         group = Group()
         group.failures = [failure]
@@ -83,7 +83,7 @@ def test_callbacks_are_told_what_went_wrong(failure: Exception) -> None:
     run(scenario)
 
 
-def test_what_failed_is_committed_at_the_end_if_it_is_still_ours() -> None:
+def test_failed_commits_are_retried_at_close_for_owned_partitions() -> None:
     async def scenario() -> None:
         group = Group(A, B)
         group.failures = [ClientError("not now")]
@@ -103,7 +103,7 @@ def test_what_failed_is_committed_at_the_end_if_it_is_still_ours() -> None:
     run(scenario)
 
 
-def test_what_failed_is_not_committed_again_after_a_newer_commit() -> None:
+def test_failed_commits_are_not_retried_after_a_newer_commit() -> None:
     async def scenario() -> None:
         group = Group(A, B)
         group.failures = [ClientError("not now")]
@@ -118,7 +118,7 @@ def test_what_failed_is_not_committed_again_after_a_newer_commit() -> None:
     run(scenario)
 
 
-def test_what_failed_does_not_ride_along_with_other_partitions() -> None:
+def test_failed_commits_are_not_sent_with_those_of_other_partitions() -> None:
     async def scenario() -> None:
         group = Group(A, B)
         group.failures = [ClientError("not now")]
@@ -134,7 +134,7 @@ def test_what_failed_does_not_ride_along_with_other_partitions() -> None:
     run(scenario)
 
 
-def test_what_waits_for_the_coordinator_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_commits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits_module, "CALLBACKS_MAX", 10)
 
     async def scenario() -> None:

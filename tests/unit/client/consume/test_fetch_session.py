@@ -48,7 +48,7 @@ def test_a_session_from_its_beginning_to_its_end() -> None:
     assert session.ask(partitions, by_id=True).session_id == 0
 
 
-def test_a_topic_that_was_made_anew_is_forgotten_under_its_old_id() -> None:
+def test_a_topic_that_was_created_again_is_forgotten_under_its_old_id() -> None:
     session = ConsumerFetchSession()
     session.ask({TopicPartition("a", 0): wanted()}, by_id=True)
     session.answered(5)

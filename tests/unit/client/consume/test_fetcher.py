@@ -105,7 +105,7 @@ def test_batches_above_all_limits_are_read(limits: dict[str, object]) -> None:
     run(scenario)
 
 
-def test_a_batch_that_never_comes_whole_is_told() -> None:
+def test_a_batch_that_never_comes_whole_is_reported() -> None:
     async def scenario() -> None:
         log = ScriptedLog(Partition([batch(0, 5), batch(5, 5)[:-1]], end=10))
         async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
@@ -118,7 +118,7 @@ def test_a_batch_that_never_comes_whole_is_told() -> None:
     run(scenario)
 
 
-def test_markers_and_gaps_are_passed_over() -> None:
+def test_markers_and_gaps_are_skipped() -> None:
     async def scenario() -> None:
         marker = encode_transaction_marker(
             producer_id=1, producer_epoch=0, committed=True, coordinator_epoch=0, timestamp_ms=1, base_offset=5
@@ -154,7 +154,7 @@ def test_aborted_transactions_are_left_out_on_demand(isolation: str, offsets: li
     run(scenario)
 
 
-def test_what_may_pass_is_fetched_again_without_loss_or_repetition() -> None:
+def test_retriable_errors_neither_lose_nor_repeat_records() -> None:
     async def scenario() -> None:
         partition = Partition([batch(0, 5), batch(5, 5)], end=10, chunk=len(batch(0, 5)))
         partition.errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
@@ -202,7 +202,7 @@ def test_a_broker_without_sessions_is_asked_for_everything_each_time() -> None:
     run(scenario)
 
 
-def test_topics_are_asked_for_by_id_and_by_name_from_those_who_know_no_ids() -> None:
+def test_topics_are_fetched_by_id_or_by_name_from_old_brokers() -> None:
     async def scenario() -> None:
         for newest, name in ((None, ""), (KAFKA_2_1, TOPIC)):
             log = ScriptedLog(Partition([batch(0, 5)], end=5))
@@ -214,7 +214,7 @@ def test_topics_are_asked_for_by_id_and_by_name_from_those_who_know_no_ids() -> 
     run(scenario)
 
 
-def test_what_is_fetched_ahead_is_bounded() -> None:
+def test_fetching_ahead_is_bounded() -> None:
     async def scenario() -> None:
         batches = [batch(5 * index, 5) for index in range(100)]
         size = len(batches[-1])
@@ -355,7 +355,7 @@ def test_an_offset_that_is_not_there_leads_to_where_the_config_says(reset: str, 
     run(scenario)
 
 
-def test_without_a_reset_it_is_told_with_the_offsets_that_are_there() -> None:
+def test_without_a_reset_the_error_names_the_available_offsets() -> None:
     async def scenario() -> None:
         log = ScriptedLog(Partition([batch(3, 7)], first=3, end=10))
         async with log.broker() as broker, AsyncConsumer(config_for(broker, auto_offset_reset="none")) as consumer:
@@ -391,7 +391,7 @@ def test_everything_before_a_failure_is_handed_out_first() -> None:
     run(scenario)
 
 
-def test_garbage_is_told_and_not_fetched_over_and_over() -> None:
+def test_garbage_is_reported_and_not_fetched_over_and_over() -> None:
     async def scenario() -> None:
         garbage = batch(5, 5)
         garbage[16] = 9
@@ -420,7 +420,7 @@ def test_a_refusal_that_does_not_pass_is_raised() -> None:
     run(scenario)
 
 
-def test_topics_and_partitions_that_are_not_there_are_told() -> None:
+def test_topics_and_partitions_that_are_not_there_are_reported() -> None:
     async def scenario() -> None:
         async with ScriptedBroker() as broker:
             for partition, error, words in (
@@ -508,7 +508,7 @@ def test_a_leader_that_lost_what_was_read_is_noticed(reset: str) -> None:
     run(scenario)
 
 
-def test_what_was_only_fetched_ahead_can_be_lost_without_a_word() -> None:
+def test_truncated_records_that_were_not_returned_are_dropped_silently() -> None:
     async def scenario() -> None:
         partition = Partition([batch(0, 5, leader_epoch=0)], end=5, epoch_ends={0: (0, 3)})
         log = ScriptedLog(partition)
@@ -699,7 +699,7 @@ def test_a_topic_that_was_created_again_is_told_without_a_reset() -> None:
     run(scenario)
 
 
-def test_who_seeks_in_a_topic_that_was_created_again_reads_there() -> None:
+def test_a_seek_in_a_topic_that_was_created_again_works() -> None:
     """Also if the consumer has not heard of it yet."""
 
     async def scenario() -> None:

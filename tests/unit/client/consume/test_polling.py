@@ -13,8 +13,9 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord, async_consumer
+from ottla.client.consume import AsyncConsumer, Consumer, ConsumerRecord
 from ottla.client.errors import ClientError, ClosedError, WakeupError
+from ottla.client.offsets import offset_of
 from ottla.client.subscriptions.listeners import RebalanceListener
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
@@ -134,7 +135,7 @@ def test_a_poll_of_which_everything_is_filtered_out_ends_in_time() -> None:
 
 
 @pytest.mark.parametrize("face", ["poll", "iterate", "arrow"])
-def test_what_an_iteration_left_of_a_paused_partition_is_kept_until_it_is_resumed(face: str) -> None:
+def test_the_rest_of_an_iteration_of_a_paused_partition_is_kept(face: str) -> None:
     async def scenario() -> None:
         log = ScriptedLog(Partition([batch(0, 9)], end=9), Partition([batch(0, 9)], end=9))
         async with log.broker() as broker, AsyncConsumer(config_for(broker)) as consumer:
@@ -219,7 +220,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
             assert type(records[0].partition) is int
             assert type(next(iter(consumer.assignment())).partition) is int
             assert await consumer.offsets_for_times({given: np.int64(1007)}) == {EVENTS: (7, 1007, 0)}  # type: ignore[dict-item]
-            assert type(async_consumer.offset_of(np.int64(3)).offset) is int  # type: ignore[arg-type]
+            assert type(offset_of(np.int64(3)).offset) is int  # type: ignore[arg-type]
 
     run(scenario)
 

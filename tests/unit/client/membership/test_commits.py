@@ -20,7 +20,7 @@ from ottla.client.errors import (
     RequestTimeoutError,
 )
 from ottla.client.membership.commits import GroupCommits
-from ottla.client.membership.coordinator import CoordinatorLink
+from ottla.client.membership.coordinator import CoordinatorLink, Lane
 from ottla.client.membership.ledger import CommitLedger
 from ottla.client.membership.metadata import GroupMetadata
 from ottla.client.offsets import OffsetAndMetadata
@@ -97,7 +97,7 @@ def commits(broker: ScriptedGroup) -> list[dict[int, int]]:
     ],
     ids=lambda bad: getattr(bad, "name", "hang-up"),
 )
-def test_what_passes_is_waited_out(bad: ErrorCode | HangUp) -> None:
+def test_retriable_errors_are_retried(bad: ErrorCode | HangUp) -> None:
     async def scenario() -> None:
         broker = ScriptedGroup(bad={OffsetCommitRequest: [bad, bad], OffsetFetchRequest: [bad]}, topics={"events": 2})
         async with offsets_of(broker) as offsets:
@@ -159,7 +159,7 @@ def test_a_retry_does_not_undo_a_newer_commit() -> None:
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, RefusedError, False),
     ],
 )
-def test_what_does_not_pass_is_raised_at_once(code: ErrorCode, error: type[Exception], is_told: bool) -> None:
+def test_fatal_errors_are_raised_at_once(code: ErrorCode, error: type[Exception], is_told: bool) -> None:
     async def scenario() -> None:
         broker = ScriptedGroup(bad={OffsetCommitRequest: [code]})
         async with offsets_of(broker) as offsets:
@@ -171,7 +171,7 @@ def test_what_does_not_pass_is_raised_at_once(code: ErrorCode, error: type[Excep
     run(scenario)
 
 
-def test_who_is_no_member_does_not_commit() -> None:
+def test_a_consumer_that_is_not_a_member_does_not_commit() -> None:
     async def scenario() -> None:
         broker = ScriptedGroup()
         async with offsets_of(broker) as offsets:
@@ -314,6 +314,56 @@ def test_positions_of_a_deleted_topic_are_not_committed(is_created_again: bool, 
                 await offsets.offsets.commit({FIRST: asked})
             await offsets.offsets.commit({other: asked})
             assert broker.committed == {0: 6}
+
+    run(scenario)
+
+
+def test_positions_are_not_committed_by_name_while_the_topic_is_unknown() -> None:
+    """Another topic may have its name: a group that starts there would skip its first records."""
+
+    async def scenario() -> None:
+        broker = ScriptedGroup(topics={"events": 1})
+        async with offsets_of(broker) as offsets:
+            offsets.subscription.assign_manually([FIRST])
+            offsets.subscription.state(FIRST).topic_id = random_uuid()
+            with pytest.raises(CommitFailedError, match="created again"):
+                await offsets.commit(p0=5)
+            assert commits(broker) == []
+
+    run(scenario)
+
+
+def test_positions_are_committed_for_the_topic_that_was_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if another gets its name while the coordinator is looked up."""
+
+    async def scenario() -> None:
+        broker = ScriptedGroup(topics={"events": 1})
+        async with offsets_of(broker) as offsets:
+            cluster, coordinator = offsets.offsets._cluster, offsets.offsets._coordinator
+            await cluster.refresh(["events"])
+            offsets.subscription.assign_manually([FIRST])
+            offsets.subscription.state(FIRST).topic_id = TOPIC_ID
+            usual, connection = broker.script, coordinator.connection
+
+            def changed(request: Any) -> Any:
+                if isinstance(request, MetadataRequest) and request.topics:
+                    answer = broker.metadata(request)
+                    answer.topics[0].topic_id = random_uuid()
+                    return answer
+                if isinstance(request, OffsetCommitRequest):
+                    return broker._commit(request, ErrorCode.UNKNOWN_TOPIC_ID)
+                return usual(request)
+
+            async def slow_connection(lane: Lane) -> Any:
+                broker.script = changed
+                await cluster.refresh(["events"])
+                return await connection(lane)
+
+            monkeypatch.setattr(coordinator, "connection", slow_connection)
+            with pytest.raises(CommitFailedError, match="created again"):
+                await offsets.commit(p0=5)
+            asked = [request for request in broker.requests if isinstance(request, OffsetCommitRequest)]
+            assert [topic.topic_id for request in asked for topic in request.topics] == [TOPIC_ID]
 
     run(scenario)
 

@@ -58,7 +58,7 @@ def test_what_the_user_is_done_with_is_committed_again_and_again(consumed: Consu
     assert consumed.auto_commit() == 20
 
 
-def test_a_background_commit_does_not_go_behind_the_users(consumed: Consumed) -> None:
+def test_a_background_commit_does_not_go_back_before_the_users(consumed: Consumed) -> None:
     consumed.commit(20)
     assert consumed.auto_commit() is None
     consumed.read_to(30)
@@ -67,7 +67,7 @@ def test_a_background_commit_does_not_go_behind_the_users(consumed: Consumed) ->
     assert consumed.auto_commit() == 30
 
 
-def test_a_background_commit_does_not_go_behind_one_that_is_on_its_way(consumed: Consumed) -> None:
+def test_a_background_commit_does_not_go_back_before_one_in_flight(consumed: Consumed) -> None:
     asked = consumed.ask(20)
     assert consumed.auto_commit() is None
     assert consumed.ledger.is_newest(asked, A)
@@ -91,7 +91,9 @@ def test_a_commit_that_was_refused_holds_nothing_up(consumed: Consumed, in_doubt
     ],
     ids=["offset", "place"],
 )
-def test_who_seeks_back_commits_back(consumed: Consumed, seek: Callable[[Subscription], object]) -> None:
+def test_a_seek_back_allows_committing_lower_offsets(
+    consumed: Consumed, seek: Callable[[Subscription], object]
+) -> None:
     consumed.commit(20)
     on_its_way = consumed.ask(20)
     seek(consumed.subscription)
@@ -100,7 +102,7 @@ def test_who_seeks_back_commits_back(consumed: Consumed, seek: Callable[[Subscri
     assert consumed.auto_commit() == 5
 
 
-def test_who_commits_back_has_said_so(consumed: Consumed) -> None:
+def test_an_explicit_commit_may_go_back(consumed: Consumed) -> None:
     consumed.commit(20)
     consumed.commit(3)
     assert consumed.auto_commit() == 10

@@ -124,7 +124,7 @@ def test_what_does_not_pass_comes_out_of_poll_and_the_next_one_tries_again(reque
     run(broker, SETTINGS, scenario)
 
 
-def test_partitions_of_a_lost_member_are_lost_before_it_joins_anew() -> None:
+def test_partitions_of_a_lost_member_are_lost_before_it_joins_again() -> None:
     """A cooperative member must not say that it owns what may be another's by now."""
     broker = ScriptedGroup()
 
@@ -164,7 +164,7 @@ def test_a_leader_that_is_not_to_assign_does_not() -> None:
 
 
 @pytest.mark.parametrize("instance", [None, "one"])
-def test_who_leaves_says_so_unless_it_is_expected_back(instance: str | None) -> None:
+def test_leaving_sends_leave_group_except_for_static_members(instance: str | None) -> None:
     broker = ScriptedGroup()
 
     async def scenario(member: DrivenMember) -> None:
@@ -333,7 +333,7 @@ def test_a_commit_in_the_background_that_fails_is_not_the_last(
 
 @pytest.mark.parametrize("step", [FindCoordinatorRequest, MetadataRequest], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("instance_id", [None, "static"])
-def test_who_leaves_while_it_joins_does_not_join_afterwards(step: type[Request], instance_id: str | None) -> None:
+def test_leaving_during_a_join_prevents_the_join(step: type[Request], instance_id: str | None) -> None:
     broker = ScriptedGroup()
     asked, go_on = asyncio.Event(), asyncio.Event()
     usual = broker.script
@@ -366,7 +366,7 @@ def test_who_leaves_while_it_joins_does_not_join_afterwards(step: type[Request],
     run(broker, {**CONSUMER, "group_instance_id": instance_id}, scenario)
 
 
-def test_who_leaves_before_it_has_an_id_waits_for_it_to_leave() -> None:
+def test_leaving_before_the_member_id_is_known_waits_for_it() -> None:
     """Else the group would wait for the new member until its session ends."""
     broker = ScriptedGroup()
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -485,7 +485,7 @@ def test_a_subscription_of_a_version_to_come_is_read_as_far_as_it_is_known() -> 
 
 
 @pytest.mark.parametrize("blob", [b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\xff\xff"])
-def test_what_is_no_subscription_is_told(blob: bytes) -> None:
+def test_an_invalid_subscription_is_reported(blob: bytes) -> None:
     with pytest.raises(ClientError, match="member one"):
         read_subscription("one", None, blob)
     with pytest.raises(ClientError, match="leader"):

@@ -70,7 +70,7 @@ def test_what_a_callback_raises_does_not_reach_other_records(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_in_a_callback_ends_the_loop_when_all_others_are_told(error: type[BaseException]) -> None:
+def test_an_interruption_in_a_callback_ends_the_loop_after_all_others_ran(error: type[BaseException]) -> None:
     called: list[Delivery] = []
 
     def fail(_: Delivery) -> None:

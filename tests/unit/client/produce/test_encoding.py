@@ -11,8 +11,8 @@ from ottla.client.produce import compiled
 from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.encoding import Encoder, halves, sign
-from ottla.client.produce.identity import Identity
 from ottla.client.produce.queues import PartitionQueue
+from ottla.client.transactions.identity import Identity
 from ottla.records import BatchView, Header, Record, decode_batch, read_header
 from ottla.records.header_sections import header_section
 from unit.client.produce.scripted_log import config

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ottla.client.produce.identity import LAST_EPOCH, Identity, Sequences
+from ottla.client.produce.identity import LAST_EPOCH, Sequences
+from ottla.client.transactions.identity import Identity
 
 
 def batch(count: int) -> Any:
@@ -27,7 +28,7 @@ def test_sequences_go_on_from_batch_to_batch_and_begin_again_after_the_last() ->
     assert numbered(sequences, 1) == [(me, 3)]
 
 
-def test_what_is_broken_is_mended_by_the_next_epoch() -> None:
+def test_a_gap_is_repaired_by_the_next_epoch() -> None:
     sequences, me = Sequences(), Identity(5, 7)
     sequences.settle_as(me)
     numbered(sequences, 10)

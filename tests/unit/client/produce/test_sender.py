@@ -118,7 +118,7 @@ def test_several_batches_of_a_partition_are_in_flight_but_no_more_than_allowed()
     run(scenario)
 
 
-def test_a_batch_that_is_given_up_does_not_hold_up_those_behind_it() -> None:
+def test_a_batch_that_is_given_up_does_not_hold_up_those_after_it() -> None:
     async def scenario() -> None:
         log = Log()
         log.refused_values = {b"3": ErrorCode.INVALID_RECORD}
@@ -214,7 +214,7 @@ def test_a_batch_above_the_brokers_limit_is_split_until_it_fits() -> None:
     run(scenario)
 
 
-def test_a_record_above_the_brokers_limit_is_told_as_such() -> None:
+def test_a_record_above_the_brokers_limit_is_reported_as_such() -> None:
     async def scenario() -> None:
         log = Log(ErrorCode.MESSAGE_TOO_LARGE)
         async with ScriptedBroker(log) as broker, AsyncProducer(settings(broker)) as producer:
@@ -281,7 +281,7 @@ def test_an_old_broker_is_spoken_to_in_its_versions() -> None:
     run(scenario)
 
 
-def test_what_nobody_looks_at_is_told_by_flush_once() -> None:
+def test_flush_raises_an_unchecked_failure_once() -> None:
     async def scenario() -> None:
         log = Log(ErrorCode.INVALID_RECORD)
         async with ScriptedBroker(log) as broker, AsyncProducer(settings(broker)) as producer:
@@ -361,7 +361,7 @@ def led_by(broker_id: int, metadata: MetadataResponse) -> MetadataResponse:
     return metadata
 
 
-def test_a_producer_id_that_is_refused_for_good_is_told_by_the_delivery() -> None:
+def test_a_fatal_producer_id_error_is_raised_by_the_delivery() -> None:
     async def scenario() -> None:
         def script(request: Request) -> Answer | None:
             if isinstance(request, InitProducerIdRequest):

@@ -119,7 +119,7 @@ def test_a_batch_that_is_opened_while_the_sender_looks_does_not_linger_longer() 
     run(scenario)
 
 
-def test_a_batch_behind_one_that_cannot_be_encoded_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_after_one_that_cannot_be_encoded_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         log = Log()
         async with ScriptedBroker(log) as broker, AsyncProducer(settings(broker, linger_ms=50)) as producer:

@@ -27,7 +27,7 @@ class Scripted:
 
     def __init__(self) -> None:
         self.sent: list[Request] = []
-        self.answers: asyncio.Queue[Exception | None] = asyncio.Queue()
+        self.answers: asyncio.Queue[BaseException | None] = asyncio.Queue()
         self.is_closed = False
 
     async def send(
@@ -66,8 +66,8 @@ class Links:
 def made(answered: list[AnyControlRequest]) -> tuple[Channels, Links]:
     links = Links()
 
-    def on_answer(broker_id: int, request: AnyControlRequest, response: AnyControlResponse) -> None:
-        assert broker_id == 2
+    def on_answer(broker: LiveBroker, request: AnyControlRequest, response: AnyControlResponse) -> None:
+        assert broker is BROKER
         assert response.error_code == 0
         answered.append(request)
 
@@ -138,3 +138,36 @@ def test_a_wait_is_bounded() -> None:
         channels.close()
 
     asyncio.run(run())
+
+
+def test_a_channel_outlives_what_fails_in_it(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Otherwise the broker would hear nothing of its controller until one of the two is restarted."""
+    monkeypatch.setattr(module, "_RETRY_S", 0)
+
+    async def run() -> None:
+        links = Links()
+        answered: list[AnyControlRequest] = []
+
+        def on_answer(_: LiveBroker, request: AnyControlRequest, __: AnyControlResponse) -> None:
+            answered.append(request)
+            if len(answered) == 1:
+                raise RuntimeError("broken")
+
+        channels = Channels(links, on_answer, lambda _: None, lambda _: None, 30.0)  # type: ignore[arg-type]
+        channels.add(BROKER)
+        (peer,) = links.peers
+        first, second = LeaderAndIsrRequest(), UpdateMetadataRequest()
+        for request in (first, second):
+            channels.send(ControlRequest(2, request))
+        peer.answers.put_nowait(asyncio.CancelledError())  # what the request waited for was cancelled: not the channel
+        await turns()
+        assert peer.sent == [first, first]
+        peer.answers.put_nowait(None)
+        peer.answers.put_nowait(None)
+        await channels.settled(2, 60)
+        assert answered == [first, second]
+        channels.close()
+        await turns()
+
+    asyncio.run(run())
+    assert "could not be processed" in caplog.text

@@ -126,7 +126,7 @@ def _lost(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
-def test_a_lost_answer_is_found_out(kind: str) -> None:
+def test_a_lost_answer_is_detected(kind: str) -> None:
     _lost(kind)
 
 

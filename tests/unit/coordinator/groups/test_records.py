@@ -57,7 +57,7 @@ def test_values_of_all_versions_are_read(version: int) -> None:
     assert (found.generation, found.members[0].member_id) == (3, "m")
 
 
-def test_tags_of_newer_kafkas_are_passed_over() -> None:
+def test_tags_of_newer_kafkas_are_skipped() -> None:
     record = record_of(ConsumerGroupMetadataKey(group_id="g"), ConsumerGroupMetadataValue(epoch=5))
     assert record.value == b"\x00\x00\x00\x00\x00\x05\x00"
     assert value_of(ConsumerGroupMetadataValue, record.value[:-1] + b"\x01\x63\x02ab").epoch == 5

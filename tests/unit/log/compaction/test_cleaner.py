@@ -514,7 +514,9 @@ def test_a_log_that_cannot_be_looked_at_keeps_no_other_from_being_chosen(
     assert good.cleaner.uncleanable == {bad.log.directory}
 
 
-def test_a_disk_that_fails_is_told_and_the_others_are_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_is_reported_and_the_others_are_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     good, bad = WrittenLog.make(tmp_path / "good"), WrittenLog.make(tmp_path / "bad")
     for written in (good, bad):
         fill(written)
@@ -565,6 +567,21 @@ def test_a_log_that_moved_meanwhile_is_neither_touched_nor_blamed(tmp_path: Path
     assert len(written.log.segments) == 4
     written.cleaner.fail(compaction, ValueError("whatever came of it"))
     assert not written.cleaner.uncleanable
+
+
+def test_a_new_partition_of_that_name_waits_for_the_pass_over_the_deleted_one(tmp_path: Path) -> None:
+    """Both would write `.cleaned` files of the same names, and the one that was cancelled removes them."""
+    written = WrittenLog.make(tmp_path)
+    fill(written)
+    cleaner = written.cleaner
+    compaction = cleaner.choose([written.log])
+    assert compaction is not None
+    cleaner.forget(tmp_path, PARTITION)
+    assert cleaner.choose([written.log]) is None
+    with pytest.raises(CompactionCancelledError):
+        compaction.clean_next()
+    cleaner.fail(compaction, CompactionCancelledError("deleted"))
+    assert written.compact() is not None
 
 
 def test_segments_that_were_deleted_meanwhile_end_the_pass(tmp_path: Path) -> None:

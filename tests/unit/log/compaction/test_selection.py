@@ -71,7 +71,7 @@ def test_segments_younger_than_the_lag_are_left_alone(tmp_path: Path) -> None:
     assert find_cleanable(written.log, None, written.clock.now_ms()).first_uncleanable_offset == 6
 
 
-def test_what_waited_too_long_is_due_whatever_the_ratio(tmp_path: Path) -> None:
+def test_overdue_logs_are_compacted_whatever_the_ratio(tmp_path: Path) -> None:
     written = WrittenLog.make(tmp_path, min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=2000)
     fill(written, 2)
     assert not find_cleanable(written.log, 2, written.clock.now_ms()).is_due

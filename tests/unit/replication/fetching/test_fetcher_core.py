@@ -250,7 +250,7 @@ def test_an_answer_for_a_removed_partition_is_dropped(world: World) -> None:
     assert world.following.ask() is None
 
 
-def test_a_partition_whose_role_changed_behind_the_fetcher_is_left_alone(world: World) -> None:
+def test_a_partition_whose_role_changed_is_left_alone(world: World) -> None:
     leader, follower = world.led()
     write(leader, b"a")
     request = ask_fetch(world)
@@ -510,7 +510,7 @@ def test_a_storage_error_of_the_leader_waits_the_whole_delay(world: World) -> No
     assert world.following.core.wake_s(0.0) == 1.0
 
 
-def test_a_newer_epoch_at_the_leader_ends_the_following_until_the_controller_speaks(world: World) -> None:
+def test_a_newer_epoch_at_the_leader_stops_following_until_the_next_leader_and_isr(world: World) -> None:
     leader, follower = world.led()
     lead(leader, leader_epoch=1, isr=REPLICAS, replicas=REPLICAS)
     world.following.step()

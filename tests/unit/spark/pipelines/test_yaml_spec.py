@@ -43,7 +43,7 @@ def spec(folder: Path, text: str, bootstrap: str | None = None) -> PipelineSpec:
     return read_spec(file, bootstrap)
 
 
-def test_what_is_right(tmp_path: Path) -> None:
+def test_correct_histories_pass(tmp_path: Path) -> None:
     read = spec(tmp_path, GOOD)
     assert read.name == "shop"
     orders, customers = read.sources

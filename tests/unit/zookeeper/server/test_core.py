@@ -231,7 +231,7 @@ def test_closing_ends_the_session_at_once(server: Server) -> None:
     assert server.events(2) == [WatchEvent(EventKind.CHILDREN, "/")]
 
 
-def test_what_follows_the_end_of_a_session_is_passed_over(server: Server) -> None:
+def test_what_follows_the_end_of_a_session_is_skipped(server: Server) -> None:
     """It was on its way already: nobody would remove its ephemeral nodes."""
     connected(server, 1)
     writer = JuteWriter()

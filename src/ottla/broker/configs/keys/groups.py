@@ -1,5 +1,4 @@
-"""Keys about groups and transactions. Those of their topics count when somebody asks for one; the rest of transactions
-has no effect until there is a coordinator for them."""
+"""Keys about groups and transactions."""
 
 from __future__ import annotations
 
@@ -152,7 +151,7 @@ GROUPS_DORMANT: Final = [
     ConfigKey("offsets.topic.compression.codec", _INT, 0, "Compression codec of __consumer_offsets, by number."),
 ]
 
-TRANSACTIONS_DORMANT: Final = [
+TRANSACTIONS: Final = [
     ConfigKey(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         _INT,
@@ -175,17 +174,26 @@ TRANSACTIONS_DORMANT: Final = [
         at_least(1),
     ),
     ConfigKey(
-        "transaction.state.log.load.buffer.size",
-        _INT,
-        5 * 2**20,
-        "Batch size for reading __transaction_state when it is loaded.",
-        at_least(1),
+        "transaction.two.phase.commit.enable",
+        _BOOLEAN,
+        True,
+        "Whether producers may take part in two-phase commit (KIP-939): their transactions have no timeout.",
     ),
     ConfigKey(
         "transactional.id.expiration.ms",
         _INT,
         604_800_000,
         "How long to keep an unused transactional id.",
+        at_least(1),
+    ),
+]
+
+TRANSACTIONS_DORMANT: Final = [
+    ConfigKey(
+        "transaction.state.log.load.buffer.size",
+        _INT,
+        5 * 2**20,
+        "Batch size for reading __transaction_state when it is loaded.",
         at_least(1),
     ),
 ]

@@ -1,4 +1,4 @@
-"""Assignors of the classic protocol, by the names that members of all clients know them by."""
+"""Assignors of the classic protocol, by the names that all Kafka clients use."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ ASSIGNORS: Final[dict[str, Assignor]] = {
 
 
 def assignors_of(strategies: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
-    """Those of partition.assignment.strategy, best first."""
+    """The assignors of partition.assignment.strategy, in order of preference."""
     return tuple(ASSIGNORS[one] if isinstance(one, str) else one for one in strategies)

@@ -1,7 +1,7 @@
-"""What an assignor is: who of a classic group gets which partitions, decided by the member that leads the group.
+"""What an assignor is: it decides which member of a classic group gets which partitions, in the group's leader.
 
-Every member brings the assignors it knows, best first, and the coordinator takes one that all of them know. Built-in
-ones are pure functions behind an object; anything with these attributes can be given in their place.
+Every member lists the assignors that it supports, in order of preference, and the coordinator picks one that all
+support. Built-in assignors are objects around pure functions; any object with these attributes can be used instead.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ NO_GENERATION: Final = -1
 
 Racks: TypeAlias = frozenset[str]
 Topics: TypeAlias = Mapping[str, Sequence[Racks]]
-"""For each topic, the racks on which each of its partitions has replicas; empty sets where brokers tell of none."""
+"""For each topic, the racks on which each of its partitions has replicas; empty sets if brokers have no racks."""
 Assignment: TypeAlias = dict[str, list[TopicPartition]]
-"""By member id; every member is in it."""
+"""By member id; contains every member."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """What the leader knows of a member when it assigns."""
+    """What the leader knows about a member when it assigns."""
 
     member_id: str
     topics: frozenset[str]
     instance_id: str | None = None
     rack: str | None = None
     owned: Sequence[TopicPartition] = ()
-    """What it says that it holds on to while the group rebalances."""
+    """The partitions that it reports to keep while the group rebalances."""
     generation: int = NO_GENERATION
-    """In which it was given these."""
+    """The generation in which it was assigned them."""
     user_data: bytes | None = None
-    """What its assignor added."""
+    """What its assignor added to its subscription."""
 
 
 class Assignor(Protocol):
-    """One way to assign. `name` is what members of all clients call it by."""
+    """One assignment strategy. `name` is the same in all Kafka clients."""
 
     @property
     def name(self) -> str: ...
@@ -48,12 +48,12 @@ class Assignor(Protocol):
         """Whether members keep their partitions while the group rebalances (KIP-429)."""
 
     def user_data(self, owned: Collection[TopicPartition] | None, generation: int) -> bytes | None:
-        """What a member tells the leader beside its subscription, given its last assignment (None: never had one)."""
+        """What a member tells the leader besides its subscription, given its last assignment (None if it had none)."""
 
     def assign(self, topics: Topics, members: Sequence[GroupMember]) -> Assignment:
-        """Each member's partitions. Topics that are not known are left out of `topics`."""
+        """Returns each member's partitions. `topics` does not contain unknown topics."""
 
 
 def in_order(members: Sequence[GroupMember]) -> list[GroupMember]:
-    """Static members by their instance ids, so that a restart changes nothing; behind them all others, by member id."""
+    """Static members by instance id, so that a restart changes nothing; after them all others, by member id."""
     return sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))

@@ -1,8 +1,8 @@
-"""Partitions spread evenly over members, who keep what they had as far as that allows.
+"""Distributes partitions evenly over members, which keep their previous partitions as far as possible.
 
-Members that all subscribe to the same topics end with at most one partition of difference, and no partition moves that
-could have stayed. Where subscriptions differ, partitions move as long as that takes one from a member and gives one to
-another that holds at least two fewer, be it by way of others: no assignment is more even.
+If all members subscribe to the same topics, their numbers of partitions differ by at most one, and no partition moves
+that could have stayed. If subscriptions differ, a partition moves, possibly through other members, as long as that
+takes one from a member and gives one to another that has at least two fewer. The result is as balanced as possible.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ottla.client.membership.assignors.assignor import Assignment, Topics
 def balance(
     topics: Topics, subscriptions: Mapping[str, frozenset[str]], owners: Mapping[TopicPartition, str]
 ) -> Assignment:
-    """Each member's partitions, in order. `owners` are the members that have had a partition until now; only those
-    that are still subscribed to it may be told, and only partitions that still exist."""
+    """Returns each member's partitions, in order. `owners` are the previous owners of partitions; it may contain only
+    owners that are still subscribed, and only partitions that still exist."""
     known = {member_id: frozenset(topics) & mine for member_id, mine in sorted(subscriptions.items())}
     if len(set(known.values())) == 1:
         return _spread(topics, known, owners)
@@ -28,7 +28,7 @@ def balance(
 def _spread(
     topics: Topics, subscriptions: Mapping[str, frozenset[str]], owners: Mapping[TopicPartition, str]
 ) -> Assignment:
-    """Where all may have all."""
+    """For members that all have the same subscription."""
     held: Assignment = {member_id: [] for member_id in subscriptions}
     free = []
     for partition in _partitions(topics, next(iter(subscriptions.values()))):
@@ -51,7 +51,7 @@ def _spread(
 
 
 def _deal(free: list[TopicPartition], hands: list[list[TopicPartition]], full: int) -> None:
-    """In turn, until nothing is left or every hand is full."""
+    """Deals partitions in turn, until none is left or every hand is full."""
     lacking = sum(full - len(hand) for hand in hands)
     dealt = free[:lacking]
     del free[:lacking]
@@ -65,7 +65,7 @@ def _deal(free: list[TopicPartition], hands: list[list[TopicPartition]], full: i
 def _shift(
     topics: Topics, subscriptions: Mapping[str, frozenset[str]], owners: Mapping[TopicPartition, str]
 ) -> Assignment:
-    """Where members may have different topics."""
+    """For members with different subscriptions."""
     subscribers: dict[str, list[str]] = {}
     for member_id, mine in subscriptions.items():
         for topic in mine:
@@ -87,11 +87,11 @@ def _shift(
             free.append(partition)
         else:
             give(partition, owner)
-    # Those that few may have go first: whoever may have many is then chosen with that in mind.
+    # Partitions with few possible owners go first, so that later choices take them into account.
     for partition in sorted(free, key=lambda one: (len(subscribers[one.topic]), one)):
         give(partition, least_loaded(partition.topic))
 
-    # Every shift makes the sum of the squares of the loads smaller, so this ends.
+    # Every shift reduces the sum of the squares of the loads, so this terminates.
     shifted = True
     while shifted:
         shifted = False
@@ -115,8 +115,8 @@ def _way_out(
     subscribers: Mapping[str, Sequence[str]],
     load: Mapping[str, int],
 ) -> list[tuple[str, str, str]]:
-    """The fewest moves, each from a member to another by a topic, by which a partition less of the giver's is one more
-    of somebody's who holds at least two fewer; none if there is no such way."""
+    """Returns the fewest moves, each of one topic from a member to another, after which the giver has one partition
+    less and a member with at least two fewer has one more; empty if there are none."""
     ways: dict[str, list[tuple[str, str, str]]] = {giver: []}
     reached = [giver]
     for member_id in reached:
@@ -132,7 +132,7 @@ def _way_out(
 
 
 def _to_move(topic: str, indexes: Sequence[int], giver: str, taker: str, owners: Mapping[TopicPartition, str]) -> int:
-    """Best one that the taker had before, then one that the giver did not have before."""
+    """Prefers a partition that the taker had before, then one that the giver did not have before."""
 
     def cost(index: int) -> tuple[int, int]:
         owner = owners.get(TopicPartition(topic, index))

@@ -1,8 +1,9 @@
-"""Each topic's partitions in ranges, one a member: partitions of the same number in several topics meet in one member.
+"""Assigns each topic's partitions in ranges, one per member: equal partition numbers of several topics go together.
 
-Exactly what Java's RangeAssignor gives, its look at racks (KIP-881) included: where members and replicas have racks in
-common, and partitions differ in theirs, members first take partitions that have a replica nearby, and only then the
-rest. Topics with the same subscribers and as many partitions do that together, so that they stay aligned.
+The result is exactly that of Java's RangeAssignor, including racks (KIP-881): if members and replicas have racks in
+common, and the racks of partitions differ, members first take partitions that have a replica in their rack, and then
+the rest. Topics with the same subscribers and the same number of partitions do that together, so that they stay
+aligned.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class RangeAssignor:
 
 
 class _TopicRanges:
-    """How far one topic is handed out, and how much each of its subscribers may still take."""
+    """How much of one topic is assigned, and how many partitions each of its subscribers may still take."""
 
     def __init__(self, topic: str, racks: Sequence[Racks], subscribers: list[GroupMember]) -> None:
         self.topic = topic
@@ -87,7 +88,7 @@ def _assign_nearby(ranges: Sequence[_TopicRanges]) -> None:
 
 
 def _assign_aligned(ranges: Sequence[_TopicRanges]) -> None:
-    """Partitions of one number go to the first member that has room for them in all topics, and all of them nearby."""
+    """Gives partitions of one number to the first member that has room in all topics and their replicas in its rack."""
     members = list(ranges[0].subscribers)
     for index in range(len(ranges[0].racks)):
         for member in members:

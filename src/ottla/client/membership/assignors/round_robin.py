@@ -1,5 +1,5 @@
-"""All partitions of all topics dealt in turn, past members that are not subscribed: what Java's RoundRobinAssignor
-gives."""
+"""Deals all partitions of all topics in turn, skipping members that are not subscribed, as Java's RoundRobinAssignor
+does."""
 
 from __future__ import annotations
 

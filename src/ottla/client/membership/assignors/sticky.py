@@ -1,8 +1,9 @@
-"""Balanced, and each member keeps what it had: `sticky`, which stops the whole group for a rebalance, and
-`cooperative-sticky`, where members go on with what they keep.
+"""Balanced assignors that let members keep their partitions: `sticky`, which stops the whole group for a rebalance, and
+`cooperative-sticky`, where members continue to consume the partitions that they keep.
 
-They differ in where a member tells what it had. A sticky one has given everything up before it joins, and tells its
-last assignment in the user data, as Java's does. A cooperative one still owns it, and says so in its subscription.
+They differ in how a member reports its previous partitions. With `sticky`, it has given up everything before it joins,
+and sends its last assignment in the user data, as Java's does. With `cooperative-sticky`, it still owns them, and lists
+them in its subscription.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from ottla.wire.schema import Data, array, int32
 
 
 class StickyUserData(Data, versions="0-1"):
-    """The last assignment, since v1 with its generation (KIP-341). It travels without its version: whoever cannot read
-    it as v1 reads it as v0."""
+    """The last assignment, since v1 with its generation (KIP-341). It is sent without its version: a reader that cannot
+    parse it as v1 parses it as v0."""
 
     previous_assignment: list[ConsumerProtocolPartitions] = array(ConsumerProtocolPartitions)
     generation: int = int32("1+", default=-1, ignorable=True)
 
 
 class Claim(NamedTuple):
-    """What a member says it had."""
+    """The partitions that a member says it had."""
 
     member_id: str
     partitions: Collection[TopicPartition]
@@ -57,14 +58,14 @@ class CooperativeStickyAssignor:
     is_cooperative = True
 
     def user_data(self, owned: Collection[TopicPartition] | None, generation: int) -> bytes | None:  # noqa: ARG002
-        # Only for members that cannot read the generation in the subscription.
+        # Only for members that cannot read the generation from the subscription.
         return generation.to_bytes(_GENERATION_BYTES, "big", signed=True)
 
     def assign(self, topics: Topics, members: Sequence[GroupMember]) -> Assignment:
         claims = [Claim(member.member_id, member.owned, _generation(member)) for member in members]
         assignment = balance(topics, _subscriptions(members), believed(topics, members, claims))
-        # What goes to another member is given to nobody as long as its owner has not let go of it: that one rejoins
-        # when it has. Here every claim counts, also an old one: whoever makes it may still be reading.
+        # A partition that moves is assigned to nobody until its owner has given it up; the owner rejoins after that.
+        # Every claim counts here, even an old one: the member that makes it may still be consuming.
         owners: dict[TopicPartition, set[str]] = {}
         for member in members:
             for partition in member.owned:
@@ -76,7 +77,7 @@ class CooperativeStickyAssignor:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> list[ConsumerProtocolPartitions]:
-    """As they travel: by topic, in order."""
+    """In the form that is sent: by topic, in order."""
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
         topics.setdefault(topic, []).append(index)
@@ -88,7 +89,8 @@ def flattened(topics: Iterable[ConsumerProtocolPartitions]) -> list[TopicPartiti
 
 
 def believed(topics: Topics, members: Sequence[GroupMember], claims: Iterable[Claim]) -> dict[TopicPartition, str]:
-    """Who may keep a partition: the claim of the latest generation holds; of two in one generation, neither."""
+    """Decides who may keep a partition: the claim of the latest generation wins; two claims in one generation
+    cancel."""
     subscriptions = _subscriptions(members)
     owners: dict[TopicPartition, str] = {}
     generations: dict[TopicPartition, int] = {}
@@ -111,7 +113,7 @@ def _subscriptions(members: Sequence[GroupMember]) -> Mapping[str, frozenset[str
 
 
 def _generation(member: GroupMember) -> int:
-    """Told in the subscription, or by older clients in the user data."""
+    """From the subscription, or, for older clients, from the user data."""
     data = member.user_data
     if member.generation == NO_GENERATION and data is not None and len(data) == _GENERATION_BYTES:
         return int.from_bytes(data, "big", signed=True)

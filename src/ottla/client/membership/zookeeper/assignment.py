@@ -1,8 +1,8 @@
-"""Which partitions a member has, computed by each member for itself from what all of them see in ZooKeeper.
+"""The partitions of a member, computed by each member for itself from what all of them see in ZooKeeper.
 
-There is no leader: members agree because they compute the same from the same nodes, exactly as Kafka 0.8's consumers
-do, so both can be in one group. A member has one or more threads for a topic (`<member>-0`, `<member>-1`, …); threads
-are what partitions are assigned to. Ours has one.
+There is no leader: members agree because they compute the same result from the same nodes, exactly as Kafka 0.8's
+consumers do, so both can be in one group. A member has one or more threads per topic (`<member>-0`, `<member>-1`, …);
+partitions are assigned to threads. Ours has one.
 
 Pure: no I/O, no clock.
 """
@@ -26,26 +26,26 @@ class AssignmentError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """What a member saw in ZooKeeper."""
+    """What a member read from ZooKeeper."""
 
     members: Mapping[str, ConsumerRegistration]
-    """By their ids."""
+    """By member id."""
     brokers: frozenset[int]
     partitions: Mapping[str, tuple[int, ...]]
-    """Of the topics that this member subscribes to, as far as they exist."""
+    """The partitions of the existing topics that this member subscribes to."""
     topics: frozenset[str] = frozenset()
-    """All that exist, if any member selects them by a pattern."""
+    """All existing topics, if any member subscribes by a pattern."""
 
 
 Threads = Mapping[str, Sequence[str]]
-"""Of a topic: its threads in order."""
+"""By topic: its threads in order."""
 Plan = Mapping[TopicPartition, str]
-"""The partitions that a member is to own, and the thread of each."""
+"""The partitions that a member should own, and the thread of each."""
 Strategy = Callable[[GroupView, str, Threads], Plan]
 
 
 def topics_of(member: ConsumerRegistration, topics: Collection[str], *, with_internal: bool) -> dict[str, int]:
-    """The number of threads for each topic that the member subscribes to. `topics` are all that exist."""
+    """Returns the number of threads for each topic that the member subscribes to. `topics` are all existing topics."""
     if member.pattern is ConsumerPattern.STATIC:
         return dict(member.streams)
     found: dict[str, int] = {}
@@ -62,7 +62,7 @@ def topics_of(member: ConsumerRegistration, topics: Collection[str], *, with_int
 
 
 def threads_by_topic(view: GroupView, *, with_internal: bool) -> dict[str, list[str]]:
-    """The threads of all members for each topic, in Java's order of their names."""
+    """Returns the threads of all members for each topic, in Java's order of their names."""
     threads: dict[str, list[str]] = {}
     for member_id, member in view.members.items():
         try:
@@ -75,15 +75,15 @@ def threads_by_topic(view: GroupView, *, with_internal: bool) -> dict[str, list[
 
 
 def plan_of(view: GroupView, member_id: str, strategy: Strategy, *, with_internal: bool) -> Plan:
-    """What the member is to own; nothing if it is not in the group."""
+    """Returns what the member should own; nothing if it is not in the group."""
     if member_id not in view.members:
         return {}
     return strategy(view, member_id, threads_by_topic(view, with_internal=with_internal))
 
 
 def assign_range(view: GroupView, member_id: str, threads: Threads) -> Plan:
-    """Each topic by itself: its partitions in order are cut into as many ranges as there are threads, the first ones
-    longer by one if it does not come out even."""
+    """Assigns each topic separately: its partitions, in order, are divided into one range per thread; the first ranges
+    have one more if the division leaves a remainder."""
     plan: dict[TopicPartition, str] = {}
     for topic, names in sorted(threads.items()):
         indexes = sorted(view.partitions.get(topic, ()))
@@ -97,8 +97,8 @@ def assign_range(view: GroupView, member_id: str, threads: Threads) -> Plan:
 
 
 def assign_round_robin(view: GroupView, member_id: str, threads: Threads) -> Plan:
-    """All partitions of all topics, in the order of a hash that mixes topics, dealt to the threads in turn. That needs
-    members that are all alike."""
+    """Deals all partitions of all topics, in the order of a hash that mixes topics, to the threads in turn. All members
+    must have the same subscription."""
     by_topic = {topic: tuple(names) for topic, names in threads.items()}
     for topic, names in sorted(by_topic.items()):
         first = min(by_topic)

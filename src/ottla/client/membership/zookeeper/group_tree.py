@@ -1,8 +1,7 @@
 """What a member of a ZooKeeper group reads and writes there: its registration, owners and offsets, with watches.
 
-The session is opened by the first use, and is given up as a whole: `leave` ends it, which removes the member's
-ephemeral nodes at once, and the next use opens another. Errors are the client's: what may pass is a
-`BrokerConnectionError`. Belongs to one loop.
+The first use opens the session. `leave` ends it, which removes the member's ephemeral nodes at once; the next use opens
+another. Errors are those of the client: retriable ones are a `BrokerConnectionError`. Belongs to one loop.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class TreeSettings:
 
 
 class GroupTree:
-    """`on_change` is called when something changed that the last look saw; `on_release` when the owner of a partition
-    that could not be claimed lets it go; `on_expiry` when the session is over, and with it everything that the member
-    had."""
+    """`on_change` is called when something changed that the last `look` read; `on_release` when the owner of a
+    partition that could not be claimed releases it; `on_expiry` when the session has expired, and with it everything
+    that the member owned."""
 
     def __init__(self, settings: TreeSettings, group_id: str, *, with_internal: bool) -> None:
         self._settings = settings
@@ -75,8 +74,8 @@ class GroupTree:
 
     @property
     def may_be_expired(self) -> bool:
-        """Whether ZooKeeper was away for so long that it may have given this member's partitions to others, which the
-        member has not heard of."""
+        """Whether ZooKeeper was unreachable for so long that it may have given this member's partitions to others
+        without the member noticing."""
         since_s = self._disconnected_s
         return since_s is not None and time.monotonic() - since_s > self._settings.session_timeout_ms / _MS
 
@@ -105,7 +104,7 @@ class GroupTree:
             self.on_expiry()
 
     def leave(self) -> None:
-        """Ends the session, in the background: `close` waits for that."""
+        """Ends the session in the background; `close` waits for that."""
         tree, self._tree = self._tree, None
         if tree is not None:
             task = asyncio.get_running_loop().create_task(tree.close(), name="ottla-group-session-end")
@@ -113,7 +112,7 @@ class GroupTree:
             task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
-        """Takes a few seconds at most: a server that does not answer ends the session by its timeout."""
+        """Takes a few seconds at most: if the server does not answer, the session ends by its timeout."""
         self.leave()
         while self._ending:
             await asyncio.wait(self._ending)
@@ -121,8 +120,8 @@ class GroupTree:
     # The member.
 
     async def register(self, member_id: str, registration: ConsumerRegistration) -> None:
-        """Makes the member's node anew if it is there: others watch for members that come and go, not for what they
-        hold."""
+        """Creates the member's node, again if it exists: others watch for nodes that come and go, not for their
+        contents."""
         path, data = paths.consumer_id(self._group_id, member_id), registration.encode()
         with _client_errors():
             tree = await self.open()
@@ -137,7 +136,7 @@ class GroupTree:
                 await tree.transact([Delete(path), Create(path, data, ephemeral=True)])
 
     async def look(self, member_id: str) -> GroupView:
-        """All of it is watched."""
+        """Reads the state of the group, with watches on all of it."""
         with _client_errors():
             tree = await self.open()
             member_ids = await self._children(tree, paths.consumer_ids(self._group_id))
@@ -153,7 +152,7 @@ class GroupTree:
                 topics = await self._children(tree, paths.TOPICS)
             partitions: dict[str, tuple[int, ...]] = {}
             if member_id in members:
-                with suppress(AssignmentError):  # whoever assigns meets it as well
+                with suppress(AssignmentError):  # computing the assignment raises it as well
                     mine = sorted(topics_of(members[member_id], topics, with_internal=self._with_internal))
                     partitions = await self._partitions(tree, mine)
         ids = frozenset(int(one) for one in brokers if one.isdecimal())
@@ -169,7 +168,7 @@ class GroupTree:
         }
 
     async def _children(self, tree: ZooKeeperTree, path: str) -> list[str]:
-        """A node that is not there yet is watched too."""
+        """Watches a node that does not exist yet, too."""
         if await tree.get(path, self._changed) is None:
             return []
         return await tree.children(path, self._changed)
@@ -180,10 +179,10 @@ class GroupTree:
     # Owners.
 
     async def claim(self, threads: Mapping[TopicPartition, str]) -> set[TopicPartition]:
-        """Those that were granted. The owners of others are watched."""
+        """Returns the granted partitions. Watches the owners of the others."""
         with _client_errors():
             tree = await self.open()
-            # All come to an end, so that none is made after a failure was reported.
+            # Wait for all, so that no node is created after a failure was reported.
             answers = await asyncio.gather(
                 *(self._claim(tree, *one) for one in threads.items()), return_exceptions=True
             )
@@ -200,7 +199,7 @@ class GroupTree:
             except NodeExistsError:
                 node = await tree.get(path, self._released)
                 if node is not None:
-                    return node.owner == tree.session_id  # ours if an answer was lost before
+                    return node.owner == tree.session_id  # ours if an earlier response was lost
             else:
                 return True
 
@@ -208,7 +207,7 @@ class GroupTree:
         self.on_release()
 
     async def release(self, partitions: Collection[TopicPartition]) -> None:
-        """Only what is this member's: nobody else can take that while the session lives."""
+        """Releases only what this member owns: no other member can take it while the session lives."""
         with _client_errors():
             tree = await self.open()
             owner_paths = [paths.consumer_owner(self._group_id, *one) for one in partitions]

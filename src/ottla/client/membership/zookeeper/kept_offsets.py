@@ -1,8 +1,8 @@
-"""Offsets of a ZooKeeper group: kept in ZooKeeper, with the coordinator, or with both (`offsets.storage`).
+"""Offsets of a ZooKeeper group: stored in ZooKeeper, by the coordinator, or both (`offsets.storage`).
 
 A commit to ZooKeeper needs no fencing of its own. It is sent in the session that claimed the partition, and ZooKeeper
-refuses it once that session is over; what the member releases in the same session comes after its commits. A commit to
-the coordinator is not fenced: the coordinator knows no members of this group.
+refuses it once that session is over; a release in the same session comes after its commits. A commit to the coordinator
+is not fenced: the coordinator does not know the members of this group.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ottla.client.offsets import OffsetAndMetadata
 
 
 class OffsetNodes:
-    """As Kafka 0.8 keeps them: a node for each partition, with the offset and nothing else. `is_owned` says whether
-    nobody else commits the partition now."""
+    """Offsets as Kafka 0.8 stores them: one node per partition that contains only the offset. `is_owned` says whether
+    this member is the only one that may commit the partition now."""
 
     def __init__(self, tree: GroupTree, is_owned: Callable[[TopicPartition], bool]) -> None:
         self._tree = tree
         self._is_owned = is_owned
         self._written: dict[TopicPartition, int] = {}
-        """What need not be written again: many consumers are idle, and each write is one for the whole ensemble."""
+        """What need not be written again: many consumers are idle, and each write costs the whole ensemble."""
 
     def forget_written(self) -> None:
-        """To be called when partitions change hands."""
+        """Must be called when partitions change hands."""
         self._written.clear()
 
     async def write(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, BaseException]:
-        """Writes each, and returns what went wrong with those that were not written."""
+        """Writes each offset, and returns the errors of those that could not be written."""
         news = {one: offset for one, offset in offsets.items() if self._written.get(one) != offset}
         for partition in news:
             self._written.pop(partition, None)
@@ -47,17 +47,17 @@ class OffsetNodes:
 
     async def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         found = await self._tree.read_offsets(partitions)
-        # Negative numbers stand for no offset.
+        # Negative numbers mean that there is no offset.
         return {one: None if at is None or at < 0 else OffsetAndMetadata(at) for one, at in found.items()}
 
 
 class ZooKeeperOffsets(GroupCommits):
-    """Kept in ZooKeeper."""
+    """Offsets stored in ZooKeeper."""
 
     _nodes: OffsetNodes
 
     def use(self, nodes: OffsetNodes) -> Self:
-        """To be called before anything else."""
+        """Must be called before anything else."""
         self._nodes = nodes
         return self
 
@@ -86,7 +86,7 @@ class ZooKeeperOffsets(GroupCommits):
 
 
 class CoordinatorOffsets(GroupCommits):
-    """Kept with the coordinator, as those of a consumer that is no member of a group there."""
+    """Offsets stored by the coordinator, like those of a consumer that is not a member there."""
 
     def _committer(self) -> GroupMetadata:
         super()._committer()
@@ -104,15 +104,15 @@ class CoordinatorOffsets(GroupCommits):
 
 
 class DualOffsets(CoordinatorOffsets):
-    """Kept with both, for a group on its way from one to the other: what is committed further counts.
+    """Offsets stored in both, for a group that migrates from one to the other: the higher offset counts.
 
-    ZooKeeper is written first: what fails after that is tried again with both.
+    ZooKeeper is written first: if the coordinator then fails, both are tried again.
     """
 
     _nodes: OffsetNodes
 
     def use(self, nodes: OffsetNodes) -> Self:
-        """To be called before anything else."""
+        """Must be called before anything else."""
         self._nodes = nodes
         return self
 

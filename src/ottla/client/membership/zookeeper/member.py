@@ -1,9 +1,8 @@
-"""A member of a ZooKeeper group: does what `rebalance` says, in the background or within polls.
+"""A member of a ZooKeeper group: carries out what `rebalance` decides, in the background or within polls.
 
-Registering, looking at the group, releasing and claiming go on in the background, in one task (`_drive`). Within polls
-the user's listener is told: partitions are given up (and committed before) in the phase GIVING_UP, and what was claimed
-is taken over. ZooKeeper's session stands for heartbeats. Nothing is asked of a coordinator, unless offsets are kept
-there.
+Registering, reading the group's state, releasing and claiming run in the background, in one task (`_drive`). Polls call
+the user's listener: in the phase GIVING_UP partitions are committed and given up, and claimed partitions are taken
+over. ZooKeeper's session replaces heartbeats. The coordinator is used only if it stores the offsets.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from ottla.zookeeper.znodes import ConsumerPattern, ConsumerRegistration
 _logger = logging.getLogger(__name__)
 
 _LOOK_UP_S: Final = 3.0
-"""How often it is checked that the user still polls."""
+"""How often to check that the user still polls."""
 _THREADS: Final = 1
 
 
@@ -72,14 +71,14 @@ class ZooKeeperMembership(Participation):
         self._rebalance = Rebalance(strategy, config.rebalance_max_retries, with_internal=with_internal)
         self._nodes = OffsetNodes(self._tree, lambda partition: partition in self._rebalance.owned)
         self._taken: frozenset[TopicPartition] | None = None
-        """What the user was given; None before it was given anything."""
+        """The partitions that the user has; None before the first assignment."""
         self._news = asyncio.Event()
         """Set when `_drive` may have something to do."""
         self._acting: asyncio.Task[None] | None = None
         self._is_leaving = False
-        """Whether nothing more is to be begun."""
+        """Whether nothing new may be started."""
         self._has_warned = False
-        """Whether the user was told that there are no brokers."""
+        """Whether a warning about missing brokers was logged."""
         super().__init__(config, cluster, subscription, group_id, invoke)
 
     def _commits(self) -> GroupCommits:
@@ -108,7 +107,7 @@ class ZooKeeperMembership(Participation):
     # Within polls.
 
     async def poll(self, deadline: Deadline) -> None:
-        if self._is_leaving:  # that was interrupted, and the user polls on
+        if self._is_leaving:  # leaving was interrupted, and the user polls again
             self._is_leaving = False
             self._news.set()
         await super().poll(deadline)
@@ -148,7 +147,7 @@ class ZooKeeperMembership(Participation):
             if not await self._is_committed(deadline):
                 return False
             await self._handover.revoke(given)
-        # It may have been lost, or have left, while the listener was told.
+        # It may be lost, or have left, while the listener was called.
         if session == rebalance.session and rebalance.phase is Phase.GIVING_UP and going == rebalance.going:
             rebalance.given_up()
             if self._taken is not None:
@@ -163,13 +162,13 @@ class ZooKeeperMembership(Participation):
         await asyncio.sleep(min(_LOOK_UP_S, self._config.max_poll_interval_ms / MS))
 
     async def _heartbeat(self) -> None:
-        """ZooKeeper's client has its own."""
+        """Does nothing: ZooKeeper's client sends its own heartbeats."""
 
     async def _drive(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         backoff = Backoff(self._cluster.options)
         while True:
-            if self._acting is not None:  # that of a drive which failed
+            if self._acting is not None:  # left by a `_drive` that failed
                 await self._end(self._acting)
             self._news.clear()
             if self._is_leaving:
@@ -200,7 +199,7 @@ class ZooKeeperMembership(Participation):
                 self._subscription.wake_poll()
 
     async def _act(self, phase: Phase) -> None:
-        """Does what the phase asks for; what it was done for may be over by then."""
+        """Does the work of the phase; the phase may be over by the end."""
         rebalance, session = self._rebalance, self._rebalance.session
         match phase:
             case Phase.REGISTERING:
@@ -258,14 +257,14 @@ class ZooKeeperMembership(Participation):
         return ConsumerRegistration(streams, ConsumerPattern.STATIC, now_ms)
 
     def _match_topics(self, view: GroupView) -> None:
-        """What the pattern finds: `subscription()` tells it to the user."""
+        """Finds the topics that match the pattern, for `subscription()`."""
         me = view.members.get(self._rebalance.member_id)
         if me is None or self._subscription.pattern is None or me.pattern is ConsumerPattern.STATIC:
             return
         try:
             found = topics_of(me, view.topics, with_internal=self._with_internal)
         except AssignmentError:
-            return  # told by the rebalance
+            return  # the rebalance reports it
         self._subscription.matched(found)
 
     def _warn_if_none(self, brokers: frozenset[int]) -> None:
@@ -288,7 +287,7 @@ class ZooKeeperMembership(Participation):
                 ", ".join(map(str, sorted(rebalance.plan))) or "nothing",
             )
 
-    # What others say.
+    # Reactions to events.
 
     def subscription_changed(self) -> None:
         self._rebalance.resubscribed()
@@ -323,10 +322,10 @@ class ZooKeeperMembership(Participation):
         self._subscription.wake_poll()
 
     def _member_refused(self, member: GroupMetadata, code: ErrorCode) -> None:
-        """Never: the coordinator knows no members of this group."""
+        """Never called: the coordinator does not know the members of this group."""
 
     def _fail(self, failure: ClientError | BrokerConnectionError) -> None:
-        """The next poll raises it; the one after that tries again."""
+        """The next poll raises the error; the one after that tries again."""
         self._failure = failure
         self._lose(str(failure))
 
@@ -369,6 +368,6 @@ def _checked_connect(connect: str) -> str:
 
 
 def _new_member_id(group_id: str) -> str:
-    """As Kafka 0.8 makes them: `<group>_<host>-<time>-<8 digits>`."""
+    """Creates an id as Kafka 0.8 does: `<group>_<host>-<time>-<8 digits>`."""
     host = socket.gethostname().replace("/", "-")
     return f"{group_id}_{host}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"

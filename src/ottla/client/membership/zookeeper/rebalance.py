@@ -1,33 +1,33 @@
 """The state machine of a member of a ZooKeeper group: what it owns, and what it has to do next. No I/O.
 
-A member registers, looks at the group (and watches what it saw), and computes its own share. It gives up and releases
+A member registers, reads the state of the group (with watches), and computes its own share. It gives up and releases
 what is not in that share, claims what is missing, and is stable until something that it watches changes. A claim is an
-ephemeral node that only one member can make, so a partition never has two owners, whatever each of them computed; a
-member whose claim is refused waits for the owner to release the partition, and looks again.
+ephemeral node that only one member can create, so a partition never has two owners, whatever each of them computed; a
+member whose claim is refused waits for the owner to release the partition, and reads the state again.
 
 | phase | event | next phase |
 | --- | --- | --- |
 | OUT | wanted (the user polls) | REGISTERING |
 | REGISTERING | registered | LOOKING |
-| LOOKING | saw | GIVING_UP if it owns what others are to have, else RELEASING if an earlier release failed, else \
+| LOOKING | saw | GIVING_UP if it owns what others should have, else RELEASING if an earlier release failed, else \
 CLAIMING if something is missing, else STABLE; REGISTERING if it is not in the group; STUCK if there is no assignment |
 | LOOKING | saw, but something changed meanwhile | LOOKING |
-| GIVING_UP (waits for a poll: the listener is told) | given up | RELEASING |
+| GIVING_UP (waits for a poll, which calls the listener) | given up | RELEASING |
 | RELEASING | released | CLAIMING, STABLE; LOOKING if something changed meanwhile |
 | CLAIMING | claimed | STABLE if all were granted, else WAITING, or STUCK after the last retry; LOOKING if something \
 changed meanwhile |
-| WAITING | retry (a while is over, or an owner let go) | LOOKING |
+| WAITING | retry (a delay is over, or an owner released) | LOOKING |
 | STUCK (waits for a poll, which raises the reason) | retry | LOOKING |
 | WAITING, STABLE, STUCK | changed | LOOKING |
-| LOOKING to CLAIMING | changed | the same; noted |
-| all but OUT | resubscribed | REGISTERING, after what is under way in GIVING_UP, RELEASING and CLAIMING |
-| all but OUT | failed (nodes that cannot be understood) | STUCK |
+| LOOKING to CLAIMING | changed | unchanged; noted |
+| all but OUT | resubscribed | REGISTERING, after the current work in GIVING_UP, RELEASING and CLAIMING |
+| all but OUT | failed (nodes that cannot be parsed) | STUCK |
 | all but OUT | expired (ZooKeeper ended the session) | REGISTERING; owns nothing |
 | all | left | OUT; owns nothing |
 
 Kafka 0.8 releases everything at the start of a rebalance and claims its share all or nothing. Here a member keeps what
-stays its own, and uses what it could claim while it waits for the rest. To the other members the difference is only
-that some claims succeed sooner.
+remains its own, and consumes what it could claim while it waits for the rest. The other members only notice that some
+claims succeed sooner.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ottla.client.membership.zookeeper.assignment import AssignmentError, GroupV
 
 
 class TransitionError(OttlaError):
-    """An event that the phase does not allow: a mistake of ours."""
+    """An event that is not allowed in this phase: a bug."""
 
 
 class Phase(Enum):
@@ -76,12 +76,12 @@ TRANSITIONS: Final[dict[str, dict[Phase, frozenset[Phase]]]] = {
     "expired": dict.fromkeys(_MEMBER, frozenset({Phase.REGISTERING})),
     "left": dict.fromkeys(Phase, frozenset({Phase.OUT})),
 }
-"""By event: from which phases, to which."""
+"""For each event: the allowed phases, and the next ones."""
 
 
 class Rebalance:
-    """`phase` says what is to be done; whoever did it reports it by the event's method. What is reported of an earlier
-    `session` must be dropped: compare it before."""
+    """`phase` says what to do next; call the method of the event when it is done. Results from an earlier `session`
+    must be dropped: compare it first."""
 
     def __init__(self, strategy: Strategy, retries_max: int, *, with_internal: bool) -> None:
         self._strategy = strategy
@@ -90,35 +90,35 @@ class Rebalance:
         self.phase = Phase.OUT
         self.member_id = ""
         self.session = 0
-        """Moves when the member left or ZooKeeper ended its session."""
+        """Increases when the member left or ZooKeeper ended its session."""
         self.generation = 0
-        """Moves when it may not own any more what it owned."""
+        """Increases when the member may no longer own what it owned."""
         self.is_registered = False
         self.owned: frozenset[TopicPartition] = frozenset()
-        """What was claimed and not given up: invariant: never another member's."""
+        """Claimed and not given up. Invariant: never owned by another member."""
         self.plan: Plan = {}
-        """Its share by the last look. Invariant after a look: owned - going ⊆ plan."""
+        """Its share according to the last `look`. Invariant after that: owned - going ⊆ plan."""
         self.going: frozenset[TopicPartition] = frozenset()
-        """What it owns and is to give up."""
+        """What it owns and has to give up."""
         self.unreleased: frozenset[TopicPartition] = frozenset()
-        """What it gave up, and whose nodes are still there. Invariant: nothing is claimed until this is empty."""
+        """What it gave up, but whose nodes still exist. Invariant: nothing is claimed until this is empty."""
         self.failures = 0
-        """Attempts to claim that were refused since the last change."""
+        """The number of refused attempts to claim since the last change."""
         self.reason = ""
         """Why the member is stuck."""
         self._is_stale = False
-        """Whether something changed since the look that the plan is from."""
+        """Whether something changed since the plan was computed."""
         self._is_resubscribed = False
-        """Whether the registration is not what the user subscribed to any more."""
+        """Whether the user's subscription differs from the registration."""
 
     @property
     def missing(self) -> Plan:
-        """What is to be claimed."""
+        """What has to be claimed."""
         return {one: thread for one, thread in self.plan.items() if one not in self.owned}
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is under way, until something changes."""
+        """Whether there is nothing to do until something changes."""
         return self.phase in _SETTLED
 
     # Events.
@@ -132,15 +132,15 @@ class Rebalance:
         self._go("registered", self._again() or Phase.LOOKING)
 
     def looks(self) -> None:
-        """A look begins: what changes from here on is not in it."""
+        """Called when a `look` begins: it does not include later changes."""
         self._is_stale = False
 
     def saw(self, view: GroupView) -> None:
         again = self._again()
         if again is not None or self.member_id not in view.members:
-            self._go("saw", again or Phase.REGISTERING)  # somebody removed its node
+            self._go("saw", again or Phase.REGISTERING)  # another process deleted its node
             return
-        if not view.brokers:  # nothing can be read: everybody keeps what it has until they are back
+        if not view.brokers:  # nothing can be consumed: all members keep their partitions until brokers are back
             self.plan = {one: thread for one, thread in self.plan.items() if one in self.owned}
             self._go("saw", self._next())
             return
@@ -154,7 +154,7 @@ class Rebalance:
         self._go("saw", Phase.GIVING_UP if self.going else self._next())
 
     def given_up(self) -> None:
-        """The user has let go of `going`."""
+        """Called when the user has given up `going`."""
         self.owned -= self.going
         self.unreleased |= self.going
         self.going = frozenset()
@@ -166,7 +166,7 @@ class Rebalance:
         self._go("released", self._again() or self._next())
 
     def claimed(self, granted: Collection[TopicPartition]) -> None:
-        """Of `missing`; the rest has other owners."""
+        """Called with those of `missing` that were granted; the others have other owners."""
         self.owned |= frozenset(granted)
         refused = sorted(self.missing)
         again = self._again()
@@ -183,32 +183,32 @@ class Rebalance:
         self._go("claimed", Phase.STUCK)
 
     def doubts(self, partitions: Collection[TopicPartition]) -> None:
-        """Claims of an ended session, some of which may have been made in the next: they are released before any
-        other."""
+        """Called with claims of an ended session, some of which may have been made in the next: they are released
+        before anything is claimed."""
         self.unreleased |= frozenset(partitions) - self.owned
 
     def retry(self) -> None:
         self._go("retry", Phase.LOOKING)
 
     def changed(self) -> None:
-        """Something that was watched: members, brokers, topics or partitions."""
+        """Called when something that was watched changed: members, brokers, topics or partitions."""
         self._is_stale = True
         self.failures = 0
         if self.phase in TRANSITIONS["changed"]:
             self._go("changed", Phase.LOOKING)
 
     def resubscribed(self) -> None:
-        """The user subscribed to something else."""
+        """Called when the user changed the subscription."""
         self._is_resubscribed = self.phase is not Phase.OUT
         if self.phase in TRANSITIONS["resubscribed"]:
             self._go("resubscribed", Phase.REGISTERING)
 
     def registers(self) -> None:
-        """A registration begins: what the user subscribes to from here on is not in it."""
+        """Called when a registration begins: it does not include later changes of the subscription."""
         self._is_resubscribed = False
 
     def failed(self, reason: str) -> None:
-        """It cannot go on by itself."""
+        """Called when it cannot continue by itself."""
         self.reason = reason
         self.going = frozenset()
         self._go("failed", Phase.STUCK)
@@ -222,7 +222,7 @@ class Rebalance:
         self._own_nothing()
         self._go("left", Phase.OUT)
 
-    # Within.
+    # Internal.
 
     def _go(self, event: str, phase: Phase) -> None:
         if phase not in TRANSITIONS[event].get(self.phase, ()):
@@ -230,7 +230,7 @@ class Rebalance:
         self.phase = phase
 
     def _again(self) -> Phase | None:
-        """What comes before anything else, because the last look is not worth anything any more."""
+        """Returns the phase that comes before anything else, because the last `look` is outdated."""
         if self._is_resubscribed:
             return Phase.REGISTERING
         return Phase.LOOKING if self._is_stale else None

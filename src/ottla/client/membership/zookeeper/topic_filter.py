@@ -1,4 +1,4 @@
-"""Patterns of topics as Kafka 0.8's consumers exchange them: the text of a regular expression that Java understands."""
+"""Topic patterns as Kafka 0.8's consumers exchange them: the text of a regular expression that Java understands."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SEPARATORS: Final = re.compile(r"[,\s]|^[\"']|[\"']$")
 
 
 def filter_text(pattern: re.Pattern[str]) -> str:
-    """What a member registers with. Raises `ArgumentError` for what a consumer of Kafka 0.8 would read as something
-    else: it takes a comma for an alternative, and drops spaces and quotes."""
+    """Returns the text to register. Raises `ArgumentError` for patterns that a Kafka 0.8 consumer would interpret
+    differently: it treats a comma as an alternative, and drops spaces and quotes."""
     text = pattern.pattern
     found = _SEPARATORS.search(text)
     if found is not None:
@@ -22,6 +22,6 @@ def filter_text(pattern: re.Pattern[str]) -> str:
             "write it without, for example a(b|bb) instead of ab{1,2}"
         )
     flags = "".join(letter for flag, letter in _FLAGS.items() if pattern.flags & flag)
-    if not flags or re.match(r"\(\?[a-zA-Z]+\)", text):  # flags within the pattern come first, and are there already
+    if not flags or re.match(r"\(\?[a-zA-Z]+\)", text):  # inline flags come first, and are part of the text
         return text
     return f"(?{flags}){text}"

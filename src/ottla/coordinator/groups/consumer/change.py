@@ -18,12 +18,12 @@ from ottla.coordinator.groups.consumer.assignors import ASSIGNORS
 from ottla.coordinator.groups.consumer.assignors.members import NO_PARTITIONS, MemberSpec, Partition, Partitions
 from ottla.coordinator.groups.consumer.group import ConsumerGroup, SubscriptionKind
 from ottla.coordinator.groups.consumer.member import JOIN_EPOCH, ConsumerMember, MemberSubscription, Standing
-from ottla.coordinator.groups.consumer.pattern import topic_matcher
-from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
 from ottla.coordinator.groups.consumer.reconciliation import reconcile
 from ottla.coordinator.groups.consumer.records import ResolvedPattern, TopicShape
 from ottla.coordinator.groups.group import TopicImage
 from ottla.coordinator.key_values import KeyValue
+from ottla.coordinator.pattern import topic_matcher
+from ottla.coordinator.pattern_syntax import PatternError
 
 _logger = logging.getLogger(__name__)
 

@@ -32,12 +32,12 @@ from ottla.coordinator.groups.consumer.member import (
     MemberSubscription,
     Standing,
 )
-from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
 from ottla.coordinator.groups.consumer.records import by_topic
 from ottla.coordinator.groups.consumer.replay import ConsumerReplay
 from ottla.coordinator.groups.consumer.timers import ConsumerTimers
 from ottla.coordinator.groups.shard import GroupShard
 from ottla.coordinator.key_values import KeyValue
+from ottla.coordinator.pattern_syntax import PatternError
 from ottla.coordinator.seams import Caller
 from ottla.coordinator.shards import WriteOutcome
 from ottla.wire.messages.consumer_group_describe import DescribedConsumerGroup

@@ -35,6 +35,8 @@ _TOO_LARGE: Final = ErrorCode.OFFSET_METADATA_TOO_LARGE
 _UNKNOWN: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 TOPIC_IDS_SINCE: Final = 10
 _NO_GROUP_SINCE: Final = 9
+_KNOWS_LOADING_SINCE: Final = 2
+"""The version of TxnOffsetCommit whose clients know COORDINATOR_LOAD_IN_PROGRESS."""
 _NO_TIME: Final = -1
 _DEFAULT_RETENTION: Final = -1
 _MAX_TIME_MS: Final = 2**63 - 1
@@ -174,6 +176,24 @@ def commit_in_transaction(
     _check_transaction(shard, request, version, answers)
     producer = TransactionProducer(request.producer_id, request.producer_epoch)
     return WriteOutcome(TxnOffsetCommitResponse(topics=answers), records, producer=producer)
+
+
+def refused_in_transaction(request: TxnOffsetCommitRequest, error: ErrorCode, version: int) -> TxnOffsetCommitResponse:
+    """The response with this error for every partition."""
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _KNOWS_LOADING_SINCE:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitTopicResponse(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitPartitionResponse(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _check_transaction(

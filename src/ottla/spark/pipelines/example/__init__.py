@@ -1,1 +1,1 @@
-"""What `ottla pipeline new` writes: a pipeline in Python and the same in YAML, with a little data to try them on."""
+"""What `ottla pipeline new` writes: a pipeline in Python and the same in YAML, with some data to try them."""

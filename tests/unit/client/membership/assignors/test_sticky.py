@@ -153,7 +153,7 @@ def test_the_generation_of_an_older_client_is_in_its_user_data() -> None:
         encode(StickyUserData(previous_assignment=by_topic(partitions("t", -1, 99))), 1),
     ],
 )
-def test_user_data_that_makes_no_sense_is_passed_over(user_data: bytes | None) -> None:
+def test_user_data_that_makes_no_sense_is_skipped(user_data: bytes | None) -> None:
     layout = layout_of(t=4)
     group = [GroupMember("one", frozenset("t"), user_data=user_data), GroupMember("two", frozenset("t"))]
     assignment = STICKY.assign(layout, group)

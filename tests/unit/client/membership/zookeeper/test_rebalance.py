@@ -105,7 +105,7 @@ def test_what_is_claimed_counts_while_the_rest_is_waited_for() -> None:
     assert phase_of(member) is Phase.STABLE
 
 
-def test_a_change_begins_the_count_of_attempts_anew() -> None:
+def test_a_change_resets_the_number_of_attempts() -> None:
     member = looking(retries_max=2)
     for _ in range(5):
         member.saw(seen(ME))

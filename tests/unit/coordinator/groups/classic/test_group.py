@@ -134,7 +134,7 @@ async def test_a_record_of_an_old_kafka_is_read() -> None:
 
 
 @in_loop
-async def test_who_may_commit() -> None:
+async def test_members_that_may_commit() -> None:
     group = ClassicMembers()
     join = await group.join(version=3)
     await group.pass_ms(3_000)
@@ -336,7 +336,7 @@ async def test_an_id_given_out_before_the_group_was_deleted_does_not_count_any_m
 
 
 @in_loop
-async def test_who_waits_in_a_group_that_goes_is_to_join_again() -> None:
+async def test_waiting_members_of_an_unloaded_group_join_again() -> None:
     """As when the group begins to speak the other protocol."""
     group = ClassicMembers()
     leader, follower = await group.stable(2)

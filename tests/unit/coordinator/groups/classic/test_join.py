@@ -118,7 +118,7 @@ async def test_members_vote_for_a_protocol_that_all_of_them_know() -> None:
         ({"member_id": "who"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-async def test_what_is_refused_makes_no_group(changes: dict[str, Any], error: ErrorCode) -> None:
+async def test_a_refused_join_creates_no_group(changes: dict[str, Any], error: ErrorCode) -> None:
     group = ClassicMembers()
     join = await group.join(**changes)
     assert error_of(join) is error
@@ -139,7 +139,7 @@ async def test_a_stranger_is_refused_and_disturbs_nobody() -> None:
 
 
 @in_loop
-async def test_a_follower_that_says_the_same_gets_the_generation_that_is_and_the_leader_a_new_one() -> None:
+async def test_rejoining_unchanged_followers_keep_the_generation_but_the_leader_starts_a_new_one() -> None:
     group = ClassicMembers()
     leader, follower = await group.stable(2)
     same = (await group.join(follower.member_id)).result()
@@ -151,7 +151,7 @@ async def test_a_follower_that_says_the_same_gets_the_generation_that_is_and_the
 
 
 @in_loop
-async def test_a_follower_that_says_something_new_begins_a_rebalance() -> None:
+async def test_a_follower_with_new_metadata_begins_a_rebalance() -> None:
     group = ClassicMembers()
     leader, follower = await group.stable(2)
     changed = await group.join(follower.member_id, protocols={"range": subscription("u")}, session_timeout_ms=7_000)
@@ -187,7 +187,7 @@ async def test_of_two_joins_of_a_member_the_later_one_waits() -> None:
 
 
 @in_loop
-async def test_who_does_not_join_in_time_is_dropped_and_another_leads() -> None:
+async def test_a_member_that_does_not_join_in_time_is_removed_and_another_leads() -> None:
     group = ClassicMembers()
     leader, *followers = await group.stable(3)
     again = [await group.join(each.member_id, protocols={"range": b"new"}) for each in followers]
@@ -246,7 +246,7 @@ async def test_a_join_that_cannot_be_written_makes_no_group() -> None:
 
 
 @in_loop
-async def test_unloading_answers_who_waits() -> None:
+async def test_unloading_answers_waiting_requests() -> None:
     group = ClassicMembers()
     join = await group.join(version=3)
     group.coordinator.resign(0)

@@ -155,7 +155,7 @@ async def test_a_group_that_was_empty_goes_on_counting_generations() -> None:
 
 
 @in_loop
-async def test_several_leave_and_each_is_told() -> None:
+async def test_several_members_leave_with_a_result_for_each() -> None:
     group = ClassicMembers()
     members = await group.stable(3)
     pending = await group.given_id()
@@ -166,7 +166,7 @@ async def test_several_leave_and_each_is_told() -> None:
 
 
 @in_loop
-async def test_who_leaves_while_it_waits_is_answered() -> None:
+async def test_a_waiting_member_that_leaves_is_answered() -> None:
     group = ClassicMembers()
     leader, follower = await group.stable(2)
     join = await group.join(leader.member_id)

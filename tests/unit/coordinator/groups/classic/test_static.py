@@ -38,7 +38,7 @@ async def test_a_follower_is_back_in_the_same_generation_with_its_assignment(ver
 
 
 @in_loop
-async def test_whoever_it_was_before_is_fenced() -> None:
+async def test_the_previous_static_member_is_fenced() -> None:
     group = ClassicMembers()
     leader, old = await group.stable(2, static=True)
     await group.join(group_instance_id="i1")
@@ -54,7 +54,7 @@ async def test_whoever_it_was_before_is_fenced() -> None:
 
 
 @in_loop
-async def test_a_leader_that_is_back_does_not_assign_anew() -> None:
+async def test_a_leader_that_is_back_does_not_assign_again() -> None:
     group = ClassicMembers()
     leader, follower = await group.stable(2, static=True)
     first = (await group.join(group_instance_id="i0", version=8)).result()

@@ -22,7 +22,7 @@ async def completing(group: ClassicMembers, count: int, **changes: Any) -> list[
 
 
 @in_loop
-async def test_everybody_gets_what_the_leader_assigned_and_who_is_left_out_gets_nothing() -> None:
+async def test_members_get_their_assignments_and_unassigned_members_nothing() -> None:
     group = ClassicMembers()
     leader, *followers = await completing(group, 3)
     early = await group.sync(followers[0])
@@ -72,7 +72,7 @@ async def test_what_is_refused_changes_nothing(changes: dict[str, Any], error: E
 
 
 @in_loop
-async def test_a_rebalance_sends_those_who_wait_for_the_assignment_back_to_join() -> None:
+async def test_a_rebalance_makes_members_that_wait_for_the_assignment_join_again() -> None:
     group = ClassicMembers()
     leader, follower = await completing(group, 2)
     sync = await group.sync(follower)
@@ -82,7 +82,7 @@ async def test_a_rebalance_sends_those_who_wait_for_the_assignment_back_to_join(
 
 
 @in_loop
-async def test_who_does_not_ask_for_its_assignment_in_time_is_dropped() -> None:
+async def test_a_member_that_does_not_sync_in_time_is_removed() -> None:
     group = ClassicMembers()
     leader, follower = await completing(group, 2, session_timeout_ms=100_000)
     await group.sync(leader, {})
@@ -105,7 +105,7 @@ async def test_a_leader_that_does_not_assign_in_time_is_dropped_and_its_follower
 
 
 @in_loop
-async def test_nobody_who_has_asked_is_dropped() -> None:
+async def test_members_that_have_synced_are_not_removed() -> None:
     group = ClassicMembers()
     members = await group.stable(2, session_timeout_ms=100_000)
     await group.pass_ms(60_001)
@@ -114,7 +114,7 @@ async def test_nobody_who_has_asked_is_dropped() -> None:
 
 
 @in_loop
-async def test_an_assignment_is_told_when_it_is_committed() -> None:
+async def test_an_assignment_is_sent_when_it_is_committed() -> None:
     group = ClassicMembers()
     leader, follower = await completing(group, 2)
     waiting = await group.sync(follower)
@@ -131,7 +131,7 @@ async def test_an_assignment_is_told_when_it_is_committed() -> None:
 
 
 @in_loop
-async def test_an_assignment_that_cannot_be_written_is_told_to_all_who_then_join_again() -> None:
+async def test_after_a_failed_write_of_the_assignment_all_members_join_again() -> None:
     group = ClassicMembers()
     leader, follower = await completing(group, 2)
     waiting = await group.sync(follower)
@@ -148,7 +148,7 @@ async def test_an_assignment_that_cannot_be_written_is_told_to_all_who_then_join
 
 
 @in_loop
-async def test_unloading_answers_who_waits() -> None:
+async def test_unloading_answers_waiting_requests() -> None:
     group = ClassicMembers()
     _, follower = await completing(group, 2)
     sync = await group.sync(follower)

@@ -135,7 +135,7 @@ def commit_in_transaction(coordinated: Coordinated, places: list[tuple[str, int]
 # --- which epochs partitions get ------------------------------------------------------------------------------------
 
 
-def test_what_is_to_be_given_up_may_be_committed_until_it_is() -> None:
+def test_partitions_to_be_revoked_can_be_committed_until_then() -> None:
     coordinated = Coordinated()
     first, second = Consumer(coordinated, "a"), Consumer(coordinated, "b")
     first.join()
@@ -155,7 +155,7 @@ def test_what_is_to_be_given_up_may_be_committed_until_it_is() -> None:
     assert commit(coordinated, {("t", given_up): 8}, "b", 3) == [NONE]
 
 
-def test_what_was_given_up_and_comes_back_is_assigned_anew() -> None:
+def test_partitions_that_were_revoked_and_come_back_are_assigned_again() -> None:
     coordinated = Coordinated()
     first, second = Consumer(coordinated, "a"), Consumer(coordinated, "b")
     first.join()

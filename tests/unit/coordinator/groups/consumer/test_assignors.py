@@ -49,7 +49,7 @@ def moved(before: dict[str, Partitions], after: dict[str, Partitions]) -> int:
     counts=COUNTS,
     later_counts=COUNTS,
 )
-def test_every_partition_has_one_owner_who_subscribes(
+def test_every_partition_has_one_subscribed_owner(
     name: str,
     subscriptions: list[set[Uuid]],
     later: list[set[Uuid]],

@@ -199,7 +199,7 @@ async def test_a_classic_member_that_falls_silent_is_given_up() -> None:
 
 
 @in_loop
-async def test_a_group_stays_while_somebody_speaks_the_new_protocol() -> None:
+async def test_a_group_stays_while_a_member_uses_the_new_protocol() -> None:
     members = ClassicMembers()
     (classic,) = await _classic_group(members, [(0, 1, 2, 3)])
     coordinated = Coordinated(beside=members)
@@ -398,7 +398,7 @@ async def test_groups_that_may_not_go_back_stay_in_the_new_protocol(policy: str,
 
 
 @in_loop
-async def test_those_who_are_joining_are_told_to_join_again() -> None:
+async def test_joining_members_must_join_again() -> None:
     members = ClassicMembers()
     await _classic_group(members, [(0, 1, 2, 3)])
     waiting = await members.join(await members.given_id(protocols=_subscription()), protocols=_subscription())

@@ -40,7 +40,7 @@ def test_a_group_is_described() -> None:
     assert asyncio.run(_described(coordinated, "")).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_what_a_member_is_still_to_give_up_is_its_own() -> None:
+def test_partitions_to_be_revoked_still_belong_to_the_member() -> None:
     coordinated = Coordinated()
     first = Consumer(coordinated, "a")
     first.join()

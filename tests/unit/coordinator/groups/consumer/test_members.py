@@ -52,7 +52,7 @@ def test_a_heartbeat_in_a_stable_group_writes_nothing_and_tells_no_assignment() 
     assert len(coordinated.log.batches[0]) == written
 
 
-def test_who_says_everything_is_told_everything() -> None:
+def test_a_full_heartbeat_gets_a_full_response() -> None:
     consumer = Consumer(Coordinated(), "a")
     consumer.join()
     response = consumer.coordinated.heartbeat(
@@ -85,7 +85,7 @@ def test_a_second_member_gets_partitions_only_when_the_first_has_given_them_up()
     assert coordinated.group().state_name == "Stable"
 
 
-def test_what_was_given_up_can_come_back_in_the_same_step() -> None:
+def test_revoked_partitions_can_come_back_in_the_same_step() -> None:
     coordinated = Coordinated()
     first, second = Consumer(coordinated, "a"), Consumer(coordinated, "b")
     first.join()
@@ -166,7 +166,7 @@ def test_the_group_epoch_rises_with_members_subscriptions_and_topics() -> None:
 # --- leaving and time -----------------------------------------------------------------------------------------------
 
 
-def test_who_leaves_frees_its_partitions() -> None:
+def test_a_leaving_member_frees_its_partitions() -> None:
     coordinated = Coordinated()
     first, second = Consumer(coordinated, "a"), Consumer(coordinated, "b")
     first.join()
@@ -241,7 +241,7 @@ def test_sessions_after_a_load_are_as_long_as_the_group_says() -> None:
     assert "a" not in again.group().members
 
 
-def test_who_does_not_give_up_in_time_is_fenced() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_fenced() -> None:
     coordinated = Coordinated()
     holds_on, waits = Consumer(coordinated, "a", rebalance_timeout_ms=20_000), Consumer(coordinated, "b")
     holds_on.join()
@@ -282,7 +282,7 @@ def test_a_fence_that_cannot_be_written_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize("kind", ["expect_join", "expect_sync"])
-def test_who_neither_joins_nor_syncs_is_given_up_again_until_that_is_written(kind: str) -> None:
+def test_removal_of_a_silent_member_is_retried_until_it_is_written(kind: str) -> None:
     coordinated = Coordinated()
     Consumer(coordinated, "a").join()
     timers = coordinated.coordinator.runtime.active_shards()[0].consumer.timers
@@ -297,7 +297,7 @@ def test_who_neither_joins_nor_syncs_is_given_up_again_until_that_is_written(kin
     assert "a" not in coordinated.group().members
 
 
-def test_who_gives_up_in_time_is_not_fenced_later() -> None:
+def test_a_member_that_revokes_in_time_is_not_fenced_later() -> None:
     coordinated = Coordinated()
     first, second = Consumer(coordinated, "a", rebalance_timeout_ms=20_000), Consumer(coordinated, "b")
     first.join()

@@ -111,7 +111,7 @@ _PARTITION = st.builds(
     version=st.sampled_from([8, 9, 10]),
     flips=st.lists(st.none() | st.integers(0, 60), min_size=10, max_size=10),
 )
-def test_commits_of_the_same_consumer_are_told_apart(
+def test_commits_of_the_same_consumer_are_distinguished(
     partitions: list[list[OffsetCommitPartition]], version: int, flips: list[int | None]
 ) -> None:
     """What was kept of one is used for the next, which may differ in anything; and may be broken."""
@@ -139,7 +139,7 @@ def read_or_error(read: Callable[[memoryview], Any], frame: bytes) -> Any:
 @given(
     data=st.binary(max_size=80), version=st.sampled_from([8, 9, 10]), at=st.integers(0, 200), byte=st.integers(0, 255)
 )
-def test_what_is_broken_is_refused_as_the_codec_does(data: bytes, version: int, at: int, byte: int) -> None:
+def test_invalid_requests_are_refused_like_in_the_codec(data: bytes, version: int, at: int, byte: int) -> None:
     spoilt = bytearray(frame_of(simple(3), version))
     at %= len(spoilt)
     spoilt[at] = byte
@@ -233,7 +233,7 @@ async def test_those_of_one_turn_share_a_batch_and_are_answered_each() -> None:
 
 
 @in_loop
-async def test_who_comes_in_between_sees_them() -> None:
+async def test_operations_in_between_see_them() -> None:
     groups = Committers()
     assert started(groups, bare(simple(1)))
     assert await groups.offsets() == {("t", 0): 7}
@@ -244,7 +244,7 @@ async def test_who_comes_in_between_sees_them() -> None:
 
 
 @in_loop
-async def test_an_append_that_fails_is_told_to_all_and_changes_nothing() -> None:
+async def test_an_append_that_fails_is_reported_to_all_and_changes_nothing() -> None:
     groups = Committers()
     answers: list[Any] = []
     for name in ("a", "b"):
@@ -269,7 +269,7 @@ async def test_answers_wait_for_the_commit_of_the_records() -> None:
 
 
 @in_loop
-async def test_a_shard_that_goes_away_tells_those_who_wait() -> None:
+async def test_unloading_a_shard_answers_waiting_commits() -> None:
     groups = Committers()
     answers: list[Any] = []
     assert started(groups, bare(simple(1)), answers.append)
@@ -286,7 +286,7 @@ async def test_a_shard_that_goes_away_tells_those_who_wait() -> None:
     [simple(5), simple(1, topic="nowhere"), simple(1, generation_id_or_member_epoch=3, member_id="m")],
     ids=["no such partition", "no such topic", "no such member"],
 )
-async def test_what_is_to_be_refused_is_left_to_the_long_way(request_: OffsetCommitRequest) -> None:
+async def test_commits_to_refuse_take_the_general_path(request_: OffsetCommitRequest) -> None:
     groups = Committers()
     assert not started(groups, bare(request_))
     groups.time.advance_ms(0)

@@ -47,7 +47,7 @@ def fetched(groups: Committers, request: OffsetFetchRequest, version: int) -> Of
     topic=st.sampled_from(["w", "t"]),
 )
 @in_loop
-async def test_what_is_fetched_is_what_the_long_way_fetches(
+async def test_the_fast_path_fetches_the_same_as_the_general_path(
     committed: dict[int, int], indexes: list[int], version: int, topic: str
 ) -> None:
     groups = Committers()
@@ -78,7 +78,7 @@ async def test_metadata_take_the_long_way() -> None:
 
 @in_loop
 @pytest.mark.parametrize("version", [7, 8, 9, 10])
-async def test_what_is_more_than_a_topic_of_a_group_takes_the_long_way(version: int) -> None:
+async def test_several_topics_or_groups_take_the_general_path(version: int) -> None:
     groups = Committers()
     one = asked(groups, "t", [0]).groups[0]
     assert one.topics is not None
@@ -95,7 +95,7 @@ async def test_what_is_more_than_a_topic_of_a_group_takes_the_long_way(version: 
 
 
 @in_loop
-async def test_what_is_refused_or_must_be_waited_for_takes_the_long_way() -> None:
+async def test_errors_and_waits_take_the_general_path() -> None:
     groups = Committers()
     await groups.commit({("t", 0): 5})
     request = asked(groups, "t", [0])

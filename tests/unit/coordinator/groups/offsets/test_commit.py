@@ -163,7 +163,7 @@ async def test_commits_and_fetches_wait_for_the_replicas() -> None:
 
 
 @in_loop
-async def test_a_commit_of_which_the_replicas_are_unsure_is_told_so() -> None:
+async def test_an_uncertain_commit_gets_an_error() -> None:
     groups = Committers()
     groups.log.hold_commits()
     commit = asyncio.ensure_future(groups.commit({("t", 0): 1}))

@@ -35,7 +35,7 @@ async def test_older_versions_ask_for_one_group(version: int) -> None:
 
 @in_loop
 @pytest.mark.parametrize("version", range(8))
-async def test_older_versions_are_told_errors_where_they_have_a_place(version: int) -> None:
+async def test_older_versions_get_errors_where_they_have_a_field(version: int) -> None:
     groups = Committers()
     groups.coordinator.close()
     request = OffsetFetchRequest(group_id="g", topics=[OffsetFetchTopic(name="t", partition_indexes=[0, 1])])

@@ -64,7 +64,7 @@ def test_values_of_every_version_are_read(version: int) -> None:
     assert (found.leader_epoch, found.expires_ms) == (read.leader_epoch, read.expire_timestamp)
 
 
-def test_tags_of_newer_kafkas_are_passed_over() -> None:
+def test_tags_of_newer_kafkas_are_skipped() -> None:
     value = encode_versioned(OffsetCommitValue(offset=5, metadata="m", commit_timestamp=7), 4)
     assert value[-1] == 0
     assert decode_value(value[:-1] + b"\x01\x63\x02ab").offset == 5
@@ -83,7 +83,7 @@ def test_tags_of_newer_kafkas_are_passed_over() -> None:
         encode_value(1, 2, "", 3)[:14] + b"\xff\xff" + bytes(8),
     ],
 )
-def test_what_is_no_value_is_an_error(value: bytes) -> None:
+def test_an_invalid_value_is_an_error(value: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_value(value)
 
@@ -91,6 +91,6 @@ def test_what_is_no_value_is_an_error(value: bytes) -> None:
 @pytest.mark.parametrize(
     "key", [b"", b"\x00\x01\x00\x00\x00", key_of(b"\x00\x05g", 1), key_of(head_of("g", "t") + b"x", 1)]
 )
-def test_what_is_no_key_is_an_error(key: bytes) -> None:
+def test_an_invalid_key_is_an_error(key: bytes) -> None:
     with pytest.raises(ProtocolError):
         names_of(split_key(key)[0])

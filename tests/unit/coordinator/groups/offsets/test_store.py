@@ -25,7 +25,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 @in_loop
-async def test_deleted_offsets_are_gone_for_good() -> None:
+async def test_deleted_offsets_are_gone_permanently() -> None:
     groups = Committers()
     await groups.commit({("t", 0): 5, ("t", 1): 6})
     answer = await groups.delete(("t", 0), ("t", 2), ("t", 9), ("gone", 0))
@@ -81,7 +81,7 @@ async def test_a_deleted_topic_takes_its_offsets_with_it() -> None:
 
 
 @in_loop
-async def test_offsets_of_nobody_expire_from_when_they_were_committed_and_the_group_goes_with_the_last() -> None:
+async def test_offsets_without_members_expire_by_commit_time_and_then_the_group() -> None:
     groups = Committers()
     await groups.commit({("t", 0): 5})
     groups.time.advance_ms(DAY_MS)
@@ -108,7 +108,7 @@ async def test_offsets_that_a_client_gave_a_time_expire_then() -> None:
 
 
 @in_loop
-async def test_what_members_read_does_not_expire_and_what_they_do_not_read_does() -> None:
+async def test_only_offsets_of_unsubscribed_topics_expire() -> None:
     settings = GroupSettings(offsets_retention_ms=HOUR_MS, session_timeout_max_ms=20 * DAY_MS)
     members = ClassicMembers(settings)
     (member,) = await members.stable(1, session_timeout_ms=20 * DAY_MS)
@@ -126,7 +126,7 @@ async def test_what_members_read_does_not_expire_and_what_they_do_not_read_does(
 
 
 @in_loop
-async def test_what_is_pending_does_not_expire() -> None:
+async def test_pending_offsets_do_not_expire() -> None:
     groups = Committers(settings=GroupSettings(offsets_retention_ms=HOUR_MS))
     await groups.commit({("t", 0): 5, ("t", 1): 6})
     await groups.commit_in_transaction(1, {("t", 0): 7})
@@ -205,7 +205,7 @@ async def test_deleting_takes_what_is_pending_as_well() -> None:
 
 
 @in_loop
-async def test_who_may_commit_in_a_transaction() -> None:
+async def test_producers_that_may_commit_in_a_transaction() -> None:
     groups = Committers(settings=GroupSettings(offset_metadata_max_bytes=3))
     with pytest.raises(CoordinatorError) as caught:
         await groups.commit_in_transaction(1, {("t", 0): 5}, generation_id=3)
@@ -217,7 +217,7 @@ async def test_who_may_commit_in_a_transaction() -> None:
 
 
 @in_loop
-async def test_records_that_are_not_known_are_passed_over() -> None:
+async def test_records_that_are_not_known_are_skipped() -> None:
     groups = Committers()
     await groups.commit({("t", 0): 5})
     strange = [KeyValue(b"\x03\xe7future", b"\x00\x00"), KeyValue(b"", b"x"), KeyValue(b"\x00", None)]

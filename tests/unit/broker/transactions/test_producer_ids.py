@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.base.coordination import ConnectionLossError, CoordinationError, Watch, Znode
-from ottla.broker.producing.producer_ids import BLOCK_SIZE, ProducerIdError, ProducerIds
+from ottla.broker.transactions.producer_ids import BLOCK_SIZE, ProducerIdError, ProducerIds
 from ottla.testing.manual_clock import ManualClock
 from ottla.zookeeper.local_tree import LocalTree
 from ottla.zookeeper.node_json import ZnodeError
@@ -119,7 +119,7 @@ def test_a_block_whose_write_has_no_answer_is_never_handed_out_twice(tmp_path: P
 @pytest.mark.parametrize(
     ("data", "expected"), [(b"", 0), (b'{"broker":7,"block_start":"5000","block_end":"5999"}', 6000)]
 )
-def test_what_kafka_left_is_gone_on_from(tmp_path: Path, data: bytes, expected: int) -> None:
+def test_producer_ids_continue_after_those_of_kafka(tmp_path: Path, data: bytes, expected: int) -> None:
     async def run() -> None:
         async with tree_in(tmp_path) as tree:
             await tree.create(NODE, data)
@@ -210,7 +210,7 @@ def test_a_tree_that_fails_is_asked_again_with_the_next_request(tmp_path: Path) 
     asyncio.run(run())
 
 
-def test_who_stops_waiting_takes_nothing_from_the_others(tmp_path: Path) -> None:
+def test_a_cancelled_caller_takes_no_ids_from_the_others(tmp_path: Path) -> None:
     async def run() -> None:
         async with fragile_in(tmp_path) as tree:
             tree.gate = asyncio.Event()

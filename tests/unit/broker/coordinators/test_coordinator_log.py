@@ -10,7 +10,7 @@ import pytest
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
-from ottla.broker.groups.coordinator_log import ReplicatedCoordinatorLog
+from ottla.broker.coordinators.coordinator_log import ReplicatedCoordinatorLog
 from ottla.coordinator.errors import CoordinatorError
 from ottla.coordinator.key_values import KeyValue, encode_key_values, iter_key_values
 from ottla.log.config import LogConfig
@@ -75,7 +75,7 @@ def test_a_partition_that_is_led_elsewhere_or_offline_has_no_coordinator_here(br
             assert caught.value.code is ErrorCode.NOT_COORDINATOR
 
 
-def test_what_was_led_before_is_not_written_to_when_it_is_gone_or_made_anew(broker: SmallBroker) -> None:
+def test_what_was_led_before_is_not_written_to_when_it_is_gone_or_created_again(broker: SmallBroker) -> None:
     log = log_of(broker)
     broker.topic(TOPIC)
     assert log.append(0, batch(b"a", b"b")) == 2
@@ -105,7 +105,7 @@ def test_a_batch_that_is_too_large_is_the_coordinators_own_fault(broker: SmallBr
     assert refusal(log_of(broker)) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_who_waits_for_replicas_is_told_when_they_have_it_or_when_it_is_unsure(broker: SmallBroker) -> None:
+def test_waiting_for_replicas_ends_when_they_have_the_records_or_it_is_uncertain(broker: SmallBroker) -> None:
     (partition,) = broker.topic(TOPIC)
     told: dict[str, ErrorCode] = {}
 

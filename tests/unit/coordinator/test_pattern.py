@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from ottla.coordinator.groups.consumer.pattern import PatternAutomaton, topic_matcher
-from ottla.coordinator.groups.consumer.pattern_syntax import PatternError
+from ottla.coordinator.pattern import PatternAutomaton, topic_matcher
+from ottla.coordinator.pattern_syntax import PatternError
 
 _ATOMS = [
     *(r"a", r"b", r".", r"\.", r"[ab]", r"[^a]", r"\d", r"\w", r"(a|b)", r"(?:ab)", r"[a-c]", r"^", r"$", r"\b"),
@@ -109,7 +109,7 @@ def test_it_reads_the_syntax_of_re2(text: str, matching: list[str], other: list[
         ("a" * 1_001, "1001 characters; the limit is 1000"),
     ],
 )
-def test_what_is_no_pattern_is_refused_with_a_reason(text: str, said: str) -> None:
+def test_an_invalid_pattern_is_refused_with_a_reason(text: str, said: str) -> None:
     with pytest.raises(PatternError, match=re.escape(said)):
         PatternAutomaton(text)
 
@@ -119,7 +119,7 @@ def test_a_pattern_that_makes_others_go_back_for_ever_takes_no_longer(text: str)
     assert not PatternAutomaton(text).matches("a" * 240 + "-")
 
 
-def test_what_it_remembers_is_bounded() -> None:
+def test_its_cache_is_bounded() -> None:
     pattern = PatternAutomaton("(a|b|ab|ba)*x?(.{0,40}y)?")
     choose = random.Random(1)
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: RE2's syntax, as Kafka's brokers read it, matched in linear time.
+"""Regular expressions of clients: RE2's syntax, as Kafka's brokers read it, matched in linear time.
 
 Python's `re` backtracks, which can take minutes, and patterns come from clients. So this is an automaton: it follows
 all ways to match at the same time, and caches the sets of states that occur.
@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ottla.coordinator.groups.consumer.pattern_syntax import WORD, PatternCheck, PatternError, PatternReader
+from ottla.coordinator.pattern_syntax import (
+    TOPIC_ALPHABET,
+    WORD,
+    PatternCheck,
+    PatternError,
+    PatternReader,
+)
 
 _LENGTH_MAX: Final = 1_000
 _REMEMBERED_MAX: Final = 10_000
 
 
 class PatternAutomaton:
-    """A compiled pattern; raises `PatternError` if it is invalid."""
+    """A compiled pattern for names of these characters; raises `PatternError` if it is invalid."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: frozenset[str] = TOPIC_ALPHABET) -> None:
         if len(text) > _LENGTH_MAX:
             raise PatternError(f"it has {len(text)} characters; the limit is {_LENGTH_MAX}")
-        reader = PatternReader(text)
+        reader = PatternReader(text, alphabet)
         self._states = reader.states
         start, self._end = reader.read()
         self._start = (frozenset([start]), "")

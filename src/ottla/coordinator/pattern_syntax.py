@@ -1,8 +1,8 @@
-"""Parses RE2's syntax, as far as it matters for topic names, into the states of an automaton.
+"""Parses RE2's syntax, as far as it matters for names, into the states of an automaton.
 
-Topic names use few characters, so a character class is a subset of these, and a literal that no name contains is the
-empty class. There are no newlines, so the flags `m` and `s` have no effect; neither has greediness, because the whole
-name has to match.
+Names use few characters (the alphabet), so a character class is a subset of these, and a literal that no name contains
+is the empty class. Names are one line, so the flags `m` and `s` have no effect; neither has greediness, because the
+whole name has to match.
 """
 
 from __future__ import annotations
@@ -14,31 +14,24 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-_NAME_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
+TOPIC_ALPHABET: Final = frozenset(string.ascii_letters + string.digits + "._-")
 WORD: Final = frozenset(string.ascii_letters + string.digits + "_")
-_DIGITS: Final = frozenset(string.digits)
-_NOTHING: Final[frozenset[str]] = frozenset()
-_CLASSES: Final[dict[str, frozenset[str]]] = {
-    "d": _DIGITS,
-    "D": _NAME_CHARACTERS - _DIGITS,
-    "w": WORD,
-    "W": _NAME_CHARACTERS - WORD,
-    "s": _NOTHING,
-    "S": _NAME_CHARACTERS,
-    "C": _NAME_CHARACTERS,
-}
+_SPACES: Final = frozenset("\t\n\f\r ")
+_PRINTED: Final = frozenset(map(chr, range(0x21, 0x7F)))
+_CLASSES: Final[dict[str, frozenset[str]]] = {"d": frozenset(string.digits), "w": WORD, "s": _SPACES}
+"""The capital letter of each is its complement."""
 _POSIX: Final[dict[str, frozenset[str]]] = {
     "alnum": frozenset(string.ascii_letters + string.digits),
     "alpha": frozenset(string.ascii_letters),
-    "ascii": _NAME_CHARACTERS,
-    "blank": _NOTHING,
-    "cntrl": _NOTHING,
-    "digit": _DIGITS,
-    "graph": _NAME_CHARACTERS,
+    "ascii": frozenset(map(chr, range(0x80))),
+    "blank": frozenset("\t "),
+    "cntrl": frozenset([*map(chr, range(0x20)), "\x7f"]),
+    "digit": frozenset(string.digits),
+    "graph": _PRINTED,
     "lower": frozenset(string.ascii_lowercase),
-    "print": _NAME_CHARACTERS,
-    "punct": frozenset("._-"),
-    "space": _NOTHING,
+    "print": _PRINTED | {" "},
+    "punct": frozenset(string.punctuation),
+    "space": _SPACES | {"\v"},
     "upper": frozenset(string.ascii_uppercase),
     "word": WORD,
     "xdigit": frozenset(string.hexdigits),
@@ -81,10 +74,13 @@ Piece = tuple[int, int]
 
 
 class PatternReader:
-    """Parses a pattern into states."""
+    """Parses a pattern into states, for names of these characters."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, alphabet: frozenset[str]) -> None:
         self.states: list[PatternState] = []
+        self._alphabet = alphabet
+        self._taken: dict[frozenset[str], frozenset[str]] = {}
+        """Character classes, each only once: a repetition repeats them."""
         self._text = text
         self._at = 0
         self._depth = 0
@@ -109,12 +105,12 @@ class PatternReader:
 
     def _take(self, characters: frozenset[str]) -> Piece:
         end = self._state()
-        return self._state(characters, then=end), end
+        return self._state(self._taken.setdefault(characters, characters), then=end), end
 
     def _literal(self, character: str) -> frozenset[str]:
         if self._ignore_case:
-            return frozenset((character.lower(), character.upper())) & _NAME_CHARACTERS
-        return frozenset(character) & _NAME_CHARACTERS
+            return frozenset((character.lower(), character.upper())) & self._alphabet
+        return frozenset(character) & self._alphabet
 
     def _check(self, check: PatternCheck) -> Piece:
         end = self._state()
@@ -241,7 +237,7 @@ class PatternReader:
             raise PatternError(f"missing argument to repetition operator: `{character}`")
         self._at += 1
         if character == ".":
-            return self._take(_NAME_CHARACTERS)
+            return self._take(self._alphabet)
         if character == "^":
             return self._check(PatternCheck.START)
         if character == "$":
@@ -291,14 +287,18 @@ class PatternReader:
         rest = self._at + 2
         if not character:
             raise PatternError("trailing backslash at end of expression")
-        if character in _CLASSES:
+        if character == "C":
             self._at = rest
-            return _CLASSES[character]
+            return self._alphabet
+        if character.lower() in _CLASSES:
+            self._at = rest
+            found = _CLASSES[character.lower()]
+            return self._alphabet & found if character.islower() else self._alphabet - found
         if character in "pP" and (category := _CATEGORY.match(self._text, rest)):
             self._at = category.end()
             negated = (category[1] == "^") != (character == "P")
-            found = _category(category[2] or category[3])
-            return _NAME_CHARACTERS - found if negated else found
+            found = self._category(category[2] or category[3])
+            return self._alphabet - found if negated else found
         return self._literal(self._escaped_character())
 
     def _escaped_character(self) -> str:
@@ -332,14 +332,15 @@ class PatternReader:
             first = False
             found |= self._bracket_item()
         self._at += 1
-        return _NAME_CHARACTERS - found if negated else frozenset(found)
+        return self._alphabet - found if negated else frozenset(found)
 
     def _bracket_item(self) -> frozenset[str]:
         if posix := re.compile(r"\[:(\^?)(\w+):\]").match(self._text, self._at):
             self._at = posix.end()
             if posix[2] not in _POSIX:
                 raise PatternError(f"invalid character class range: `{posix[0]}`")
-            return _NAME_CHARACTERS - _POSIX[posix[2]] if posix[1] else _POSIX[posix[2]]
+            named = _POSIX[posix[2]]
+            return self._alphabet - named if posix[1] else self._alphabet & named
         if self._peek() == "\\" and self._text[self._at + 1 : self._at + 2] in tuple("dDwWsSpP"):
             return self._escape()
         low = self._bracket_character()
@@ -349,7 +350,7 @@ class PatternReader:
             high = self._bracket_character()
             if high < low:
                 raise PatternError(f"invalid character class range: `{low}-{high}`")
-        found = frozenset(each for each in _NAME_CHARACTERS if low <= each <= high)
+        found = frozenset(each for each in self._alphabet if low <= each <= high)
         return frozenset().union(*map(self._literal, found)) if self._ignore_case else found
 
     def _bracket_character(self) -> str:
@@ -359,11 +360,10 @@ class PatternReader:
         self._at += 1
         return character
 
-
-def _category(name: str) -> frozenset[str]:
-    """A Unicode category by its one or two letters, or the script Latin: names have no other letters."""
-    if name == "Latin":
-        return frozenset(string.ascii_letters)
-    if len(name) > 2:
-        return _NOTHING
-    return frozenset(each for each in _NAME_CHARACTERS if unicodedata.category(each).startswith(name))
+    def _category(self, name: str) -> frozenset[str]:
+        """A Unicode category by its one or two letters, or the script Latin: other scripts are not supported."""
+        if name == "Latin":
+            return self._alphabet & frozenset(string.ascii_letters)
+        if len(name) > 2:
+            return frozenset()
+        return frozenset(each for each in self._alphabet if unicodedata.category(each).startswith(name))

@@ -10,7 +10,7 @@ from ottla.broker.metadata.metadata_cache import MetadataCache
 from ottla.coordinator.errors import CoordinatorError, told_as
 from ottla.log.errors import LogError
 from ottla.records.new_batch import NewBatch
-from ottla.replication.delayed import DelayedOperation
+from ottla.replication.awaited_commit import AwaitedCommit
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.replication.replicas import Replicas
@@ -57,7 +57,8 @@ class ReplicatedCoordinatorLog:
         if partition is None:
             tell(ErrorCode.NOT_COORDINATOR)
             return
-        waiting = _AwaitedCommit(AwaitedAppend(offset, partition.leader_epoch, all_replicas=True), tell)
+        append = AwaitedAppend(offset, partition.leader_epoch, all_replicas=True)
+        waiting = AwaitedCommit(append, lambda error: tell(told_as(error) if error else _NONE))
         if waiting.is_ready(partition):
             waiting.complete()
         else:
@@ -84,25 +85,3 @@ class ReplicatedCoordinatorLog:
                 raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
             self._last_led[index] = partition
         return partition
-
-
-class _AwaitedCommit(DelayedOperation[Partition]):
-    """Waits until every in-sync replica has the records below an offset."""
-
-    __slots__ = ("_append", "_error", "_tell")
-
-    def __init__(self, append: AwaitedAppend, tell: Callable[[ErrorCode], None]) -> None:
-        super().__init__()
-        self._append = append
-        self._tell = tell
-        self._error = ErrorCode.REQUEST_TIMED_OUT
-
-    def is_ready(self, key: Partition) -> bool:
-        error = key.outcome(self._append)
-        if error is None:
-            return False
-        self._error = error
-        return True
-
-    def complete(self) -> None:
-        self._tell(told_as(self._error) if self._error else _NONE)

@@ -1,0 +1,151 @@
+"""The state machine of one partition of `__transaction_state`: its transactional ids.
+
+Hard state is `transactions` and what is derived from it (`open`); only replay changes it. Soft state is what is under
+way: markers (`completion`), and requests that wait for them. `changed` is how every operation writes: whatever brings a
+transaction into a Prepare… state also starts its completion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ottla.coordinator.key_values import KeyValue, Record
+from ottla.coordinator.shards import ShardContext, WriteOutcome
+from ottla.coordinator.transactions.completion import Completion
+from ottla.coordinator.transactions.expiry import Expiry
+from ottla.coordinator.transactions.records import TransactionRecord, id_of, record_of, transaction_of
+from ottla.coordinator.transactions.seams import MarkerSender
+from ottla.coordinator.transactions.settings import TransactionSettings
+from ottla.coordinator.transactions.states import OPEN, PREPARED
+from ottla.coordinator.transactions.timeouts import Timeouts
+from ottla.coordinator.transactions.transaction import Transaction
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class TransactionCounts:
+    """What the shards of a broker did since it started."""
+
+    commits: int = 0
+    aborts: int = 0
+    timed_out: int = 0
+    fenced: int = 0
+
+
+class TransactionShard:
+    """Starts empty; only replay fills it."""
+
+    def __init__(
+        self, context: ShardContext, settings: TransactionSettings, markers: MarkerSender, counts: TransactionCounts
+    ) -> None:
+        self.context = context
+        self.settings = settings
+        self.counts = counts
+        self.transactions: dict[str, Transaction] = {}
+        self.open: set[str] = set()
+        """The transactional ids with an open transaction."""
+        self._completion = Completion(self, markers)
+        self._timeouts = Timeouts(self)
+        self._expiry = Expiry(self)
+        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        self._is_unloaded = False
+
+    @property
+    def now_ms(self) -> int:
+        return self.context.clock.now_ms()
+
+    # --- hard state -------------------------------------------------------------------------------------------------
+
+    def replay(self, records: Collection[Record], _offsets: Sequence[int], _producer_id: int, /) -> None:
+        """No transaction writes to this topic, so offsets and producer ids do not matter."""
+        for record in records:
+            if isinstance(record, TransactionRecord):
+                self._put(record.transaction)
+                continue
+            key, value = record
+            transactional_id = id_of(key)
+            if transactional_id is None:
+                continue
+            if value is None:
+                self.transactions.pop(transactional_id, None)
+                self.open.discard(transactional_id)
+            else:
+                self._put(transaction_of(transactional_id, value))
+
+    def _put(self, transaction: Transaction) -> None:
+        self.transactions[transaction.transactional_id] = transaction
+        if transaction.state in OPEN:
+            self.open.add(transaction.transactional_id)
+        else:
+            self.open.discard(transaction.transactional_id)
+
+    def replay_end_of_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """Nothing: no transaction writes to this topic."""
+
+    # --- writes -----------------------------------------------------------------------------------------------------
+
+    def changed(self, transaction: Transaction, response: R) -> WriteOutcome[R]:
+        """Writes a transaction that differs from the present one."""
+        return WriteOutcome(response, self.records_of(transaction), on_appended=lambda: self.appended(transaction))
+
+    def records_of(self, transaction: Transaction) -> list[KeyValue]:
+        """A decided transaction without partitions needs no markers: it is completed by the same write."""
+        records = [record_of(transaction)]
+        if transaction.state in PREPARED and not transaction.partitions:
+            records.append(record_of(transaction.completed(self.now_ms)))
+        return records
+
+    def appended(self, transaction: Transaction) -> None:
+        """Called when the records of `records_of` are appended."""
+        if transaction.state not in PREPARED:
+            return
+        if transaction.partitions:
+            self._completion.begin(transaction.transactional_id)
+        else:
+            self.completed(transaction)
+
+    # --- soft state -------------------------------------------------------------------------------------------------
+
+    def is_completing(self, transactional_id: str) -> bool:
+        transaction = self.transactions.get(transactional_id)
+        return not self._is_unloaded and transaction is not None and transaction.state in PREPARED
+
+    def when_completed(self, transactional_id: str, tell: Callable[[], None]) -> Callable[[], None]:
+        """Calls `tell` when the transaction is completed or the shard is unloaded. Returns a function that ends the
+        wait."""
+        waiting = self._waiting.setdefault(transactional_id, [])
+        waiting.append(tell)
+
+        def stop() -> None:
+            if tell in waiting:
+                waiting.remove(tell)
+
+        return stop
+
+    def completed(self, transaction: Transaction) -> None:
+        """Called when the transaction, which was in this Prepare… state, is completed."""
+        if transaction.is_committing:
+            self.counts.commits += 1
+        else:
+            self.counts.aborts += 1
+        self._tell(transaction.transactional_id)
+
+    def _tell(self, transactional_id: str) -> None:
+        for tell in self._waiting.pop(transactional_id, ()):
+            tell()
+
+    def loaded(self) -> None:
+        for transactional_id in sorted(self.open):
+            if self.transactions[transactional_id].state in PREPARED:
+                self._completion.begin(transactional_id)
+        self._timeouts.start()
+        self._expiry.start()
+
+    def unload(self) -> None:
+        self._is_unloaded = True
+        self._completion.cancel_all()
+        for transactional_id in list(self._waiting):
+            self._tell(transactional_id)

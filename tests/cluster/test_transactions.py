@@ -1,0 +1,182 @@
+"""Transactions across three brokers: decided once, whoever dies."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from ottla import Admin
+from ottla.client.administer.topics import NewTopic
+from ottla.coordinator.partitioning import partition_for
+from ottla.testing.cluster import Cluster
+from support.cluster.traffic import DELIVERY_S, new_topic
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+BROKERS = {1, 2, 3}
+STATE_PARTITIONS = 3
+Start = Callable[[str], Producer]
+
+
+@pytest.fixture
+def start(cluster: Cluster) -> Iterator[Start]:
+    """Starts transactional producers."""
+    producers = []
+
+    def start(transactional_id: str) -> Producer:
+        producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "transactional.id": transactional_id,
+                "linger.ms": 0,
+                "reconnect.backoff.max.ms": 500,
+            }
+        )
+        producer.init_transactions(DELIVERY_S)
+        producers.append(producer)
+        return producer
+
+    yield start
+    producers.clear()
+
+
+def placed(cluster: Cluster, broker: int) -> str:
+    """A topic with its only replica on that broker."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, assignments={0: [broker]})])
+    cluster.wait_for_leader(name)
+    return name
+
+
+def coordinator_of(cluster: Cluster, transactional_id: str) -> int:
+    return cluster.wait_for_leader("__transaction_state", partition_for(transactional_id, STATE_PARTITIONS))
+
+
+def send(producer: Producer, topic: str, *values: bytes, partition: int = 0) -> None:
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert not producer.flush(DELIVERY_S)
+
+
+def values_in(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes]:
+    """Everything up to the last stable offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "nobody",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        values: list[bytes] = []
+        while True:
+            message = consumer.poll(DELIVERY_S)
+            assert message is not None
+            error = message.error()
+            if error is None:
+                values.append(message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return values
+    finally:
+        consumer.close()
+
+
+def eventually(cluster: Cluster, topic: str, expected: list[bytes], partition: int = 0) -> None:
+    wait_until(
+        lambda: values_in(cluster, topic, partition) == expected,
+        f"{topic}-{partition} does not have {expected}: {cluster.output}",
+        limit_s=DELIVERY_S,
+    )
+
+
+def test_a_transaction_spans_brokers(cluster: Cluster, start: Start) -> None:
+    topic = new_topic(cluster, 3)
+    producer = start(topic)
+    for value, commit in ((b"a", True), (b"b", False), (b"c", True)):
+        producer.begin_transaction()
+        for partition in range(3):
+            send(producer, topic, value, partition=partition)
+        if commit:
+            producer.commit_transaction(DELIVERY_S)
+        else:
+            producer.abort_transaction(DELIVERY_S)
+    for partition in range(3):
+        eventually(cluster, topic, [b"a", b"c"], partition)
+
+
+def test_offsets_are_committed_with_records_of_other_brokers(cluster: Cluster, start: Start) -> None:
+    topic = new_topic(cluster, 3)
+    producer = start(topic)
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": topic, "enable.auto.commit": False}
+    consumer = Consumer(settings)
+    try:
+        for offset, commit in ((7, True), (9, False)):
+            producer.begin_transaction()
+            for partition in range(3):
+                send(producer, topic, b"x", partition=partition)
+            offsets = [TopicPartition(topic, 1, offset)]
+            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), DELIVERY_S)
+            if commit:
+                producer.commit_transaction(DELIVERY_S)
+            else:
+                producer.abort_transaction(DELIVERY_S)
+
+        def committed() -> int:
+            (found,) = consumer.committed([TopicPartition(topic, 1)], DELIVERY_S)
+            return int(found.offset)
+
+        wait_until(lambda: committed() == 7, "the offset is not committed", limit_s=DELIVERY_S)
+    finally:
+        consumer.close()
+
+
+def test_a_killed_leader_does_not_lose_the_transaction(cluster: Cluster, start: Start, topic: str) -> None:
+    producer = start(topic)
+    producer.begin_transaction()
+    send(producer, topic, b"a")
+    leader = cluster.wait_for_leader(topic)
+    cluster.brokers[leader].kill()
+    send(producer, topic, b"b")
+    producer.commit_transaction(DELIVERY_S)
+    eventually(cluster, topic, [b"a", b"b"])
+    cluster.brokers[leader].start()
+    cluster.wait_for_isr(topic, 0, BROKERS)
+    producer.begin_transaction()
+    send(producer, topic, b"c")
+    producer.abort_transaction(DELIVERY_S)
+    producer.begin_transaction()
+    send(producer, topic, b"d")
+    producer.commit_transaction(DELIVERY_S)
+    eventually(cluster, topic, [b"a", b"b", b"d"])
+
+
+def test_a_decision_outlasts_its_coordinator(cluster: Cluster, start: Start) -> None:
+    """The markers of a committed transaction cannot be written, because the leader of a partition is down. Then the
+    coordinator dies as well: the next one must write them."""
+    start("chooses the broker")
+    transactional_id = "outlasts"
+    coordinator = coordinator_of(cluster, transactional_id)
+    away = next(each for each in BROKERS if each != coordinator)
+    topic = placed(cluster, away)
+    producer = start(transactional_id)
+    producer.begin_transaction()
+    send(producer, topic, b"a")
+    cluster.brokers[away].kill()
+    producer.commit_transaction(DELIVERY_S)
+    cluster.brokers[coordinator].kill()
+    cluster.brokers[away].start()
+    eventually(cluster, topic, [b"a"])
+    cluster.brokers[coordinator].start()
+    cluster.wait_for_isr("__transaction_state", partition_for(transactional_id, STATE_PARTITIONS), BROKERS)
+    producer.begin_transaction()
+    send(producer, topic, b"b")
+    producer.commit_transaction(DELIVERY_S)
+    eventually(cluster, topic, [b"a", b"b"])

@@ -1,0 +1,301 @@
+"""A run: clients in processes of their own, which can be killed, paused and replaced; then the verdict.
+
+    run = IsolationRun(bootstrap, directory, seed)
+    with run:
+        run.let_pass(5.0)
+        run.kill_client()
+    findings = run.judge(markers)
+
+Leaving the block ends all clients, aborts what they left open and reads everything. The topics `in` and `out` have to
+exist.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from ottla import Admin
+from ottla.client.errors import OttlaError
+from support.cluster.checker import Place
+from support.isolation.anomalies import Finding
+from support.isolation.checker import check, in_brief
+from support.isolation.client import INPUT, OUTPUT, Task
+from support.isolation.ending import group_offsets, read_with_confluent, read_with_ottla, settle
+from support.isolation.history import History, Observation, Outcome
+from support.isolation.libraries import CONFLUENT
+from support.isolation.recording import Recorded
+
+_logger = logging.getLogger(__name__)
+
+TESTS: Final = Path(__file__).resolve().parents[2]
+_END_S: Final = 90.0
+_LOOK_AGAIN_S: Final = 0.05
+
+
+class Client:
+    """A process, and those that came before it in its place."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        with Path(f"{self.task.file}.err").open("ab") as errors:
+            return subprocess.Popen(self.task.command(), env=environment, stdout=errors, stderr=errors)
+
+    def signal(self, number: int) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+
+
+class IsolationRun:
+    """See the module. `writers`, `processors` and `readers` are the libraries of each."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        directory: Path,
+        seed: int,
+        *,
+        inputs: int = 3,
+        outputs: int = 2,
+        writers: Sequence[str] = (CONFLUENT, CONFLUENT),
+        processors: Sequence[str] = (CONFLUENT,),
+        readers: Sequence[str] = (CONFLUENT,),
+        pause_s: float = 0.02,
+        isolation_level: str = "read_committed",
+    ) -> None:
+        self.chance = random.Random(seed)
+        self.seed = seed
+        self.places = [Place(INPUT, index) for index in range(inputs)]
+        self.places += [Place(OUTPUT, index) for index in range(outputs)]
+        self.faults: Counter[str] = Counter()
+        self.findings: list[Finding] = []
+        self.wrong: list[str] = []
+        """What is wrong beside the history."""
+        self.summary = ""
+        self._bootstrap = bootstrap
+        self._directory = directory
+        self._roles = [
+            *(("writer", library) for library in writers),
+            *(("processor", library) for library in processors),
+            *(("reader", library) for library in readers),
+        ]
+        self._sizes = inputs, outputs
+        self._pause_s = pause_s
+        self._isolation_level = isolation_level
+        self._instances = 0
+        self._clients: list[Client] = []
+        self._zombies: list[Client] = []
+        self._observations: list[Observation] = []
+        self._is_over = threading.Event()
+        self._observer = threading.Thread(target=self._observe, name="observer of the group", daemon=True)
+        self._began_s = 0.0
+        self._history: History | None = None
+
+    @property
+    def ids(self) -> list[str]:
+        """The transactional ids."""
+        return [client.task.name for client in self._clients if client.task.role != "reader"]
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> IsolationRun:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._began_s = time.monotonic()
+        for number, (role, library) in enumerate(self._roles):
+            self._clients.append(Client(self._task(role, library, f"{role}-{number}")))
+        self._observer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            for client in (*self._clients, *self._zombies):
+                client.process.kill()
+                client.process.wait()
+            self._observer.join(_END_S)
+
+    def _task(self, role: str, library: str, name: str) -> Task:
+        self._instances += 1
+        file = self._directory / f"{name}.{self._instances}.events"
+        seed = self.chance.randrange(2**32)
+        return Task(
+            role,
+            library,
+            name,
+            self._instances,
+            seed,
+            self._bootstrap,
+            str(file),
+            *self._sizes,
+            pause_s=self._pause_s,
+            isolation_level=self._isolation_level,
+        )
+
+    def let_pass(self, seconds: float) -> None:
+        """Lets the clients work, and starts those again that have ended."""
+        deadline_s = time.monotonic() + seconds
+        while time.monotonic() < deadline_s:
+            self.revive()
+            time.sleep(_LOOK_AGAIN_S)
+
+    def wait_for_more(self, count: int) -> None:
+        """Until so many more transactions are committed, as far as clients were told."""
+        wanted = self.committed + count
+        deadline_s = time.monotonic() + _END_S
+        while self.committed < wanted:
+            self.let_pass(_LOOK_AGAIN_S)
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"no {count} more transactions were committed in {_END_S:.0f} s: {self.report}")
+
+    @property
+    def committed(self) -> int:
+        files = self._directory.glob("*.events")
+        return sum(file.read_bytes().count(b'"committed"') for file in files)
+
+    def revive(self) -> None:
+        for index, client in enumerate(self._clients):
+            if client.process.poll() is not None:
+                self._replace(index)
+
+    def _replace(self, index: int) -> None:
+        old = self._clients[index].task
+        self._clients[index] = Client(self._task(old.role, old.library, old.name))
+
+    # --- faults of clients --------------------------------------------------------------------------------------------
+
+    def kill_client(self) -> str:
+        """kill -9; another one takes its place."""
+        self.faults["kill -9 of a client"] += 1
+        index = self.chance.randrange(len(self._clients))
+        client = self._clients[index]
+        client.process.kill()
+        client.process.wait()
+        self._replace(index)
+        return f"kill -9 of {client.task.name}"
+
+    def pause_client(self) -> str:
+        """SIGSTOP; another one with the same transactional id takes its place, until `resume_clients`."""
+        self.faults["zombie client"] += 1
+        index = self.chance.randrange(len(self._clients))
+        client = self._clients[index]
+        client.signal(signal.SIGSTOP)
+        self._zombies.append(client)
+        self._replace(index)
+        return f"SIGSTOP of {client.task.name}"
+
+    def resume_clients(self) -> None:
+        for client in self._zombies:
+            client.signal(signal.SIGCONT)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _observe(self) -> None:
+        """Fetches the group's offsets again and again."""
+        with Admin({"bootstrap.servers": self._bootstrap, "default.api.timeout.ms": 5_000}) as admin:
+            while not self._is_over.wait(0.2):
+                asked_ns = time.monotonic_ns()
+                try:
+                    found = group_offsets(admin)
+                except OttlaError:
+                    continue  # the coordinator is away
+                told_ns = time.monotonic_ns()
+                self._observations += [Observation(place, offset, asked_ns, told_ns) for place, offset in found.items()]
+
+    def _finish(self) -> None:
+        self.resume_clients()
+        everyone = [*self._clients, *self._zombies]
+        for client in everyone:
+            client.signal(signal.SIGTERM)
+        deadline_s = time.monotonic() + _END_S
+        for client in everyone:
+            try:
+                client.process.wait(max(0.1, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.wrong.append(f"{client.task.name} did not end in {_END_S:.0f} s")
+                client.process.kill()
+                client.process.wait()
+        with Admin({"bootstrap.servers": self._bootstrap, "default.api.timeout.ms": 60_000}) as admin:
+            self.wrong += settle(admin, self.places, self.ids, _END_S)
+            if self.wrong:
+                return
+            stored = read_with_confluent(self._bootstrap, self.places, "read_uncommitted", _END_S)
+            visible = read_with_confluent(self._bootstrap, self.places, "read_committed", _END_S)
+            self._compare("read_uncommitted", stored)
+            self._compare("read_committed", visible)
+            offsets = group_offsets(admin)
+        recorded = Recorded.of(sorted(self._directory.glob("*.events")))
+        self._errors = recorded.errors
+        self._history = History(
+            transactions=list(recorded.transactions.values()),
+            readers=recorded.readers,
+            stored={place: dict(records) for place, records in stored.items()},
+            visible=visible,
+            group_offsets=offsets,
+            observations=self._observations,
+        )
+
+    def _compare(self, isolation_level: str, expected: Mapping[Place, Sequence[tuple[int, int]]]) -> None:
+        ours = read_with_ottla(self._bootstrap, self.places, isolation_level, _END_S)
+        for place, records in expected.items():
+            if ours[place] != records:
+                counts = f"{len(ours[place])} records, librdkafka {len(records)}"
+                self.wrong.append(f"{place}: with {isolation_level}, Ottla's consumer read {counts}")
+
+    def judge(self, markers: Mapping[Place, frozenset[int]] | None = None) -> bool:
+        """Whether all is well. `summary` and `report` say more."""
+        history = self._history
+        if history is not None:
+            history.markers = markers
+            self.findings = check(history)
+            if not any(one.outcome is Outcome.COMMITTED for one in history.transactions):
+                self.wrong.append("no transaction was committed")
+        self.summary = self._words(history)
+        _logger.warning("%s", self.summary)
+        return history is not None and not self.findings and not self.wrong
+
+    def _words(self, history: History | None) -> str:
+        lines = [f"OTTLA_SEED={self.seed}, {time.monotonic() - self._began_s:.0f} s, faults: {dict(self.faults)}"]
+        if history is not None:
+            outcomes = Counter(one.outcome for one in history.transactions)
+            counted = ", ".join(f"{outcomes[outcome]} {outcome.value}" for outcome in Outcome)
+            processed = sum(1 for one in history.transactions if one.offsets and one.outcome is Outcome.COMMITTED)
+            visible, stored = (sum(map(len, each.values())) for each in (history.visible, history.stored))
+            lines += [
+                f"transactions: {counted}; {processed} of the committed ones with offsets",
+                f"visible: {visible} of {stored} records",
+                f"reads: {sum(len(reader.events) for reader in history.readers)} by {len(history.readers)} readers",
+                f"group offsets fetched: {len(history.observations)}",
+            ]
+        verdict = "PASS" if history is not None and not self.findings and not self.wrong else "FAIL"
+        return "\n".join([*lines, f"verdict: {verdict}"])
+
+    @property
+    def report(self) -> str:
+        """Everything that a failed run should tell."""
+        errors = Counter(error[:160] for error in getattr(self, "_errors", [])).most_common(15)
+        outputs = [
+            f"{file.name}: {text[-1500:]}"
+            for file in sorted(self._directory.glob("*.err"))
+            if (text := file.read_text(encoding="utf-8", errors="replace"))
+        ]
+        pieces = [*self.wrong, in_brief(self.findings), self.summary, *(f"{n}x {error}" for error, n in errors)]
+        return "\n".join([*pieces, *outputs])
