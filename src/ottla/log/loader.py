@@ -43,8 +43,9 @@ from ottla.log.names import (
     parse_segment_file,
     segment_name,
 )
-from ottla.log.partition_log import MAX_GAP, PartitionLog, rebuild_producers, replay_producers
+from ottla.log.partition_log import MAX_GAP, PartitionLog
 from ottla.log.partition_metadata import PartitionMetadata
+from ottla.log.producer_replay import rebuild_producers, replay_producers
 from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions
 from ottla.log.transaction_index import AbortedTransaction
@@ -191,7 +192,7 @@ class _Loader:
             damages=self.damages,
             compacted_below=self.options.cleaned_offset,
         )
-        rebuild_producers(log, next_offset)
+        rebuild_producers(log.producers, log.segments, log.log_start_offset, next_offset, log.clock.now_ms())
         for segment in segments:
             segment.release_log()  # most partitions are not used for a long time
         return log

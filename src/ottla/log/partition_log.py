@@ -19,7 +19,6 @@ import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
@@ -37,7 +36,6 @@ from ottla.log.errors import (
     CorruptRecordsError,
     FileError,
     InvalidReadSizeError,
-    InvalidRecordsError,
     LogOffsetOutOfRangeError,
     OutOfOrderSequenceError,
     RecordListTooLargeError,
@@ -46,6 +44,7 @@ from ottla.log.errors import (
 from ottla.log.leader_epochs import LeaderEpochs
 from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, segment_name
 from ottla.log.partition_metadata import PartitionMetadata
+from ottla.log.producer_replay import rebuild_producers
 from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions, SegmentRead
 from ottla.log.transaction_index import AbortedTransaction
@@ -631,7 +630,7 @@ class PartitionLog:
         self.log_start_offset = min(self.log_start_offset, offset)
         self._bound_position = None
         self.epochs.truncate_from_end(offset)
-        rebuild_producers(self, offset)
+        rebuild_producers(self.producers, self.segments, self.log_start_offset, offset, self.clock.now_ms())
         self.set_high_watermark(min(self.high_watermark, offset))
 
     def advance_log_start(self, offset: int) -> None:
@@ -752,35 +751,6 @@ class PartitionLog:
             segment.abandon()
         for _, segment in self._removable:
             segment.abandon()
-
-
-def rebuild_producers(log: PartitionLog, end_offset: int) -> None:
-    """Restores the producer state of a log that ends there: from the newest snapshot, and the batches after it."""
-    producers = log.producers
-    producers.truncate_and_reload(log.log_start_offset, end_offset, log.clock.now_ms())
-    start = max(producers.map_end_offset, log.log_start_offset)
-    if start < end_offset:
-        replay_producers(log.segments, producers, start, end_offset)
-    producers.map_end_offset = end_offset
-
-
-def replay_producers(segments: Sequence[Segment], producers: ProducerStates, start: int, end: int) -> None:
-    """Updates the producer state with the batches between two offsets."""
-    bases = [segment.base_offset for segment in segments]
-    for segment in segments[max(bisect_right(bases, start) - 1, 0) :]:
-        if segment.base_offset >= end:
-            break
-        try:
-            found = segment.position_of(start)
-            if found is None:
-                continue
-            for position, header in segment.iter_headers(found[0]):
-                if header.base_offset >= end:
-                    break
-                if header.producer_id >= 0:
-                    producers.replay(header, partial(segment.log.read_at, position, header.size_in_bytes))
-        except (CorruptRecordsError, InvalidRecordsError) as error:
-            _logger.warning("%s; the producer state after that is not known", error)
 
 
 def _per_segment(headers: Sequence[BatchHeader], segment_bytes: int) -> Iterator[tuple[BatchHeader, ...]]:
