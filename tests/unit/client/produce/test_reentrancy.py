@@ -206,16 +206,19 @@ def serving(log: Log) -> Iterator[ScriptedBroker]:
 @contextmanager
 def interrupted_every(seconds: float, handler: Callable[[], object]) -> Iterator[None]:
     """Calls the handler as a signal does, over and over."""
+    is_over = False
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         handler()
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        if not is_over:  # else the next signal would come when nothing handles it, and end the process
+            signal.setitimer(signal.ITIMER_REAL, seconds)
 
     before = signal.signal(signal.SIGALRM, on_signal)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
+        is_over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
