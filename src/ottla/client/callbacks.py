@@ -46,17 +46,24 @@ class Callbacks:
         """Calls the callback, in the loop or in a thread of the user, where interruptions are visible."""
         try:
             result = function(*args)
-        except Exception:
-            _logger.exception("the callback %r failed", function)
         except BaseException as error:
-            if asyncio._get_running_loop() is not self.loop or self.loop is None:
-                raise
-            _logger.exception("the callback %r failed", function)
-            if self._takes_coroutines and isinstance(error, KeyboardInterrupt | SystemExit):
-                self._end_loop(self.loop, error)
+            self.failed(function, error)
         else:
-            if result is not None and inspect.isawaitable(result):
-                self._await(function, result)
+            if result is not None:
+                self.returned(function, result)
+
+    def failed(self, function: Callable[..., object], error: BaseException) -> None:
+        """Called in place of `call` by code that calls the function itself: the function raised that error."""
+        if not isinstance(error, Exception) and (self.loop is None or asyncio._get_running_loop() is not self.loop):
+            raise error
+        _logger.error("the callback %r failed", function, exc_info=error)
+        if self.loop is not None and self._takes_coroutines and isinstance(error, KeyboardInterrupt | SystemExit):
+            self._end_loop(self.loop, error)
+
+    def returned(self, function: Callable[..., object], result: object) -> None:
+        """The same: the function returned that."""
+        if inspect.isawaitable(result):
+            self._await(function, result)
 
     def _end_loop(self, loop: asyncio.AbstractEventLoop, error: BaseException) -> None:
         """Raises one error, however many callbacks raise it, so that the loop ends its tasks in an orderly way."""

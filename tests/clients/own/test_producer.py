@@ -159,25 +159,9 @@ def test_threads_that_send_at_once_lose_nothing(broker: Peer, topic: str, thread
         assert [values[offset] for offset in offsets] == [b"%d %d" % (number, index) for index in range(count)]
 
 
-class Interrupting(list[bytes | None]):
-    """Values of a batch whose owner is interrupted while it appends one."""
-
-    def __init__(self, values: list[bytes | None], before: Callable[[], object], after: Callable[[], object]) -> None:
-        super().__init__(values)
-        self._calls = [before, after]
-
-    def append(self, value: bytes | None) -> None:
-        before, after = self._calls
-        self._calls = [lambda: None, lambda: None]
-        before()
-        super().append(value)
-        after()
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("interruption", ["closed", "another thread"])
-def test_a_batch_that_is_closed_while_its_owner_appends_loses_nothing(
-    broker: Peer, topic: str, moment: str, interruption: str
+def test_a_batch_that_is_closed_while_a_thread_appends_loses_nothing(
+    broker: Peer, topic: str, interruption: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(broker, topic)
     deliveries = []
@@ -195,23 +179,27 @@ def test_a_batch_that_is_closed_while_its_owner_appends_loses_nothing(
             thread.start()
             thread.join(WAIT_S)
 
+        def interrupted() -> float:
+            """The last call before a record is appended."""
+            monkeypatch.undo()
+            if interruption == "closed":
+                close()
+            else:
+                send_elsewhere()
+            return time.monotonic()
+
         others: list[Delivery] = []
-        interrupt = close if interruption == "closed" else send_elsewhere
         for index in range(200):
-            deliveries.append(producer.send(topic, b"%d" % index))
-            batch = accumulator.known[topic].queues[0].open
             if index == 100:
-                assert batch is not None
-                nothing = lambda: None  # noqa: E731
-                calls = (interrupt, nothing) if moment == "before" else (nothing, interrupt)
-                batch.values = Interrupting(batch.values, *calls)
+                monkeypatch.setattr("ottla.client.produce.send_path.monotonic", interrupted)
+            deliveries.append(producer.send(topic, b"%d" % index))
         producer.flush(WAIT_S)
     there = {one.offset: one.value for one in records_of(broker, topic, len(deliveries) + len(others))}
     assert [there[one.result().offset] for one in deliveries] == [b"%d" % index for index in range(len(deliveries))]
     assert [there[one.result().offset] for one in others] == [b"other"] * (interruption == "another thread")
 
 
-def test_a_batch_that_leaves_while_its_owner_looks_at_the_clock_loses_nothing(
+def test_a_batch_that_leaves_while_a_thread_looks_at_the_clock_loses_nothing(
     broker: Peer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(broker, topic)

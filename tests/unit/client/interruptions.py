@@ -9,7 +9,8 @@ KeyboardInterrupt, or calls a handler that does not raise, at the n-th of these 
         with interruption: …          # the code under test; raises KeyboardInterrupt
         if not interruption.happened: break
 
-A place that is passed over and over, for each record of many, counts `_OFTEN` times only.
+A place that is passed over and over, for each record of many, counts `_OFTEN` times only. A debugger may let other
+threads run before each line; `lines_of` adds those of some modules to the places.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, Final, Self
 
 import ottla.client
@@ -36,11 +37,14 @@ def _raise() -> None:
 class Interruption:
     """Can be entered several times: places are counted on."""
 
-    def __init__(self, number: int, handler: Callable[[], object] = _raise) -> None:
+    def __init__(
+        self, number: int, handler: Callable[[], object] = _raise, lines_of: tuple[ModuleType, ...] = ()
+    ) -> None:
         self._handler = handler
         self._left = number
         self.happened = False
         self.where = ""
+        self._lines_of = {module.__file__ for module in lines_of}
         self._passed: Counter[tuple[CodeType, int]] = Counter()
 
     def __enter__(self) -> Self:
@@ -57,9 +61,9 @@ class Interruption:
         if event == "call":
             if not code.co_filename.startswith(_WATCHED):
                 return None
-            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            frame.f_trace_opcodes, frame.f_trace_lines = True, code.co_filename in self._lines_of
             self._pass(frame)
-        elif event == "opcode" and frame.f_lasti in _places(code):
+        elif event == "line" or (event == "opcode" and frame.f_lasti in _places(code)):
             self._pass(frame)
         return self._trace
 

@@ -1,25 +1,17 @@
 """Collects records: one open batch per partition, within a limit of memory.
 
-Any thread adds records; the loop takes batches. One lock is held just long enough to append a record to a list. The
-loop is woken only if it would otherwise look too late: for the first batch of a linger, and for a full one while a
-broker could take it.
+Any thread adds records; the loop takes batches. The loop is woken only if it would otherwise look too late: for the
+first batch of a linger, and for a full one while a broker could take it.
 
-A lock costs a third of what a record costs. So no lock is needed while one thread sends: an open batch is owned by the
-thread that opened it. The owner
-
-    reads the batch's lists, checks that it is not closed and has room, appends to the lists, to that of values last,
-    and then checks again whether the batch is closed.
-
-A thread that closes a batch (under the lock) marks it as closed first, then replaces its lists with copies, that of
-values first, and counts those. If the owner does not see the mark, the record was counted; if it does, the count tells
-(`has_taken`), and the record may have to be sent again. A second thread closes the batch that another owns; after that
-the batches of the topic have no owners any more, and all threads take the lock.
+A lock costs a third of what a record costs. So open batches take records without a lock (`batch` explains how), and the
+lock is needed only where a batch is opened, closed, or has no more room that was counted.
 
 A signal handler, or a `__del__` that the garbage collector calls, may call `send`, `flush` or `close` in the middle of
 a `send` of its own thread, which then continues. The lock does not keep them apart: it is reentrant, and while such a
 call waits for the loop, the lock is released (`wait`). Two rules do:
 
-    A batch is `BUSY` while it is being appended to. Whoever else finds it busy closes it; the appending thread notices.
+    A batch is busy while it is being appended to under the lock. Whoever else finds it busy closes it; the appending
+    code notices.
     A queue is changed in one step, without a call, an allocation or a loop, because CPython runs other code only there;
     and only if the queue is still in the state that the change was prepared for.
 
@@ -44,7 +36,7 @@ from ottla.client.config import ProducerConfig
 from ottla.client.errors import ClientError, ClosedError
 from ottla.client.metadata import TopicInfo
 from ottla.client.produce import compiled
-from ottla.client.produce.batch import BUSY, Batch
+from ottla.client.produce.batch import Batch
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.identity import Sequences, TransactionSequences
 from ottla.client.produce.partitioners import KeyHash, TopicPartitioner
@@ -68,7 +60,6 @@ class TopicQueues:
         "goes_by_key",
         "hashed",
         "info",
-        "is_shared",
         "is_usual",
         "misses",
         "partition_count",
@@ -83,8 +74,6 @@ class TopicQueues:
         self.partitioner = partitioner
         self.queues: list[PartitionQueue] = []
         self.partition_count = 0
-        self.is_shared = False
-        """Whether several threads send to the topic."""
         self.sticky: Batch | None = None
         """The open batch of the partition that records without a key stick to."""
         self.is_usual = partitioner.is_usual
@@ -167,7 +156,7 @@ class Accumulator:
             queue = topic.queues[topic.partitioner.stick() if partition is None else partition]
             batch = queue.open
             if batch is not None:
-                delivery = self._append_to(topic, batch, record)
+                delivery = self._append_to(batch, record)
                 if delivery is None:
                     continue  # the batch is closed, and may have completed what the partition gets for now
                 if partition is None and queue.open is batch:
@@ -176,7 +165,7 @@ class Accumulator:
             room = max(self._batch_bytes, record.size + HEADER_SIZE)
             if not self._has_room(room):
                 return None
-            batch, delivery = self._new_batch(queue, room, record, 0 if topic.is_shared else get_ident())
+            batch, delivery = self._new_batch(queue, room, record)
             # No call from here on.
             if not self._is_open:
                 raise self._closed_meanwhile()
@@ -191,26 +180,22 @@ class Accumulator:
                     self.wake()
                 return delivery
 
-    def _append_to(self, topic: TopicQueues, batch: Batch, record: PreparedRecord) -> Delivery | None:
+    def _append_to(self, batch: Batch, record: PreparedRecord) -> Delivery | None:
         """Appends the record to an open batch. Closes the batch and returns None if it cannot take the record."""
-        owner, size = batch.owner, record.size
-        if owner and owner != get_ident():
-            if owner != BUSY:
-                topic.is_shared = True
+        if batch.is_busy:
             self.close(batch)
             return None
-        delivery = None
-        batch.owner = BUSY
+        delivery, size = None, record.size
+        batch.is_busy = True
         try:
-            if batch.value_bytes >= 0:
-                batch.count_room(size)
+            batch.count_room(size)
             if batch.left >= size and not batch.is_closed:
-                batch.add_columns(record.key, record.headers, record.timestamp)
+                if record.is_wide:
+                    batch.widen()
                 delivery = batch.append(record.value, record.key, record.headers, record.timestamp, size)
-                if owner and batch.is_bare:
-                    batch.make_room(size)
+                batch.make_room(size)
         finally:
-            batch.owner = owner
+            batch.is_busy = False
         if delivery is None:
             self.close(batch, is_full=True)
         return delivery
@@ -219,20 +204,17 @@ class Accumulator:
         """Whether memory is left. A batch that is larger than the buffer is taken if the buffer is empty."""
         return size <= self._free_bytes or self._free_bytes >= self._config.buffer_memory
 
-    def _new_batch(
-        self, queue: PartitionQueue, room: int, record: PreparedRecord, owner: int
-    ) -> tuple[Batch, Delivery]:
+    def _new_batch(self, queue: PartitionQueue, room: int, record: PreparedRecord) -> tuple[Batch, Delivery]:
         """Creates a batch with the record in it. No other code sees it yet."""
         now_s = monotonic()
         batch = Batch(queue, room, now_s + self._linger_s, now_s + self._delivery_timeout_s)
         batch.left -= HEADER_SIZE
-        batch.add_columns(record.key, record.headers, record.timestamp)
+        if record.is_wide:
+            batch.widen()
         delivery = batch.append(record.value, record.key, record.headers, record.timestamp, record.size)
         if delivery is None:
             raise ClientError(f"a new batch of {room} bytes has no room for a record of {record.size}")
-        if owner and batch.is_bare:
-            batch.make_room(record.size)
-        batch.owner = owner
+        batch.make_room(record.size)
         return batch, delivery
 
     def _closed_meanwhile(self) -> ClosedError:

@@ -1,8 +1,21 @@
 """Records of one partition that are sent together: collected, encoded, in flight, done.
 
-A batch keeps its records in columns: values and, once a record has one, keys, headers and times. While it is open they
-belong to the thread that owns the batch, or to the accumulator's lock if nobody does. After that the batch belongs to
-the loop, except for its end: `when_done` and its result can be used by any thread.
+Any thread may append to an open batch, without a lock. After it was closed, the batch belongs to the loop, except for
+its end: `when_done` and its result can be used by any thread.
+
+**How records are appended without a lock.** CPython runs other code, of another thread, a signal handler or a
+`__del__`, only at certain places: after a call, when a loop jumps back, and when an object that the garbage collector
+tracks is allocated. Code without a call, a loop and such an allocation is therefore executed as a whole. An append is
+such code: it looks whether the batch has room, counts the record, and adds all its cells to one list. It stands on one
+line, because a debugger may let other threads run between lines:
+
+    if (index := batch.count) < batch.bare_until: batch.count = index + 1; batch.cells += row
+
+Whoever closes the batch, counts its room or changes its width sets the limit to 0 first. So a record is in the batch
+with all its parts or not at all, and a record that is not in it takes the general path, under the accumulator's lock.
+
+A batch starts with only values in its list of cells. Once a record has a key, headers or a timestamp of its own, the
+batch is wide: each record has `WIDTH` cells. There is one limit for each of the two widths, and one of them is 0.
 """
 
 from __future__ import annotations
@@ -10,9 +23,9 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from ottla.client.errors import WrongLoopError
 from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
@@ -25,9 +38,8 @@ if TYPE_CHECKING:
     from ottla.client.produce.queues import PartitionQueue
 
 NO_APPEND_TIME: Final = -1
-BUSY: Final = -1
-"""The owner of a batch while a record is being appended: no thread."""
-NOT_COUNTED: Final = -1
+WIDTH: Final = 4
+"""The cells of a record in a wide batch: value, key, encoded headers, timestamp."""
 _SAMPLES: Final = 8
 _WORTH_COUNTING: Final = 0.9
 """How full of the estimate a batch may be and still be counted exactly: the rest is left unused."""
@@ -41,40 +53,48 @@ class Outcome(NamedTuple):
     error: Exception | None = None
 
 
+def _with(delivery: Delivery, function: Callable[[Delivery], object]) -> Callable[[Delivery], object]:
+    """Calls the function with this delivery instead: that of the record before its batch was split."""
+    return lambda _: function(delivery)
+
+
 class Batch:
     """Created open, with room for that many bytes."""
 
     __slots__ = (
-        "_callbacks",
         "_counted",
         "_waiting",
         "attempts",
+        "bare_until",
+        "callbacks",
+        "cells",
         "count",
         "deadline_s",
         "encoded",
-        "header_sections",
+        "has_headers",
+        "has_keys",
+        "has_own_times",
         "identity",
+        "is_busy",
         "is_closed",
         "is_encoding",
         "is_refused",
         "is_watched",
-        "keys",
+        "is_wide",
         "last_error",
         "left",
         "number",
         "outcome",
-        "owner",
         "parts",
         "queue",
+        "record_bytes",
         "reserved_bytes",
         "ripe_at_s",
-        "room_until",
         "sequence",
         "stamps",
         "times_ms",
         "until_s",
-        "value_bytes",
-        "values",
+        "wide_until",
     )
 
     def __init__(self, queue: PartitionQueue, room_bytes: int, ripe_at_s: float, deadline_s: float) -> None:
@@ -86,27 +106,32 @@ class Batch:
         self.reserved_bytes = room_bytes
         self.ripe_at_s = ripe_at_s
         self.deadline_s = deadline_s
-        self.values: list[bytes | None] = []
-        self.stamps: list[tuple[int, int]] = []
+        self.cells: list[Any] = []
+        """Values, or `WIDTH` cells for each record if the batch is wide."""
+        self.count = 0
+        """The number of records."""
+        self.is_wide = False
+        self.has_keys = False
+        self.has_headers = False
+        self.has_own_times = False
+        """Whether a wide batch has records with these parts; if not, a whole column need not be looked at."""
+        self.bare_until = 0
+        self.wide_until = 0
+        """Records are appended without the lock until the batch has this many, if none of them is longer than
+        `record_bytes`. They are counted later, as if all were that long. 0 for a width that the batch does not have."""
+        self.record_bytes = -1
+        """The longest record so far: its value, key and headers."""
+        self._counted = 0
+        """The number of records that `left` accounts for."""
+        self.is_closed = False
+        self.is_busy = False
+        """Whether it is being appended to under the lock: see `accumulator`."""
+        self.stamps: list[list[int]] = []
         """When records were created: the index of a record, and the milliseconds of it and those after it."""
         self.until_s = 0.0
         """Records created before this time, of the monotonic clock, have the last stamp."""
-        self.owner = 0
-        """The thread that may append without the lock; 0 if none may; `BUSY` while one appends."""
-        self.is_closed = False
-        self.value_bytes = -1
-        self.room_until = 0
-        """While there are only values, the owner may append until the batch has this many, if none of them is longer
-        than `value_bytes`. They are counted later, as if all were that long. -1 and 0 if each record is counted."""
-        self._counted = 0
-        """The number of records that `left` accounts for, if not all."""
-        self.keys: list[bytes | None] | None = None
-        self.header_sections: list[bytes | None] | None = None
         self.times_ms: list[int] | None = None
-        """Columns that are None as long as no record needs them: most never do. Times are for records with their own
-        timestamps; the stamps are then ignored."""
-        self.count = NOT_COUNTED
-        """The number of records, once the batch is closed."""
+        """The timestamps of all records, if some came with their own, once the records are dropped."""
         self.encoded: bytearray | memoryview | None = None
         self.is_encoding = False
         self.identity: Identity | None = None
@@ -122,9 +147,9 @@ class Batch:
         self.is_watched = False
         """Whether anybody asked for its result."""
         self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
-        self._callbacks: list[Any] = []
-        """Indexes, deliveries and functions to be called with them, one after the other: a tuple for each three would
-        be another object for the garbage collector to scan, and there may be hundreds of thousands."""
+        self.callbacks: list[Any] = []
+        """Indexes of records and functions to be called with their deliveries, one after the other. Tuples, or the
+        deliveries themselves, would be hundreds of thousands of objects for the garbage collector to scan."""
 
     @property
     def partition(self) -> TopicPartition:
@@ -135,162 +160,156 @@ class Batch:
     def append(
         self, value: bytes | None, key: bytes | None, headers: bytes | None, time_ms: int | None, size: int
     ) -> Delivery | None:
-        """Takes a record of that size; returns None if it cannot: there is no room, or no column for one of its parts,
-        or the batch only takes values for now. By the owner, or under the lock, while the batch is `BUSY`.
-
-        `accumulator` explains how this works with a concurrent `close`, or a `send` in a signal handler. Ctrl-C is
-        noticed after a call: what it leaves of a record whose value is not in yet is removed.
-        """
-        values, stamps = self.values, self.stamps
-        keys, sections, times_ms = self.keys, self.header_sections, self.times_ms
-        left = self.left - size
-        if (
-            left < 0
-            or self.is_closed  # must be read after all lists
-            or self.room_until  # what the owner appended is not counted yet
-            or (keys is None and key is not None)
-            or (sections is None and headers is not None)
-            or (times_ms is None and time_ms is not None)
-        ):
-            return None
-        index = len(values)
-        if time_ms is None and monotonic() >= self.until_s:
-            self.stamp(stamps, index)
+        """Takes a record of that size, under the lock; returns None if it cannot: there is no room, or the batch was
+        closed meanwhile. It must be wide for a record that is more than a value. `SendPath` contains the same, without
+        the lock."""
         delivery = Delivery()
         delivery.batch = self
-        delivery.index = index
-        try:
-            if keys is not None:
-                keys.append(key)
-            if sections is not None:
-                sections.append(headers)
-            if times_ms is not None:
-                times_ms.append(stamps[-1][1] if time_ms is None else time_ms)
-            self.left = left
-            values.append(value)  # last: a record that is not in this column is not in the batch
-        except BaseException:
-            for column in (keys, sections, times_ms):
-                if column is not None:
-                    del column[len(values) :]
-            raise
-        if self.is_closed and not self.queue.has_taken(delivery):
+        row = (value, key, headers, time_ms) if self.is_wide else (value,)
+        if time_ms is None and monotonic() >= self.until_s:
+            self.stamp()
+        # No call from here on.
+        left = self.left - size
+        if left < 0 or self.is_closed:
             return None
+        self.has_keys = self.has_keys or key is not None
+        self.has_headers = self.has_headers or headers is not None
+        self.has_own_times = self.has_own_times or time_ms is not None
+        self.left = left
+        self._counted += 1
+        delivery.index = self.count
+        self.count += 1
+        self.cells += row
         return delivery
 
-    def stamp(self, stamps: list[tuple[int, int]], index: int) -> None:
-        """Sets the time of the record at that index, and of those after it in the same millisecond."""
+    def stamp(self) -> None:
+        """Sets the time of the records that are appended from now on, in this millisecond."""
         now_s = time()
         stamp_ms = int(now_s * 1000)
-        self.until_s = monotonic() + (stamp_ms + 1) / 1000 - now_s
-        stamps.append((index, stamp_ms))
+        until_s = monotonic() + (stamp_ms + 1) / 1000 - now_s
+        stamp = [0, stamp_ms]
+        stamps = (stamp,)
+        if not self.is_closed: stamp[0] = self.count; self.stamps += stamps; self.until_s = until_s  # noqa: E701, E702  # fmt: skip
 
-    def add_columns(self, key: bytes | None, headers: bytes | None, time_ms: int | None) -> None:
-        """Creates the columns that a record with these parts needs; under the lock, and by the owner if there is
-        one."""
-        if key is None and headers is None and time_ms is None:
+    def widen(self) -> None:
+        """Makes room for keys, headers and times; under the lock, while nobody appends."""
+        if self.is_wide:
             return
-        if self.value_bytes >= 0:
-            self.count_exactly()
-        keys, sections, times_ms = self.keys, self.header_sections, self.times_ms
-        count = len(self.values)
-        if key is not None and keys is None:
-            keys = [None] * count
-        if headers is not None and sections is None:
-            sections = [None] * count
-        if time_ms is not None and times_ms is None:
-            times_ms = self.timestamps_ms()
+        values = self.cells
+        cells: list[Any] = [None] * (WIDTH * len(values))
+        cells[::WIDTH] = values
         # No call from here on: the batch may have been closed until now.
         if not self.is_closed:
-            self.keys, self.header_sections, self.times_ms = keys, sections, times_ms
-            self.value_bytes = -1
+            self.cells, self.is_wide = cells, True
 
-    @property
-    def is_bare(self) -> bool:
-        """Whether it contains only values."""
-        return self.keys is None and self.header_sections is None and self.times_ms is None
-
-    # Room, if the owner does not count it value by value; by the owner, under the lock.
+    # Room; under the lock.
 
     def make_room(self, size: int) -> None:
-        """Lets the owner continue, after a record of that size, as long as similar ones fit."""
-        counted = len(self.values)
-        value_bytes = max(self.value_bytes, size - RECORD_OVERHEAD_BYTES)
-        room_until = counted + max(self.left, 0) // (value_bytes + RECORD_OVERHEAD_BYTES)
+        """Lets threads append without the lock, after a record of that size, as long as similar ones fit."""
+        record_bytes = max(self.record_bytes, size - RECORD_OVERHEAD_BYTES)
+        until = self.count + max(self.left, 0) // (record_bytes + RECORD_OVERHEAD_BYTES)
         # No call from here on: the batch may have been closed until now.
         if not self.is_closed:
-            self._counted, self.value_bytes, self.room_until = counted, value_bytes, room_until
-
-    def count_out(self) -> None:
-        """Subtracts from `left` what the owner has appended, or a little more."""
-        uncounted = len(self.values) - self._counted
-        self._counted += uncounted
-        self.left -= uncounted * (self.value_bytes + RECORD_OVERHEAD_BYTES)
+            self.record_bytes = record_bytes
+            if self.is_wide:
+                self.wide_until = until
+            else:
+                self.bare_until = until
 
     def count_room(self, size: int) -> None:
-        """The same, but exactly if that may leave enough for a record of that size. Until `make_room` each record is
-        counted."""
-        self.room_until = 0
-        self.count_out()
-        values = self.values
-        if self.left >= size:
+        """Takes no more records without the lock until `make_room`. Subtracts from `left` what was appended, or a
+        little more; exactly that, if this may leave enough for a record of that size."""
+        self.bare_until = self.wide_until = 0
+        self._count_out()
+        if self.left >= size or not self.count:
             return
-        some = values[:: max(1, len(values) // _SAMPLES)]
-        if sum(len(value or b"") for value in some) < _WORTH_COUNTING * self.value_bytes * len(some):
-            self.count_exactly()
+        step = max(1, self.count // _SAMPLES)
+        some_bytes, some = sum(map(len, filter(None, self._contents(step)))), (self.count + step - 1) // step
+        if some_bytes < _WORTH_COUNTING * self.record_bytes * some:
+            used = sum(map(len, filter(None, self._contents()))) + RECORD_OVERHEAD_BYTES * self.count
+            self.left = self.reserved_bytes - HEADER_SIZE - used
 
-    def count_exactly(self) -> None:
-        """Counts a batch of only values."""
-        values = self.values
-        used = sum(map(len, filter(None, values))) + RECORD_OVERHEAD_BYTES * len(values)
-        self._counted = len(values)
-        self.left = self.reserved_bytes - HEADER_SIZE - used
+    def _count_out(self) -> None:
+        uncounted = self.count - self._counted
+        self._counted += uncounted
+        self.left -= uncounted * (self.record_bytes + RECORD_OVERHEAD_BYTES)
+
+    def _contents(self, step: int = 1) -> list[Any]:
+        """The values, keys and headers of every so many records."""
+        cells = self.cells
+        if not self.is_wide:
+            return cells[::step]
+        step *= WIDTH
+        return cells[::step] + cells[1::step] + cells[2::step]
 
     def close(self) -> None:
-        """Closes the batch; under the lock. Idempotent.
-
-        The owner may be appending a record to the existing lists at this moment: so those are not changed, but left to
-        the owner. The count tells whether that record is in. Values are counted first, so that each has all its parts.
-        """
+        """Closes the batch; under the lock. Idempotent. No call in here: an interruption finds all of it done, or
+        nothing."""
         self.is_closed = True
-        self.room_until = 0
-        values, keys, sections = self.values, self.keys, self.header_sections
-        times_ms, left = self.times_ms, self.left
-        count = len(values)
-        values, stamps = values[:count], self.stamps[:]
-        if keys is not None:
-            keys = keys[:count]
-        if sections is not None:
-            sections = sections[:count]
-        if times_ms is not None:
-            times_ms = times_ms[:count]
-        if self.value_bytes >= 0:
-            left -= (count - self._counted) * (self.value_bytes + RECORD_OVERHEAD_BYTES)
-        # No call from here on: another may have closed it until now, and its records may be encoded and dropped.
-        if self.count == NOT_COUNTED:
-            self.values, self.keys, self.header_sections = values, keys, sections
-            self.times_ms, self.stamps, self.left, self.count = times_ms, stamps, left, count
+        self.bare_until = self.wide_until = 0
+        uncounted = self.count - self._counted
+        self._counted += uncounted
+        self.left -= uncounted * (self.record_bytes + RECORD_OVERHEAD_BYTES)
+
+    # Its records, as columns.
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return self.cells[::WIDTH] if self.is_wide else self.cells
+
+    @property
+    def keys(self) -> list[bytes | None] | None:
+        """None if no record has a key."""
+        return self.cells[1::WIDTH] if self.is_wide and self.has_keys else None
+
+    @property
+    def header_sections(self) -> list[bytes | None] | None:
+        """None if no record has headers."""
+        return self.cells[2::WIDTH] if self.is_wide and self.has_headers else None
+
+    @property
+    def own_times_ms(self) -> list[int | None] | None:
+        """The timestamps that records came with; None if none did."""
+        return self.cells[3::WIDTH] if self.is_wide and self.has_own_times else None
+
+    def fill(self, rows: Sequence[tuple[bytes | None, bytes | None, bytes | None, int]]) -> None:
+        """Sets all records of a batch that nobody else knows yet: values, keys, encoded headers and timestamps."""
+        self.cells = [cell for row in rows for cell in row]
+        self.count = len(rows)
+        self.is_wide = self.has_keys = self.has_headers = self.has_own_times = True
 
     @property
     def has_times(self) -> bool:
         """Whether the times of its records are known: not for a batch that came encoded."""
-        return bool(self.stamps or self.times_ms)
+        return bool(self.stamps or self.times_ms or self.has_own_times)
 
     def timestamps_ms(self) -> list[int]:
         """The timestamps of all records."""
         if self.times_ms is not None:
             return self.times_ms
+        own = self.own_times_ms
+        if own is not None and None not in own:
+            return cast("list[int]", own)
         starts = [start for start, _ in self.stamps]
-        ends = [*starts[1:], len(self.values)][: len(starts)]
-        return [stamp_ms for (start, stamp_ms), end in zip(self.stamps, ends, strict=True) for _ in range(end - start)]
+        stamped = [0] * (starts[0] if starts else self.count)
+        for (start, stamp_ms), end in zip(self.stamps, [*starts[1:], self.count][: len(starts)], strict=True):
+            stamped += [stamp_ms] * (end - start)
+        if own is None:
+            return stamped
+        return [stamp_ms if time_ms is None else time_ms for time_ms, stamp_ms in zip(own, stamped, strict=True)]
 
     def time_ms_of(self, index: int) -> int:
         if self.times_ms is not None:
             return self.times_ms[index]
-        return self.stamps[bisect_right(self.stamps, (index, MAX_INT64)) - 1][1]
+        own: int | None = self.cells[WIDTH * index + 3] if self.is_wide and self.has_own_times else None
+        return self.stamps[bisect_right(self.stamps, [index, MAX_INT64]) - 1][1] if own is None else own
 
     def drop_records(self) -> None:
         """Called once they are encoded. Their times stay, because deliveries report them."""
-        self.values, self.keys, self.header_sections = [], None, None
+        times_ms = self.timestamps_ms() if self.is_wide and self.has_own_times else None
+        nothing: list[Any] = []
+        # No call from here on.
+        self.times_ms, self.is_wide, self.cells = times_ms, False, nothing
 
     def hurry(self) -> None:
         """Called when a caller waits for it: it need not linger."""
@@ -314,31 +333,34 @@ class Batch:
         else:
             call()
 
-    def call_when_done(self, index: int, delivery: Delivery, function: Callable[[Delivery], object]) -> None:
-        """Calls the user's function with the delivery of one of the records, when `when_done` would call."""
-        entry = index, delivery, function
-        self._callbacks += entry
-        if self.outcome is None and self.parts is None:
-            return  # whoever sets one of them checks the list after that
-        self._call_back()
-
-    def _call_back(self) -> None:
-        """Calls the waiting functions, each once, in any thread."""
+    def call_back(self) -> None:
+        """Calls the functions that wait for results (`Delivery.add_done_callback`), each once, in any thread."""
         nothing: list[Any] = []
-        callbacks, self._callbacks = self._callbacks, nothing
-        call = self.queue.callbacks.call
-        for index, delivery, function in zip(callbacks[::3], callbacks[1::3], callbacks[2::3], strict=True):
-            batch, place = self.place_of(index)
-            if batch is self:
-                call(function, delivery)
+        waiting, self.callbacks = self.callbacks, nothing
+        callbacks = self.queue.callbacks
+        is_split = self.parts is not None
+        for index, function in zip(waiting[::2], waiting[1::2], strict=True):
+            delivery = Delivery()
+            delivery.batch = self
+            delivery.index = index
+            if is_split:
+                part = Delivery()
+                part.batch, part.index = self.place_of(index)
+                part.add_done_callback(_with(delivery, function))
+                continue
+            try:
+                result = function(delivery)
+            except BaseException as error:
+                callbacks.failed(function, error)
             else:
-                batch.call_when_done(place, delivery, function)
+                if result is not None:
+                    callbacks.returned(function, result)
 
     def settle(self, outcome: Outcome) -> None:
         """Sets the result and notifies everybody who waits; in the loop."""
         self.outcome = outcome
-        if self._callbacks:
-            self._call_back()
+        if self.callbacks:
+            self.call_back()
         self._tell_waiting()
 
     def _tell_waiting(self) -> None:
@@ -363,7 +385,7 @@ class Batch:
         for part in parts:
             part.is_watched = self.is_watched
         self.parts = starts, parts
-        self._call_back()
+        self.call_back()
         self._tell_waiting()
 
     def place_of(self, index: int) -> tuple[Batch, int]:

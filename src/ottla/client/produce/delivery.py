@@ -45,6 +45,13 @@ class Delivery:
     batch: Batch
     index: int
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are of the same record: a callback may get another object than `send` returned."""
+        return isinstance(other, Delivery) and self.batch is other.batch and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((id(self.batch), self.index))
+
     def done(self) -> bool:
         """Whether the result is known."""
         return self._place()[0].outcome is not None
@@ -65,11 +72,14 @@ class Delivery:
         if it is already done. Exceptions are logged. With an `AsyncProducer` it can be a coroutine function, which runs
         as a task of the loop."""
         batch = self.batch
-        callbacks = batch.queue.callbacks
-        if function is not callbacks.last_checked:
-            callbacks.check(function, "function")
+        if function is not batch.queue.callbacks.last_checked:
+            batch.queue.callbacks.check(function, "function")
         batch.is_watched = True
-        batch.call_when_done(self.index, self, function)
+        entry = self.index, function
+        # No call in between: whoever sets one of the two takes the list after that.
+        batch.callbacks += entry
+        if batch.outcome is not None or batch.parts is not None:
+            batch.call_back()
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         if not self.done():

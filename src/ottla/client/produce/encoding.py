@@ -78,9 +78,9 @@ def _timestamps_ms(batch: Batch) -> Any:
     """The timestamps of all records, in the form that kernels accept."""
     import numpy as np
 
-    if batch.times_ms is not None:
-        return np.frombuffer(array("q", batch.times_ms), np.int64)
-    runs = np.array([*batch.stamps, (batch.count, 0)], np.int64)
+    if batch.has_own_times:
+        return np.frombuffer(array("q", batch.timestamps_ms()), np.int64)
+    runs = np.array([*batch.stamps, [batch.count, 0]], np.int64)
     return np.repeat(runs[:-1, 1], np.diff(runs[:, 0]))
 
 
@@ -114,11 +114,12 @@ def halves(batch: Batch) -> list[Batch]:
     ):
         part = Batch(batch.queue, reserved, 0.0, batch.deadline_s)
         part.number = (*batch.number, digit)
-        part.values = [record.value for record in some]
-        part.keys = [record.key for record in some]
-        part.header_sections = [header_section(record.headers) if record.headers else None for record in some]
-        part.times_ms = [record.timestamp_ms for record in some]
-        part.count = len(some)
+        part.fill(
+            [
+                (one.value, one.key, header_section(one.headers) if one.headers else None, one.timestamp_ms)
+                for one in some
+            ]
+        )
         if sequence is not None:
             part.identity, part.sequence = batch.identity, sequence
             sequence = sequence_after(sequence, part.count)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.base.ids import TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.produce.batch import Batch
-from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.identity import Sequences
 from ottla.client.transactions.identity import Identity
 
@@ -86,12 +85,6 @@ class PartitionQueue:
 
     def hurry(self, batch: Batch) -> None:
         self._accumulator.hurry(batch)
-
-    def has_taken(self, delivery: Delivery) -> bool:
-        """Whether a record that the owner appended while the batch was being closed is in it."""
-        with self._accumulator.lock:
-            self._accumulator.close(delivery.batch)  # in case the close was interrupted
-            return delivery.index < delivery.batch.count
 
     def wait(self, waiting: Callable[[], T]) -> T:
         """Waits for the loop, which needs the accumulator's lock."""

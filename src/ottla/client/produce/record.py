@@ -42,6 +42,11 @@ class PreparedRecord(NamedTuple):
     size: int
     """The most that the record takes in a batch."""
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is more than a value."""
+        return self.key is not None or self.headers is not None or self.timestamp is not None
+
 
 def encoded_headers(topic: str, headers: Headers) -> bytes:
     """Encodes headers for a batch. Strings become UTF-8."""

@@ -3,19 +3,18 @@
 Each part of the record is encoded here, once. If no open batch can take it, the prepared record takes the general path
 (`ProducerCore.offer`), as do all records of a producer with interceptors.
 
-A Python call costs a fifth of what a record costs. So for records that are only a value, which most are, the code of
-`Batch.append` is inlined here; the steps and their order are explained there.
+A Python call costs a fifth of what a record costs. So the code that appends a record (`Batch.append`) is inlined here,
+twice: for records that are only a value, which most are, and for all others. `batch` explains why it needs no lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import get_ident
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from ottla.client.produce.accumulator import TopicQueues
-from ottla.client.produce.batch import BUSY, Batch
+from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.record import (
@@ -26,6 +25,7 @@ from ottla.client.produce.record import (
     checked_timestamp,
     encoded_headers,
 )
+from ottla.records.header_sections import fast_header_section
 from ottla.records.layout import MAX_INT64
 
 K = TypeVar("K")
@@ -63,85 +63,70 @@ class SendPath(Generic[K, V, Offered]):
         `UnknownTopicError` or `BufferFullError` if the record is not accepted.
         """
         try:
-            queues = self._topics.get(topic)
-        except TypeError:  # not a str: the general path raises
-            queues = None
-        if queues is None:
+            queues = self._topics[topic]
+        except (KeyError, TypeError):  # unknown, or not a str: the general path raises
             return self._offer(self._core.prepare(topic, value, key, headers, timestamp, partition))
 
         data: Any = value
         if value.__class__ is not self._value_type:
             data = self._value_bytes(topic, value)
 
-        batch: Batch | None
+        batch: Batch | None = None
         if key is None and headers is None and timestamp is None and data is not None:
-            # Only a value: `Batch.append`, without what a batch of only values does not need.
             if partition is None:
                 batch = queues.sticky
             elif partition.__class__ is int and 0 <= partition < queues.partition_count:
                 batch = queues.queues[partition].open
-            else:
+            if batch is not None and len(data) <= batch.record_bytes:
+                delivery = Delivery()
+                delivery.batch = batch
+                row = (data,)
+                if monotonic() >= batch.until_s:
+                    batch.stamp()
+                if (index := batch.count) < batch.bare_until: batch.count = index + 1; batch.cells += row; delivery.index = index; return delivery  # noqa: E501, E701, E702  # fmt: skip
                 batch = None
-            if batch is not None and (owner := batch.owner) == get_ident() and len(data) <= batch.value_bytes:
-                batch.owner = BUSY
-                values, stamps = batch.values, batch.stamps
-                index = len(values)
-                if index < batch.room_until:  # must be read after both lists
-                    if monotonic() >= batch.until_s:
-                        batch.stamp(stamps, index)
-                    delivery = Delivery()
-                    delivery.batch = batch
-                    delivery.index = index
-                    values.append(data)
-                    if not batch.is_closed or batch.queue.has_taken(delivery):
-                        batch.owner = owner
-                        return delivery
-                batch.owner = owner
 
         if timestamp is not None and not (timestamp.__class__ is int and 0 <= timestamp <= MAX_INT64):
             timestamp = checked_timestamp(timestamp)
         if partition is not None and not (partition.__class__ is int and partition >= 0):
             partition = checked_partition(partition)
+        size = 0 if data is None else len(data)
         key_bytes: Any = key
-        section = None
-        size = RECORD_OVERHEAD_BYTES
-        if data is not None:
-            size += len(data)
         if key is not None:
             if key.__class__ is not self._key_type:
                 key_bytes = self._key_bytes(topic, key)
             if key_bytes is not None:
                 size += len(key_bytes)
+        section = None
         if headers:
-            section = encoded_headers(topic, headers)
+            section = fast_header_section(headers) or encoded_headers(topic, headers)
             size += len(section)
 
-        batch = None
-        if partition is None:
-            if queues.is_usual:
-                if key_bytes is None or not queues.goes_by_key:
-                    batch = queues.sticky
-                else:
-                    place = queues.places.get(key_bytes)
-                    batch = queues.queues[queues.place(key_bytes) if place is None else place].open
-            else:
-                partition = queues.partitioner.choose(key_bytes, data)
-        if partition is not None and partition < queues.partition_count:
-            batch = queues.queues[partition].open
-        if batch is not None:
-            taken: Delivery | None = None
-            owner = batch.owner
-            if owner == get_ident():
-                batch.owner = BUSY
-                taken = batch.append(data, key_bytes, section, timestamp, size)
-                batch.owner = owner
-            elif owner == 0:
-                with self._accumulator.lock:
-                    if batch.owner == 0:
-                        batch.owner = BUSY
-                        taken = batch.append(data, key_bytes, section, timestamp, size)
-                        batch.owner = owner
-            if taken is not None:
-                return taken
+        if partition is not None:
+            if partition < queues.partition_count:
+                batch = queues.queues[partition].open
+        elif key_bytes is not None and queues.goes_by_key:
+            place = queues.places.get(key_bytes)
+            batch = queues.queues[queues.place(key_bytes) if place is None else place].open
+        elif queues.is_usual:
+            batch = queues.sticky
+        else:
+            partition = queues.partitioner.choose(key_bytes, data)
+            if partition is not None:
+                batch = queues.queues[partition].open
+        if batch is not None and size <= batch.record_bytes:
+            delivery = Delivery()
+            delivery.batch = batch
+            cells = (data, key_bytes, section, timestamp)
+            if timestamp is not None:
+                batch.has_own_times = True
+            elif monotonic() >= batch.until_s:
+                batch.stamp()
+            if key_bytes is not None:
+                batch.has_keys = True
+            if section is not None:
+                batch.has_headers = True
+            if (index := batch.count) < batch.wide_until: batch.count = index + 1; batch.cells += cells; delivery.index = index; return delivery  # noqa: E501, E701, E702  # fmt: skip
+        size += RECORD_OVERHEAD_BYTES
         record = PreparedRecord(topic, data, key_bytes, section, timestamp, partition, size)
         return self._offer(self._core.checked(record))

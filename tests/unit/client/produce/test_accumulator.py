@@ -29,8 +29,9 @@ def filled(values: list[bytes]) -> tuple[Accumulator, list[Batch]]:
     topic = accumulator.topic(INFO)
     for value in values:
         batch = topic.sticky
-        if batch is not None and len(value) <= batch.value_bytes and len(batch.values) < batch.room_until:
-            batch.values.append(value)
+        if batch is not None and len(value) <= batch.record_bytes and batch.count < batch.bare_until:
+            batch.count += 1
+            batch.cells.append(value)
         else:
             record = PreparedRecord("events", value, None, None, None, None, size_of(value, None, None))
             assert accumulator.append(topic, None, record) is not None

@@ -36,7 +36,7 @@ def batch_of(rows: list[tuple[bytes | None, bytes | None, tuple[Header, ...], in
     batch = Batch(queue, 100_000, 0.0, 0.0)
     for value, key, headers, time_ms in rows:
         section = header_section(headers) if headers else None
-        batch.add_columns(key, section, time_ms)
+        batch.widen()
         assert batch.append(value, key, section, time_ms, 1) is not None
     batch.close()
     return batch

@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from itertools import count
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from ottla.base.ids import ZERO_UUID
 from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.client.produce import batch as batch_module
+from ottla.client.produce import send_path
 from ottla.client.produce.batch import Batch
 from ottla.client.produce.core import ProducerCore
 from ottla.client.produce.delivery import Delivery
@@ -149,10 +153,19 @@ def in_thread(work: Callable[[], object]) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("deed", ["closes", "sends"])
-def test_a_batch_that_another_thread_closes_while_its_owner_appends_loses_nothing(kind: Kind, deed: str) -> None:
-    """The sender closes it because it is ripe; a second thread that sends closes it to end its being owned."""
+@pytest.mark.parametrize(
+    ("kind", "lines_of"),
+    [
+        *((kind, ()) for kind in KINDS),
+        pytest.param(plain, (send_path, batch_module), id="plain, any line"),
+        pytest.param(mixed, (send_path, batch_module), id="mixed, any line"),
+    ],
+)
+@pytest.mark.parametrize("deed", ["closes", "sends", "sends the same"])
+def test_what_another_thread_does_to_a_batch_while_one_appends_loses_nothing(
+    kind: Kind, deed: str, lines_of: tuple[ModuleType, ...]
+) -> None:
+    """The sender closes it because it is ripe; a second thread sends to the same partition."""
     for number in count():
         sending = Sending(kind)
         accumulator = sending.accumulator
@@ -160,16 +173,19 @@ def test_a_batch_that_another_thread_closes_while_its_owner_appends_loses_nothin
 
         def elsewhere(sending: Sending = sending, others: list[Delivery | None] = others) -> None:
             if not sending.accumulator.lock.acquire(blocking=False):
-                return  # It would wait until the owner is done.
+                return  # It would wait.
             try:
                 if deed == "sends":
                     others.append(sending.send("events", b"9", b"9"))
+                elif deed == "sends the same":
+                    others.append(sending.send("events", b"9", **kind(b"9")))
                 elif sending.queue.open is not None:
                     sending.accumulator.close(sending.queue.open)
             finally:
                 sending.accumulator.lock.release()
 
-        interruption = Interruption(number, lambda elsewhere=elsewhere: in_thread(elsewhere))  # type: ignore[misc]
+        handler = partial(in_thread, elsewhere)
+        interruption = Interruption(number, handler, lines_of)
         deliveries = []
         for record in range(RECORDS):
             value = b"%d" % record

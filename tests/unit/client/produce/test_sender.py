@@ -194,10 +194,14 @@ def test_a_batch_above_the_brokers_limit_is_split_until_it_fits() -> None:
                     await producer.send("events", b"%d" % index, headers=[("h", b"%d" % index)]) for index in range(25)
                 ]
                 called: list[int] = []
+                offsets = {delivery: offset for offset, delivery in enumerate(deliveries)}
 
                 def call(delivery: Delivery) -> None:
                     """With the part of a part that it is in, and before the next."""
                     offset = delivery.result().offset
+                    assert delivery == deliveries[offset]
+                    assert delivery != deliveries[offset + 1]
+                    assert offsets[delivery] == offset
                     if not deliveries[offset + 4].done():
                         called.append(offset)
 
