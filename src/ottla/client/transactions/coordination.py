@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import TopicPartition
@@ -52,6 +52,7 @@ from ottla.client.transactions.states import TRANSACTION_VERSION_2, State, Trans
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_NOT_THE_OWNER: Final = FENCED | {ErrorCode.INVALID_PRODUCER_ID_MAPPING}
 
 
 class Gate(Protocol):
@@ -158,6 +159,12 @@ class ProducerTransactions:
     def has_part(self, partition: TopicPartition) -> bool:
         """Whether records can be sent to the partition: with version 2, they make it part of the transaction."""
         return self.is_version_2 or partition in self._added
+
+    def check_version_2(self, is_served: bool, broker: str) -> None:
+        """Raises if a broker that gets records of the open transaction, which has version 2, does not know that
+        version: it joined the cluster after the coordinator was asked. The next transaction has version 1."""
+        if not is_served:
+            raise self._dialogue.fall_back(broker)
 
     def sends(self) -> None:
         """A request with records of the transaction is about to be sent."""
@@ -286,7 +293,8 @@ class ProducerTransactions:
     async def _complete(self, prepared: PreparedTransaction, *, commit: bool) -> None:
         """EndTxn with the identity of who prepared it can be repeated, and tells if the opposite was decided. Only if
         that identity is fenced, because another process began to complete the transaction and did not finish, the
-        coordinator is asked for one that can (KIP-939)."""
+        coordinator is asked for one that can (KIP-939). The other process has another producer id, if the epochs of
+        the first one were used up."""
         try:
             await self._dialogue.end(prepared.identity, None, commit=commit)
         except RefusedError as error:
@@ -295,7 +303,7 @@ class ProducerTransactions:
                 raise TransactionStateError(
                     f"transaction {prepared} cannot be {wanted}: it was {found} before, or nothing was sent in it"
                 ) from error
-            if error.code not in FENCED:
+            if error.code not in _NOT_THE_OWNER:
                 raise error_of(error, self._id) from error
             if not self._config.transaction_two_phase_commit_enable:
                 raise _gone(prepared) from error

@@ -21,16 +21,18 @@ from ottla.client.errors import (
 )
 from ottla.client.membership import GroupMetadata
 from ottla.client.produce import AsyncProducer
+from ottla.client.transactions.prepared import PreparedTransaction
 from ottla.client.transactions.states import State
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from ottla.wire.registry import apis
 from ottla.wire.schema import Request
-from support.clients.scripted_broker import HangUp
+from support.clients.scripted_broker import Answer, HangUp, ScriptedBroker
 from support.waiting import until
 from unit.client.test_cluster import run
 from unit.client.transactions.scripted_coordinator import (
@@ -374,6 +376,82 @@ def test_when_the_cluster_begins_to_use_version_2_the_producer_gets_another_epoc
             await one_of_each(producer)
             assert len(broker.of(AddPartitionsToTxnRequest)) == before
             assert [header.producer_epoch for header in coordinator.log.headers] == [0] * 6 + [1] * 3
+
+    run(scenario)
+
+
+def old_versions() -> dict[int, int]:
+    """The highest version of every API, as Kafka 3.9 serves it where transactions are concerned."""
+    highest = {key: api.request.versions.high for key, api in apis().items()}
+    return highest | {ProduceRequest.api_key: 11, TxnOffsetCommitRequest.api_key: 4}
+
+
+def test_when_a_broker_without_version_2_joins_the_transaction_is_aborted_and_the_next_has_version_1() -> None:
+    """The coordinator said version 2 when it was connected to, and is not asked again. The leader of a partition is
+    now a broker that would not add the partition to the transaction."""
+
+    async def scenario() -> None:
+        coordinator = Coordinator(2)
+        async with coordinator.broker() as broker, transactional(broker) as producer:
+            await one_of_each(producer)
+            broker.newest = old_versions()
+            coordinator.faults = {ProduceRequest: [HangUp()]}  # the next connection tells
+            with pytest.raises(TransactionAbortableError, match="does not support transaction version 2"):
+                await one_of_each(producer)
+            coordinator.version = 1
+            await one_of_each(producer)
+            assert len(broker.of(AddPartitionsToTxnRequest)) > 0
+            assert [how for how, _ in coordinator.ends] == ["commit", "abort", "commit"]
+
+    run(scenario)
+
+
+def test_offsets_in_version_2_are_not_sent_to_a_broker_without_it() -> None:
+    async def scenario() -> None:
+        coordinator = Coordinator(2)
+        async with coordinator.broker() as broker, transactional(broker) as producer:
+            await producer.init_transactions()
+            broker.newest = old_versions()
+            with pytest.raises(TransactionAbortableError, match="does not support transaction version 2"):
+                async with producer.transaction():
+                    await producer.send_offsets_to_transaction({PLACE: 7}, GROUP)
+            assert broker.of(TxnOffsetCommitRequest) == []
+            coordinator.version = 1
+            await one_of_each(producer)
+            assert coordinator.committed == {PLACE: 7}
+
+    run(scenario)
+
+
+def test_a_prepared_transaction_whose_owner_has_another_producer_id_is_completed() -> None:
+    """Another process took it over when the epochs of the first producer id were used up, and died."""
+    prepared, owner = PreparedTransaction("t", 100, 32766), (200, 1)
+    ended: list[tuple[int, int, bool]] = []
+
+    def script(request: Request) -> Answer | Awaitable[Answer] | None:
+        match request:
+            case InitProducerIdRequest():
+                assert request.keep_prepared_txn
+                return InitProducerIdResponse(
+                    producer_id=owner[0],
+                    producer_epoch=owner[1],
+                    ongoing_txn_producer_id=prepared.producer_id,
+                    ongoing_txn_producer_epoch=prepared.producer_epoch,
+                )
+            case EndTxnRequest():
+                if (request.producer_id, request.producer_epoch) != owner:
+                    return EndTxnResponse(error_code=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+                ended.append((request.producer_id, request.producer_epoch, request.committed))
+                return EndTxnResponse(producer_id=owner[0], producer_epoch=owner[1] + 1)
+        return Coordinator(2)(request)
+
+    async def scenario() -> None:
+        async with (
+            ScriptedBroker(script, {"events": 3}, features={"transaction.version": 2}) as broker,
+            transactional(broker, transaction_two_phase_commit_enable=True) as producer,
+        ):
+            await producer.complete_transaction(prepared, commit=True)
+        assert ended == [(*owner, True)]
 
     run(scenario)
 
