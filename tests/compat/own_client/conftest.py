@@ -13,12 +13,16 @@ from compat.own_client.java import Programs
 from support.clients.peers import Peer, running_peer
 from support.groups.settings import SETTINGS
 
+TWO_PHASE = {"transaction.two.phase.commit.enable": "true", "unstable.api.versions.enable": "true"}
+"""With these, Kafka 4.3.1 serves what it has of KIP-939."""
+
 
 @pytest.fixture(scope="session", params=["ottla", "kafka-4.3.1"])
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OTTLA_TEST_PEER", request.param)
-        with running_peer(tmp_path_factory.mktemp("broker"), SETTINGS) as peer:
+        settings = SETTINGS if request.param == "ottla" else SETTINGS | TWO_PHASE
+        with running_peer(tmp_path_factory.mktemp("broker"), settings) as peer:
             yield peer
 
 
