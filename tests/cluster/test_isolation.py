@@ -37,6 +37,8 @@ def _new_run(bootstrap: str, directory: Path, seed: int) -> IsolationRun:
         bootstrap,
         directory,
         seed,
+        latest=2,
+        preparers=1,
         writers=(OTTLA, CONFLUENT),
         processors=(OTTLA, CONFLUENT),
         readers=(OTTLA, CONFLUENT),
@@ -47,7 +49,7 @@ def _new_run(bootstrap: str, directory: Path, seed: int) -> IsolationRun:
 @pytest.mark.timeout(300)
 def test_transactions_under_faults(tmp_path: Path) -> None:
     _logger.warning("OTTLA_SEED=%d", SEED)
-    cluster = new_cluster(tmp_path / "cluster")
+    cluster = new_cluster(tmp_path / "cluster", SEED)
     try:
         cluster.start()
         faulty = FaultyRun(cluster, _new_run(cluster.bootstrap, tmp_path / "run", SEED))
@@ -75,7 +77,7 @@ def test_transactions_under_faults_for_long(tmp_path: Path) -> None:
 
 
 def _chapter(directory: Path, seed: int, end_s: float) -> FaultyRun:
-    cluster = new_cluster(directory / "cluster")
+    cluster = new_cluster(directory / "cluster", seed)
     try:
         cluster.start()
         faulty = FaultyRun(cluster, _new_run(cluster.bootstrap, directory / "run", seed))

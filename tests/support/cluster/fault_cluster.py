@@ -14,6 +14,7 @@ from ottla.testing.zookeeper_server import ZooKeeperServer
 from ottla.zookeeper.server.run import TREE_NAME
 from support.cluster import tree_audit
 from support.cluster.checker import Place, Replica
+from support.cluster.client_network import ClientNetwork
 from support.cluster.kafka_members import OTTLA, MixedCluster
 from support.cluster.replica_files import read_replica
 
@@ -47,7 +48,8 @@ class AuditedZooKeeper(ZooKeeperServer):
 
 
 class FaultCluster(MixedCluster):
-    """`small_disk_bytes` puts the last broker on a file system of that size, if this process may mount one."""
+    """`small_disk_bytes` puts the last broker on a file system of that size, if this process may mount one. With
+    `client_network_seed`, clients reach brokers through `client_network`."""
 
     def __init__(
         self,
@@ -57,9 +59,13 @@ class FaultCluster(MixedCluster):
         settings: Mapping[str, Setting] | None = None,
         zookeeper: str = "embedded",
         small_disk_bytes: int = 0,
+        client_network_seed: int | None = None,
     ) -> None:
         own = {**_SETTINGS, **(settings or {})}
         super().__init__(kinds, zookeeper=zookeeper, settings=own, network=True, directory=directory)
+        self.client_network: ClientNetwork | None = None
+        if client_network_seed is not None:
+            self.client_network = ClientNetwork(self._ports, client_network_seed)
         self.small_disk: Path | None = None
         """The disk of the last broker, where it has one of its own."""
         if small_disk_bytes:
@@ -70,7 +76,18 @@ class FaultCluster(MixedCluster):
         return self.size
 
     def broker_settings(self, broker: int) -> dict[str, Setting]:
-        return {**super().broker_settings(broker), "broker.rack": f"rack-{broker}"}
+        settings = {**super().broker_settings(broker), "broker.rack": f"rack-{broker}"}
+        if self.client_network is not None:
+            for_clients = f"PLAINTEXT://127.0.0.1:{self.client_network.ports[broker]}"
+            for_brokers = f"INTERNAL://127.0.0.1:{self._proxied_ports[broker]}"
+            settings["advertised.listeners"] = f"{for_clients},{for_brokers}"
+        return settings
+
+    @property
+    def bootstrap(self) -> str:
+        if self.client_network is None:
+            return super().bootstrap
+        return ",".join(f"127.0.0.1:{port}" for port in self.client_network.ports.values())
 
     def _new_zookeeper(self, kind: str, directory: Path) -> ZooKeeperServer:
         return AuditedZooKeeper(directory) if kind == "embedded" else super()._new_zookeeper(kind, directory)
@@ -79,6 +96,8 @@ class FaultCluster(MixedCluster):
         try:
             super().close(stop=stop)
         finally:
+            if self.client_network is not None:
+                self.client_network.close()
             if self.small_disk is not None:
                 subprocess.run(["umount", "--lazy", str(self.small_disk)], check=False)
                 self.small_disk = None

@@ -24,6 +24,8 @@ class Anomaly(Enum):
     PROCESSED_TWICE = "an input that was processed twice"
     NOT_PROCESSED = "an input that was not processed"
     OFFSET_INCONSISTENT = "committed offset and outputs that do not match"
+    DECISION_BROKEN = "a prepared transaction that did not end as decided"
+    LATEST_LOST = "a key of a compacted partition without its last committed value"
 
 
 class Finding(NamedTuple):

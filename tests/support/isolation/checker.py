@@ -10,6 +10,8 @@
 | consumers that go back or skip records | `order.judge_readers` |
 | circular information flow | `cycles.judge_cycles` |
 | inputs processed twice or not at all, offsets that go back | `processing.judge_processing` |
+| prepared transactions that do not end as decided | `preparation.judge_decisions` |
+| keys of compacted partitions without their last value | `compaction.judge_latest` |
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from support.isolation.anomalies import Finding
+from support.isolation.compaction import judge_latest
 from support.isolation.cycles import judge_cycles
 from support.isolation.history import History
 from support.isolation.order import judge_holes, judge_places, judge_producers, judge_readers
+from support.isolation.preparation import judge_decisions
 from support.isolation.processing import judge_processing
 from support.isolation.visibility import judge_outcomes, judge_reads
 
@@ -33,6 +37,8 @@ _JUDGES = (
     judge_readers,
     judge_cycles,
     judge_processing,
+    judge_decisions,
+    judge_latest,
 )
 _SHOWN_MAX = 5
 

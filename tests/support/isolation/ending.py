@@ -15,7 +15,7 @@ from ottla.client.administer import LATEST
 from ottla.records.batch import iter_batches
 from support.cluster.checker import Place
 from support.isolation.client import GROUP
-from support.isolation.libraries import VALUE
+from support.isolation.libraries import unpacked
 
 Records = dict[Place, list[tuple[int, int]]]
 
@@ -65,7 +65,7 @@ def read_with_confluent(bootstrap: str, places: Sequence[Place], isolation_level
                 place = Place(str(message.topic()), int(message.partition() or 0))
                 error = message.error()
                 if error is None:
-                    found[place].append((int(message.offset() or 0), VALUE.unpack(message.value() or b"")[0]))
+                    found[place].append((int(message.offset() or 0), unpacked(message.value())))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(place)
     finally:
@@ -93,8 +93,7 @@ def read_with_ottla(bootstrap: str, places: Sequence[Place], isolation_level: st
                 positions = {str(each): consumer.position(each) for each in partitions}
                 raise TimeoutError(f"Ottla's consumer is at {positions} after {timeout_s:.0f} s; the ends are {ends}")
             for each in consumer.poll(0.2):
-                value: int = VALUE.unpack(each.value or b"")[0]
-                found[Place(each.topic, each.partition)].append((each.offset, value))
+                found[Place(each.topic, each.partition)].append((each.offset, unpacked(each.value)))
     return found
 
 

@@ -6,24 +6,31 @@ means that the producer is of no use any more. `commit` and `abort` try again un
 
 from __future__ import annotations
 
+import faulthandler
 import struct
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from ottla import Consumer, Producer, TopicPartition
+from ottla import Consumer, PreparedTransaction, Producer, TopicPartition
 from ottla.client.errors import CallTimeoutError, OttlaError, TransactionAbortableError, TransactionFatalError
 from support.cluster.checker import Place
+from support.isolation.history import TOMBSTONE
 
 VALUE: Final = struct.Struct(">q")
 CONFLUENT: Final = "confluent"
 OTTLA: Final = "ottla"
 PATIENCE_S: Final = 60.0
 _CALL_S: Final = 10.0
+_HANGS_S: Final = 40.0
+"""A call that takes so long will never return."""
+_POLL_INTERVAL_MS: Final = 25_000
+"""A member of the group that hangs holds up the others for so long."""
 TRANSACTION_TIMEOUT_MS: Final = 12_000
 
 _COMMON: Final[Mapping[str, Any]] = {
@@ -44,6 +51,10 @@ _OURS: Final[Mapping[str, Any]] = {
     "request.timeout.ms": 5_000,
     "metadata.max.age.ms": 2_000,
 }
+
+
+def unpacked(value: bytes | None) -> int:
+    return int(VALUE.unpack(value)[0]) if value else TOMBSTONE
 
 
 class MustAbortError(Exception):
@@ -79,7 +90,7 @@ class TransactionalProducer(ABC):
     @abstractmethod
     def begin(self) -> None: ...
     @abstractmethod
-    def send(self, place: Place, value: bytes, told: Told) -> None: ...
+    def send(self, place: Place, value: bytes | None, told: Told, key: bytes | None = None) -> None: ...
     @abstractmethod
     def send_offsets(self, offsets: Mapping[Place, int], consumer: GroupConsumer) -> None: ...
     @abstractmethod
@@ -104,6 +115,17 @@ class Follower(ABC):
 # --- librdkafka -------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def may_hang() -> Iterator[None]:
+    """Ends the process, with a traceback, if what is called does not return in time. After a broker was away,
+    librdkafka 2.16 can wait in `send_offsets_to_transaction` without end, whatever its timeout is."""
+    faulthandler.dump_traceback_later(_HANGS_S, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 class ConfluentProducer(TransactionalProducer):
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self._producer = confluent_kafka.Producer(
@@ -120,7 +142,8 @@ class ConfluentProducer(TransactionalProducer):
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             try:
-                call(_CALL_S)
+                with may_hang():
+                    call(_CALL_S)
             except KafkaException as error:
                 reason = error.args[0]
                 if reason.txn_requires_abort():
@@ -136,13 +159,13 @@ class ConfluentProducer(TransactionalProducer):
     def begin(self) -> None:
         self._producer.begin_transaction()
 
-    def send(self, place: Place, value: bytes, told: Told) -> None:
+    def send(self, place: Place, value: bytes | None, told: Told, key: bytes | None = None) -> None:
         def delivered(error: Any, message: Any) -> None:
             if error is None and message.offset() is not None and message.offset() >= 0:
                 told(message.offset())
 
         try:
-            self._producer.produce(place.topic, value, partition=place.partition, on_delivery=delivered)
+            self._producer.produce(place.topic, value, key, place.partition, delivered)
         except KafkaException as error:
             if error.args[0].fatal():
                 raise
@@ -174,6 +197,7 @@ class ConfluentGroupConsumer(GroupConsumer):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 6_000,
+                "max.poll.interval.ms": _POLL_INTERVAL_MS,
                 "heartbeat.interval.ms": 500,
                 "fetch.wait.max.ms": 100,
                 **_RDKAFKA,
@@ -188,11 +212,13 @@ class ConfluentGroupConsumer(GroupConsumer):
         return self._consumer.consumer_group_metadata()
 
     def rewind(self) -> None:
-        for each in self._consumer.committed(self._consumer.assignment(), timeout=_CALL_S):
-            self._consumer.seek(confluent_kafka.TopicPartition(each.topic, each.partition, max(each.offset, 0)))
+        with may_hang():
+            for each in self._consumer.committed(self._consumer.assignment(), timeout=_CALL_S):
+                self._consumer.seek(confluent_kafka.TopicPartition(each.topic, each.partition, max(each.offset, 0)))
 
     def close(self) -> None:
-        self._consumer.close()
+        with may_hang():
+            self._consumer.close()
 
 
 class ConfluentFollower(Follower):
@@ -234,12 +260,16 @@ def _records(messages: Sequence[confluent_kafka.Message]) -> list[tuple[Place, i
 
 
 class OttlaProducer(TransactionalProducer):
-    def __init__(self, bootstrap: str, transactional_id: str) -> None:
+    """With `is_two_phase`, its transactions have no timeout."""
+
+    def __init__(self, bootstrap: str, transactional_id: str, *, is_two_phase: bool = False) -> None:
+        two_phase = {"transaction.two.phase.commit.enable": True}
+        lifetime = two_phase if is_two_phase else {"transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         self._producer: Producer[Any, Any] = Producer(
             {
                 "bootstrap.servers": bootstrap,
                 "transactional.id": transactional_id,
-                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                **lifetime,
                 "max.block.ms": int(_CALL_S * 1000),
                 "delivery.timeout.ms": 30_000,
                 "linger.ms": 2,
@@ -266,9 +296,9 @@ class OttlaProducer(TransactionalProducer):
     def begin(self) -> None:
         self._producer.begin_transaction()
 
-    def send(self, place: Place, value: bytes, told: Told) -> None:
+    def send(self, place: Place, value: bytes | None, told: Told, key: bytes | None = None) -> None:
         try:
-            delivery = self._producer.send(place.topic, value, partition=place.partition)
+            delivery = self._producer.send(place.topic, value, key=key, partition=place.partition)
         except TransactionAbortableError as error:
             raise MustAbortError(repr(error)) from error
         except TransactionFatalError:
@@ -288,6 +318,22 @@ class OttlaProducer(TransactionalProducer):
     def abort(self) -> None:
         self._again(self._producer.abort_transaction)
 
+    def prepare(self) -> str:
+        """What another process needs to complete the transaction."""
+        found: list[str] = []
+        self._again(lambda: found.append(str(self._producer.prepare_transaction())))
+        return found[0]
+
+    def complete(self, prepared: str, *, commit: bool) -> None:
+        """Ends a transaction that this or another process prepared. Raises `FencedError` if it is not open any more."""
+        transaction = PreparedTransaction.parse(prepared)
+        self._again(lambda: self._producer.complete_transaction(transaction, commit=commit))
+
+    def take_over(self) -> None:
+        """Becomes the owner of a prepared transaction, as a process does that dies before it completes it."""
+        transactions = self._producer._core.transactional("complete_transaction")
+        self._producer._thread.run(transactions._dialogue.init_producer(keep_prepared=True), _CALL_S)
+
     def close(self) -> None:
         self._producer.close(1.0)
 
@@ -302,6 +348,7 @@ class OttlaGroupConsumer(GroupConsumer):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 6_000,
+                "max.poll.interval.ms": _POLL_INTERVAL_MS,
                 "heartbeat.interval.ms": 500,
                 "fetch.max.wait.ms": 100,
                 "default.api.timeout.ms": 20_000,

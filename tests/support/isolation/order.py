@@ -20,6 +20,8 @@ def judge_places(history: History) -> Iterator[Finding]:
         for write in one.writes:
             if write.offset is not None and one.outcome is Outcome.COMMITTED:
                 stored = history.stored.get(write.place, {}).get(write.offset)
+                if stored is None and write.place in history.compacted:
+                    continue
                 if stored != write.value:
                     spot = f"{write.value} was acknowledged at {write.place}, offset {write.offset}"
                     yield Finding(Anomaly.MOVED, f"{spot}; there is {stored}")
@@ -48,10 +50,12 @@ def judge_producers(history: History) -> Iterator[Finding]:
 
 
 def judge_holes(history: History) -> Iterator[Finding]:
-    """Nothing was deleted or compacted: each offset has a record or a marker."""
+    """Where nothing is deleted or compacted, each offset has a record or a marker."""
     if history.markers is None:
         return
     for place, records in history.stored.items():
+        if place in history.compacted:
+            continue
         markers = history.markers.get(place, frozenset())
         end = max((*records, *markers), default=-1) + 1
         for offset in range(end):

@@ -43,8 +43,7 @@ def _judge_outputs(history: History) -> Iterator[Finding]:
 def _judge_ranges(history: History) -> Iterator[Finding]:
     """A transaction's outputs are made of what it says that it consumed, and committed offsets go forward."""
     last: dict[Place, tuple[int, Transaction]] = {}
-    visible = {value for records in history.visible.values() for _, value in records}
-    for one in sorted(_committed(history, visible), key=lambda one: one.ended_ns or one.began_ns):
+    for one in sorted(history.committed(), key=lambda one: one.ended_ns or one.began_ns):
         for place, offset in one.offsets.items():
             read = [read for read in one.reads if read.place == place]
             if read and read[-1].offset >= offset:
@@ -82,16 +81,6 @@ def _judge_observations(history: History) -> Iterator[Finding]:
         if history.group_offsets.get(place, 0) < offset:
             what = f"the group ends at {history.group_offsets.get(place, 0)} of {place}; {offset} had been fetched"
             yield Finding(Anomaly.OFFSET_REGRESSED, what)
-
-
-def _committed(history: History, visible: set[int]) -> list[Transaction]:
-    """Those that were committed: what is unknown shows by its writes."""
-    return [
-        one
-        for one in history.transactions
-        if one.outcome is Outcome.COMMITTED
-        or (one.outcome is Outcome.UNKNOWN and any(write.value in visible for write in one.writes))
-    ]
 
 
 def _inputs(history: History) -> Mapping[Place, None]:

@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from support.cluster.checker import Place
-from support.isolation.history import Outcome, Read, Reader, Restart, Transaction, Write
+from support.isolation.history import TOMBSTONE, Outcome, Read, Reader, Restart, Transaction, Write
 
 _NUMBER_SHIFT: Final = 32
 _LINES_MAX: Final = 200
@@ -60,10 +60,18 @@ class Recorder:
         self._put("begin", number, time.monotonic_ns())
         return number
 
-    def write(self, transaction: int, place: Place, source: int | None = None) -> int:
+    def write(
+        self,
+        transaction: int,
+        place: Place,
+        source: int | None = None,
+        *,
+        key: int | None = None,
+        is_tombstone: bool = False,
+    ) -> int:
         """The value to write."""
         value = self.new_number()
-        self._put("write", transaction, *place, value, source)
+        self._put("write", transaction, *place, value, source, key, is_tombstone)
         return value
 
     def stored(self, value: int, offset: int) -> None:
@@ -81,7 +89,12 @@ class Recorder:
         self._put("ask", transaction, time.monotonic_ns())
         self.flush()
 
+    def prepared(self, transaction: int) -> None:
+        """It is not committed unless that is decided."""
+        self._put("prepared", transaction)
+
     def end(self, transaction: int, outcome: Outcome) -> None:
+        """Also of a transaction that another process prepared."""
         self._put("end", transaction, outcome.value, time.monotonic_ns())
         self.flush()
 
@@ -96,6 +109,14 @@ class Recorder:
         self._put("error", str(what)[:300])
 
 
+class _End(NamedTuple):
+    number: int
+    outcome: Outcome
+    at_ns: int
+    is_other: bool
+    """Another process began the transaction."""
+
+
 class Recorded:
     """What the events of all processes tell."""
 
@@ -103,17 +124,21 @@ class Recorded:
         self.transactions: dict[int, Transaction] = {}
         self.readers: list[Reader] = []
         self.errors: list[str] = []
+        self._ends: list[_End] = []
 
     @classmethod
     def of(cls, files: Iterable[Path]) -> Recorded:
         found = cls()
         for file in files:
             found.add(file.read_text(encoding="utf-8").splitlines(keepends=True))
+        found._end_all()
+        found._name_tombstones()
         return found
 
     def add(self, lines: Iterable[str]) -> None:
         """The events of one process."""
         name, offsets, spots = "", {}, {}
+        own: set[int] = set()
         reader = Reader("")
         for line in _whole(lines):
             match json.loads(line):
@@ -121,10 +146,11 @@ class Recorded:
                     reader = Reader(name)
                 case ["begin", number, at_ns]:
                     self.transactions[number] = Transaction(number, name, began_ns=at_ns)
-                case ["write", number, topic, partition, value, source]:
+                    own.add(number)
+                case ["write", number, topic, partition, value, source, key, is_tombstone]:
                     writes = self.transactions[number].writes
                     spots[value] = (writes, len(writes))
-                    writes.append(Write(Place(topic, partition), value, None, source))
+                    writes.append(Write(Place(topic, partition), value, None, source, key, is_tombstone))
                 case ["stored", value, offset]:
                     offsets[value] = offset
                 case ["consumed", number, topic, partition, offset, value, at_ns]:
@@ -134,8 +160,10 @@ class Recorded:
                 case ["ask", number, at_ns]:
                     self.transactions[number].asked_ns = at_ns
                     self.transactions[number].outcome = Outcome.UNKNOWN
+                case ["prepared", number]:
+                    self.transactions[number].is_prepared = True
                 case ["end", number, outcome, at_ns]:
-                    self._end(self.transactions[number], Outcome(outcome), at_ns)
+                    self._ends.append(_End(number, Outcome(outcome), at_ns, is_other=number not in own))
                 case ["read", topic, partition, offset, value, at_ns]:
                     reader.events.append(Read(Place(topic, partition), offset, value, at_ns))
                 case ["restart", topic, partition, offset]:
@@ -150,10 +178,33 @@ class Recorded:
         if reader.events:
             self.readers.append(reader)
 
-    @staticmethod
-    def _end(transaction: Transaction, outcome: Outcome, at_ns: int) -> None:
-        transaction.outcome = outcome
-        transaction.ended_ns = None if outcome is Outcome.UNKNOWN else at_ns
+    def _end_all(self) -> None:
+        """Last: the process that completes a transaction may come before the one that began it."""
+        for end in sorted(self._ends, key=lambda end: end.at_ns, reverse=True):
+            transaction = self.transactions[end.number]
+            transaction.outcome = end.outcome
+            transaction.ended_ns = None if end.outcome is Outcome.UNKNOWN else end.at_ns
+            transaction.ended_by_other = end.is_other
+
+    def _name_tombstones(self) -> None:
+        names = self.tombstones
+        for reader in self.readers:
+            reader.events[:] = [
+                event._replace(value=names.get((event.place, event.offset), TOMBSTONE))
+                if isinstance(event, Read) and event.value == TOMBSTONE
+                else event
+                for event in reader.events
+            ]
+
+    @property
+    def tombstones(self) -> dict[tuple[Place, int], int]:
+        """Which value is the one at an offset that has none, as far as producers were told."""
+        return {
+            (write.place, write.offset): write.value
+            for one in self.transactions.values()
+            for write in one.writes
+            if write.is_tombstone and write.offset is not None
+        }
 
 
 def _whole(lines: Iterable[str]) -> Iterator[str]:

@@ -6,8 +6,8 @@
         run.kill_client()
     findings = run.judge(markers)
 
-Leaving the block ends all clients, aborts what they left open and reads everything. The topics `in` and `out` have to
-exist.
+Leaving the block ends all clients, completes what they prepared and decided, aborts what else they left open and reads
+everything. The topics `in` and `out` have to exist, and with `latest` partitions, the compacted topic of that name.
 """
 
 from __future__ import annotations
@@ -30,17 +30,20 @@ from ottla.client.errors import OttlaError
 from support.cluster.checker import Place
 from support.isolation.anomalies import Finding
 from support.isolation.checker import check, in_brief
-from support.isolation.client import INPUT, OUTPUT, Task
-from support.isolation.ending import group_offsets, read_with_confluent, read_with_ottla, settle
-from support.isolation.history import History, Observation, Outcome
-from support.isolation.libraries import CONFLUENT
-from support.isolation.recording import Recorded
+from support.isolation.client import INPUT, LATEST, OUTPUT, Task, complete, decision_file
+from support.isolation.decision_store import DecisionStore
+from support.isolation.ending import Records, group_offsets, read_with_confluent, read_with_ottla, settle
+from support.isolation.history import TOMBSTONE, History, Observation, Outcome
+from support.isolation.libraries import CONFLUENT, OTTLA, OttlaProducer
+from support.isolation.recording import Recorded, Recorder
 
 _logger = logging.getLogger(__name__)
 
 TESTS: Final = Path(__file__).resolve().parents[2]
 _END_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.05
+_COMPACTED_MIN: Final = 300
+"""After so many records there must be something that can be compacted."""
 
 
 class Client:
@@ -61,7 +64,7 @@ class Client:
 
 
 class IsolationRun:
-    """See the module. `writers`, `processors` and `readers` are the libraries of each."""
+    """See the module. `writers`, `processors` and `readers` are the libraries of each; preparers use Ottla's."""
 
     def __init__(
         self,
@@ -71,6 +74,8 @@ class IsolationRun:
         *,
         inputs: int = 3,
         outputs: int = 2,
+        latest: int = 0,
+        preparers: int = 0,
         writers: Sequence[str] = (CONFLUENT, CONFLUENT),
         processors: Sequence[str] = (CONFLUENT,),
         readers: Sequence[str] = (CONFLUENT,),
@@ -81,6 +86,8 @@ class IsolationRun:
         self.seed = seed
         self.places = [Place(INPUT, index) for index in range(inputs)]
         self.places += [Place(OUTPUT, index) for index in range(outputs)]
+        self.compacted = [Place(LATEST, index) for index in range(latest)]
+        self.places += self.compacted
         self.faults: Counter[str] = Counter()
         self.findings: list[Finding] = []
         self.wrong: list[str] = []
@@ -90,10 +97,11 @@ class IsolationRun:
         self._directory = directory
         self._roles = [
             *(("writer", library) for library in writers),
+            *(("preparer", OTTLA) for _ in range(preparers)),
             *(("processor", library) for library in processors),
             *(("reader", library) for library in readers),
         ]
-        self._sizes = inputs, outputs
+        self._sizes = inputs, outputs, latest
         self._pause_s = pause_s
         self._isolation_level = isolation_level
         self._instances = 0
@@ -233,6 +241,7 @@ class IsolationRun:
                 self.wrong.append(f"{client.task.name} did not end in {_END_S:.0f} s")
                 client.process.kill()
                 client.process.wait()
+        decisions = self._complete_decided()
         with Admin({"bootstrap.servers": self._bootstrap, "default.api.timeout.ms": 60_000}) as admin:
             self.wrong += settle(admin, self.places, self.ids, _END_S)
             if self.wrong:
@@ -240,32 +249,78 @@ class IsolationRun:
             stored = read_with_confluent(self._bootstrap, self.places, "read_uncommitted", _END_S)
             visible = read_with_confluent(self._bootstrap, self.places, "read_committed", _END_S)
             self._compare("read_uncommitted", stored)
-            self._compare("read_committed", visible)
+            ours = self._compare("read_committed", visible)
             offsets = group_offsets(admin)
         recorded = Recorded.of(sorted(self._directory.glob("*.events")))
         self._errors = recorded.errors
+        self._tombstones = recorded.tombstones
         self._history = History(
             transactions=list(recorded.transactions.values()),
             readers=recorded.readers,
-            stored={place: dict(records) for place, records in stored.items()},
-            visible=visible,
+            stored={place: dict(self._named(place, records)) for place, records in stored.items()},
+            visible={place: self._named(place, records) for place, records in visible.items()},
             group_offsets=offsets,
             observations=self._observations,
+            decisions=decisions,
+            compacted=frozenset(self.compacted),
+            replicas={"Ottla's consumer": {place: self._named(place, ours[place]) for place in self.compacted}},
         )
 
-    def _compare(self, isolation_level: str, expected: Mapping[Place, Sequence[tuple[int, int]]]) -> None:
+    def _complete_decided(self) -> dict[int, bool]:
+        """Completes what was decided by preparers that are gone. All decisions."""
+        decisions: dict[int, bool] = {}
+        for client in self._clients:
+            name = client.task.name
+            if client.task.role != "preparer":
+                continue
+            store = DecisionStore(decision_file(self._directory, name))
+            self._instances += 1
+            store.own(self._instances)
+            file = self._directory / f"{name}.{self._instances}.events"
+            with Recorder(file, self._instances, name) as recorder:
+                for decision in store.unfinished():
+                    producer = OttlaProducer(self._bootstrap, name, is_two_phase=True)
+                    try:
+                        complete(producer, decision, recorder, store)
+                    finally:
+                        producer.close()
+            decisions |= store.all()
+        return decisions
+
+    def _named(self, place: Place, records: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """With the values that tombstones stand for."""
+        return [
+            (offset, self._tombstones.get((place, offset), TOMBSTONE) if value == TOMBSTONE else value)
+            for offset, value in records
+        ]
+
+    def _compare(self, isolation_level: str, expected: Records) -> Records:
+        """What Ottla's consumer reads, which must be what librdkafka's did, but for what the cleaner did meanwhile."""
         ours = read_with_ottla(self._bootstrap, self.places, isolation_level, _END_S)
         for place, records in expected.items():
-            if ours[place] != records:
+            is_less = place in self.compacted and set(ours[place]) <= set(records)
+            if ours[place] != records and not is_less:
                 counts = f"{len(ours[place])} records, librdkafka {len(records)}"
                 self.wrong.append(f"{place}: with {isolation_level}, Ottla's consumer read {counts}")
+        return ours
 
-    def judge(self, markers: Mapping[Place, frozenset[int]] | None = None) -> bool:
-        """Whether all is well. `summary` and `report` say more."""
+    def judge(
+        self,
+        markers: Mapping[Place, frozenset[int]] | None = None,
+        replicas: Mapping[str, Mapping[Place, Sequence[tuple[int, int]]]] | None = None,
+    ) -> bool:
+        """Whether all is well. `replicas` are the compacted partitions as brokers have them. `summary` and `report` say
+        more."""
         history = self._history
         if history is not None:
             history.markers = markers
+            on_disk = {
+                name: {place: self._named(place, found) for place, found in records.items()}
+                for name, records in (replicas or {}).items()
+            }
+            history.replicas = {**history.replicas, **on_disk}
             self.findings = check(history)
+            self._check_compaction(history)
             if not any(one.outcome is Outcome.COMMITTED for one in history.transactions):
                 self.wrong.append("no transaction was committed")
         self.summary = self._words(history)
@@ -285,8 +340,40 @@ class IsolationRun:
                 f"reads: {sum(len(reader.events) for reader in history.readers)} by {len(history.readers)} readers",
                 f"group offsets fetched: {len(history.observations)}",
             ]
+            lines += self._words_of_prepared(history) + self._words_of_compacted(history)
         verdict = "PASS" if history is not None and not self.findings and not self.wrong else "FAIL"
         return "\n".join([*lines, f"verdict: {verdict}"])
+
+    @staticmethod
+    def _words_of_prepared(history: History) -> list[str]:
+        prepared = [one for one in history.transactions if one.is_prepared]
+        if not prepared:
+            return []
+        commits = sum(history.decisions.values())
+        counted = f"{commits} decided to commit, {len(history.decisions) - commits} to abort"
+        others = sum(one.ended_by_other for one in prepared)
+        return [f"prepared transactions: {len(prepared)}; {counted}; {others} completed by another process"]
+
+    def _words_of_compacted(self, history: History) -> list[str]:
+        if not self.compacted:
+            return []
+        left, stored = self._compacted(history)
+        return [f"compacted partitions: {left} records left of {stored}"]
+
+    def _compacted(self, history: History) -> tuple[int, int]:
+        """How many records are left of those of which producers were told that they are stored."""
+        stored = sum(
+            1
+            for one in history.transactions
+            for write in one.writes
+            if write.key is not None and write.offset is not None
+        )
+        return sum(len(history.stored[place]) for place in self.compacted), stored
+
+    def _check_compaction(self, history: History) -> None:
+        left, stored = self._compacted(history)
+        if stored > _COMPACTED_MIN and left >= stored:
+            self.wrong.append(f"nothing was compacted: {left} records are left of {stored}")
 
     @property
     def report(self) -> str:

@@ -19,6 +19,8 @@ from support.isolation.history import (
 
 _INPUTS = tuple(Place("in", index) for index in range(2))
 _OUTPUTS = tuple(Place("out", index) for index in range(2))
+_LATEST = Place("latest", 0)
+_KEYS = 3
 _FIRST_VALUE = 1000
 
 
@@ -55,12 +57,15 @@ class SimulatedKafka:
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._logs = {place: _Log() for place in (*_INPUTS, *_OUTPUTS)}
+        self._logs = {place: _Log() for place in (*_INPUTS, *_OUTPUTS, _LATEST)}
         self._now_ns = 0
         self._value = _FIRST_VALUE
         self._transactions: list[Transaction] = []
         self._committed: set[int] = set()
-        self._open: dict[str, Transaction | None] = dict.fromkeys(("writer-1", "writer-2", "writer-3", "processor"))
+        self._open: dict[str, Transaction | None] = dict.fromkeys(
+            ("writer-1", "writer-2", "writer-3", "preparer", "processor")
+        )
+        self._decisions: dict[int, bool] = {}
         self._group: dict[Place, int] = {}
         self._observations: list[Observation] = []
         self._readers = [Reader("reader-1"), Reader("reader-2")]
@@ -94,7 +99,7 @@ class SimulatedKafka:
         elif producer == "processor":
             self._process(one)
         else:
-            self._write(one, self._chance.choice(_INPUTS))
+            self._write(one, self._chance.choice((*_INPUTS, _LATEST)))
 
     def _begin(self, producer: str) -> Transaction:
         one = Transaction(len(self._transactions), producer, began_ns=self._tick())
@@ -104,8 +109,11 @@ class SimulatedKafka:
     def _write(self, one: Transaction, place: Place, source: int | None = None) -> None:
         self._value += 1
         offset = self._logs[place].append(self._value, one.number)
-        is_told = self._chance.random() < 0.9
-        one.writes.append(Write(place, self._value, offset if is_told else None, source))
+        is_told = place == _LATEST or self._chance.random() < 0.9
+        write = Write(place, self._value, offset if is_told else None, source)
+        if place == _LATEST:
+            write = write._replace(key=self._chance.randrange(_KEYS), is_tombstone=self._chance.random() < 0.2)
+        one.writes.append(write)
 
     def _process(self, one: Transaction) -> None:
         place = self._chance.choice([place for place in _INPUTS if place not in one.offsets] or [None])
@@ -121,6 +129,9 @@ class SimulatedKafka:
 
     def _end(self, producer: str, one: Transaction) -> None:
         self._open[producer] = None
+        if producer == "preparer":
+            self._prepare(one)
+            return
         fate = self._chance.choice(["commit", "commit", "abort", "crash", "unclear commit", "unclear abort"])
         if "commit" in fate or fate == "unclear abort":
             one.asked_ns = self._tick()
@@ -135,6 +146,23 @@ class SimulatedKafka:
             one.outcome = Outcome.COMMITTED
         elif fate.startswith("unclear"):
             one.outcome = Outcome.UNKNOWN
+
+    def _prepare(self, one: Transaction) -> None:
+        """Whoever completes it, if anybody, does what was decided; else it is aborted."""
+        one.is_prepared = True
+        decision = self._chance.choice([True, True, False, None])
+        if decision is not None:
+            self._decisions[one.number] = decision
+        if decision is not False:
+            one.asked_ns = self._tick()
+            one.outcome = Outcome.UNKNOWN
+        if decision:
+            self._committed.add(one.number)
+        for log in self._logs.values():
+            log.mark(one.number)
+        if decision is not None and self._chance.random() < 0.8:
+            one.ended_ns = self._tick()
+            one.outcome = Outcome.COMMITTED if decision else Outcome.ABORTED
 
     def _read(self) -> None:
         index = self._chance.randrange(len(self._readers))
@@ -164,7 +192,22 @@ class SimulatedKafka:
         ]
         return found[:most]
 
+    def _compacted(self) -> list[tuple[int, int]]:
+        """What a cleaner may leave: of each key the last committed value, and some of those before it; if the last one
+        is a tombstone, possibly nothing."""
+        writes = {write.value: write for one in self._transactions for write in one.writes}
+        by_key: dict[int | None, list[tuple[int, int]]] = {}
+        for offset, value in self._visible(_LATEST, 0, self._logs[_LATEST].end):
+            by_key.setdefault(writes[value].key, []).append((offset, value))
+        left = []
+        for records in by_key.values():
+            if writes[records[-1][1]].is_tombstone and self._chance.random() < 0.5:
+                continue
+            left += [records[-1], *(record for record in records[:-1] if self._chance.random() < 0.3)]
+        return sorted(left)
+
     def history(self) -> History:
+        compacted = self._compacted()
         return History(
             transactions=self._transactions,
             readers=self._readers,
@@ -172,7 +215,11 @@ class SimulatedKafka:
                 place: {offset: value for offset, (value, _) in log.records.items()}
                 for place, log in self._logs.items()
             },
-            visible={place: self._visible(place, 0, log.end) for place, log in self._logs.items()},
+            visible={place: self._visible(place, 0, log.end) for place, log in self._logs.items()}
+            | {_LATEST: compacted},
+            compacted=frozenset({_LATEST}),
+            replicas={"broker 1": {_LATEST: self._compacted()}},
+            decisions=self._decisions,
             markers={place: frozenset(log.markers) for place, log in self._logs.items()},
             group_offsets=dict(self._group),
             observations=self._observations,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from support.cluster.checker import Place
 from support.isolation.anomalies import Anomaly, Finding
-from support.isolation.history import History, Outcome
+from support.isolation.history import TOMBSTONE, History, Outcome
 
 
 def judge_reads(history: History) -> Iterator[Finding]:
@@ -14,6 +14,8 @@ def judge_reads(history: History) -> Iterator[Finding]:
     writers = history.writers()
     told: set[tuple[Anomaly, str, int]] = set()
     for who, read in history.all_reads():
+        if read.value == TOMBSTONE:
+            continue
         found = writers.get(read.value)
         spot = f"{who} saw {read.value} at {read.place}, offset {read.offset}"
         if found is None:
@@ -37,18 +39,21 @@ def judge_outcomes(history: History) -> Iterator[Finding]:
     there: dict[int, list[tuple[Place, int]]] = {}
     for place, records in history.visible.items():
         for offset, value in records:
-            there.setdefault(value, []).append((place, offset))
+            if value != TOMBSTONE:
+                there.setdefault(value, []).append((place, offset))
     for value, spots in there.items():
         if len(spots) > 1:
             where = ", ".join(f"{place} at {offset}" for place, offset in spots)
             yield Finding(Anomaly.DUPLICATE, f"{value} is visible at {where}")
     for one in history.transactions:
-        missing = [write for write in one.writes if write.value not in there]
+        # What compaction may remove is judged by its keys.
+        kept = [write for write in one.writes if write.place not in history.compacted]
+        missing = [write for write in kept if write.value not in there]
         if not missing or one.outcome is Outcome.ABORTED:
             continue
-        is_partly_there = len(missing) < len(one.writes)
+        is_partly_there = any(write.value in there for write in one.writes)
         places = ", ".join(sorted({str(write.place) for write in missing}))
-        what = f"{len(missing)} of {len(one.writes)} writes of {one} are missing, in {places}"
+        what = f"{len(missing)} of {len(kept)} writes of {one} are missing, in {places}"
         if is_partly_there:
             yield Finding(Anomaly.TORN, what)
         if one.outcome is Outcome.COMMITTED:

@@ -263,13 +263,138 @@ def test_a_transaction_that_commits_an_older_offset() -> None:
     assert found(history) == {Anomaly.OFFSET_REGRESSED}
 
 
+# --- prepared transactions --------------------------------------------------------------------------------------------
+
+
+def prepared(decision: bool | None, *, visible: bool) -> History:
+    """Two writes of a prepared transaction, which nobody said to have completed."""
+    outcome = Outcome.ABORTED if decision is False else Outcome.UNKNOWN
+    one = written(1, outcome, Write(A, 10, 0), Write(B, 11, 0), is_prepared=True, told=False)
+    stored = {A: {0: 10}, B: {0: 11}}
+    shown = {A: [(0, 10)], B: [(0, 11)]} if visible else {A: [], B: []}
+    decisions = {} if decision is None else {1: decision}
+    return History([one], [], stored, shown, decisions=decisions)
+
+
+@pytest.mark.parametrize(("decision", "visible"), [(True, True), (False, False), (None, False)])
+def test_prepared_transactions_that_end_as_decided(decision: bool | None, visible: bool) -> None:
+    assert check(prepared(decision, visible=visible)) == []
+
+
+def test_a_prepared_transaction_that_was_decided_to_commit_and_is_gone() -> None:
+    assert found(prepared(True, visible=False)) == {Anomaly.DECISION_BROKEN}
+
+
+def test_a_prepared_transaction_that_is_committed_without_a_decision() -> None:
+    assert found(prepared(None, visible=True)) == {Anomaly.DECISION_BROKEN}
+
+
+def test_a_prepared_transaction_that_is_committed_against_the_decision() -> None:
+    assert found(prepared(False, visible=True)) == {Anomaly.DECISION_BROKEN, Anomaly.ABORTED_READ}
+
+
+def test_a_prepared_transaction_of_which_a_part_is_gone() -> None:
+    history = prepared(True, visible=True)
+    assert found(replace(history, visible={A: [(0, 10)], B: []})) == {Anomaly.DECISION_BROKEN, Anomaly.TORN}
+
+
+# --- compaction -------------------------------------------------------------------------------------------------------
+
+LATEST = Place("latest", 0)
+OLDER, ABORTED, NEWER, OTHER = 10, 20, 30, 31
+
+
+def compacted(*values: int, is_tombstone: bool = False) -> History:
+    """Key 1 has a committed value, an aborted one and another committed one; key 2 has one. Of these, the values are
+    left."""
+    spots = {OLDER: 0, ABORTED: 2, NEWER: 4, OTHER: 5}
+    left = [(spots[value], value) for value in values]
+    transactions = [
+        written(1, Outcome.COMMITTED, Write(LATEST, OLDER, 0, key=1), began_ns=100),
+        written(2, Outcome.ABORTED, Write(LATEST, ABORTED, 2, key=1), began_ns=200),
+        written(
+            3,
+            Outcome.COMMITTED,
+            Write(LATEST, NEWER, 4, key=1, is_tombstone=is_tombstone),
+            Write(LATEST, OTHER, 5, key=2),
+            began_ns=300,
+        ),
+    ]
+    return History(
+        transactions,
+        [],
+        {LATEST: dict(left)},
+        {LATEST: left},
+        compacted=frozenset({LATEST}),
+        markers={LATEST: frozenset()},
+    )
+
+
+def test_compaction_may_remove_what_has_a_later_value() -> None:
+    assert check(compacted(OLDER, NEWER, OTHER)) == []
+    assert check(compacted(NEWER, OTHER)) == []
+
+
+def test_a_key_without_its_last_value() -> None:
+    assert found(compacted(OLDER, OTHER)) == {Anomaly.LATEST_LOST}
+    assert found(compacted(NEWER)) == {Anomaly.LATEST_LOST}
+
+
+def test_an_aborted_value_that_compaction_took_for_the_last_one() -> None:
+    assert found(compacted(ABORTED, OTHER)) == {Anomaly.LATEST_LOST, Anomaly.ABORTED_READ}
+
+
+def test_an_aborted_tombstone_that_deleted_a_value() -> None:
+    history = compacted(OTHER)
+    history.transactions[1].writes[:] = [Write(LATEST, ABORTED, 2, key=1, is_tombstone=True)]
+    del history.transactions[2].writes[0]
+    assert found(history) == {Anomaly.LATEST_LOST}
+
+
+def test_a_tombstone_may_go_only_with_everything_before_it() -> None:
+    assert check(compacted(OTHER, is_tombstone=True)) == []
+    assert check(compacted(OLDER, NEWER, OTHER, is_tombstone=True)) == []
+    assert found(compacted(OLDER, OTHER, is_tombstone=True)) == {Anomaly.LATEST_LOST}
+
+
+def test_a_tombstone_of_which_nobody_knows_whether_it_was_committed() -> None:
+    history = compacted(OTHER)
+    unclear = written(4, Outcome.UNKNOWN, Write(LATEST, 40, 7, key=1, is_tombstone=True), began_ns=400)
+    history = replace(history, transactions=[*history.transactions, unclear])
+    assert check(history) == []
+    unclear.writes[0] = unclear.writes[0]._replace(offset=3)  # before the value that is gone
+    assert found(history) == {Anomaly.LATEST_LOST}
+
+
+def test_a_replica_that_has_lost_the_last_value_of_a_key() -> None:
+    history = compacted(NEWER, OTHER)
+    right = replace(history, replicas={"broker 1": {LATEST: [(2, ABORTED), (4, NEWER), (5, OTHER)]}})
+    assert check(right) == []
+    wrong = replace(history, replicas={"broker 1": {LATEST: [(0, OLDER), (2, ABORTED), (5, OTHER)]}})
+    assert found(wrong) == {Anomaly.LATEST_LOST}
+
+
+def test_the_last_value_of_a_transaction_whose_outcome_shows_elsewhere() -> None:
+    """Nobody was told that it was committed, but another of its writes is visible."""
+    history = compacted(NEWER, OTHER)
+    unclear = written(4, Outcome.UNKNOWN, Write(LATEST, 40, 7, key=1), Write(A, 41, 0), began_ns=400)
+    history = replace(
+        history,
+        transactions=[*history.transactions, unclear],
+        stored={**history.stored, A: {0: 41}},
+        visible={**history.visible, A: [(0, 41)]},
+        markers=None,
+    )
+    assert found(history) == {Anomaly.LATEST_LOST}
+
+
 # --- planted by chance ------------------------------------------------------------------------------------------------
 
 Mutation = Callable[[History, random.Random], History | None]
 
 
 def _visible_writes(history: History, outcome: Outcome = Outcome.COMMITTED) -> list[tuple[Transaction, Write]]:
-    return [(one, write) for one in history.transactions if one.outcome is outcome for write in one.writes]
+    return [(one, write) for one in history.transactions if one.outcome is outcome for write in _kept(history, one)]
 
 
 def _without(history: History, values: set[int]) -> History:
@@ -312,15 +437,24 @@ def _read_early(history: History, chance: random.Random) -> History | None:
     return history
 
 
+def _kept(history: History, one: Transaction) -> list[Write]:
+    """Its writes that compaction does not remove."""
+    return [write for write in one.writes if write.place not in history.compacted]
+
+
 def _tear(history: History, chance: random.Random) -> History | None:
-    candidates = [one for one in history.transactions if one.outcome is Outcome.COMMITTED and len(one.writes) > 1]
+    candidates = [
+        kept
+        for one in history.transactions
+        if one.outcome is Outcome.COMMITTED and len(kept := _kept(history, one)) > 1
+    ]
     if not candidates:
         return None
-    return _without(history, {chance.choice(chance.choice(candidates).writes).value})
+    return _without(history, {chance.choice(chance.choice(candidates)).value})
 
 
 def _lose(history: History, chance: random.Random) -> History | None:
-    candidates = [one for one in history.transactions if one.outcome is Outcome.COMMITTED and one.writes]
+    candidates = [one for one in history.transactions if one.outcome is Outcome.COMMITTED and _kept(history, one)]
     if not candidates:
         return None
     return _without(history, {write.value for write in chance.choice(candidates).writes})
@@ -375,6 +509,7 @@ def _skip(history: History, chance: random.Random) -> History | None:
         at
         for at, event in enumerate(reader.events)
         if isinstance(event, Read)
+        and event.place not in history.compacted
         and any(isinstance(later, Read) for later in reader.events[at + 1 : at + 2] if later.place == event.place)
     ]
     if not spots:
@@ -384,12 +519,12 @@ def _skip(history: History, chance: random.Random) -> History | None:
 
 
 def _read_each_other(history: History, chance: random.Random) -> History | None:
-    candidates = [one for one in history.transactions if one.outcome is Outcome.COMMITTED and one.writes]
+    candidates = [one for one in history.transactions if one.outcome is Outcome.COMMITTED and _kept(history, one)]
     if len(candidates) < 2:
         return None
     one, other = chance.sample(candidates, 2)
     for reader, writer in ((one, other), (other, one)):
-        write = writer.writes[0]
+        write = _kept(history, writer)[0]
         reader.reads.append(Read(write.place, _offset_of(history, write) or 0, write.value, 2**62))
     return history
 
@@ -397,7 +532,7 @@ def _read_each_other(history: History, chance: random.Random) -> History | None:
 def _lose_a_marker(history: History, chance: random.Random) -> History | None:
     markers = dict(history.markers or {})
     # The last offset of a log could not be missed.
-    places = [place for place, offsets in markers.items() if len(offsets) > 1]
+    places = [place for place, offsets in markers.items() if len(offsets) > 1 and place not in history.compacted]
     if not places:
         return None
     place = chance.choice(places)
@@ -439,6 +574,55 @@ def _fetch_older(history: History, chance: random.Random) -> History | None:
     return replace(history, observations=[*history.observations, again])
 
 
+def _last_of_keys(history: History) -> list[tuple[Place, int]]:
+    """The values that each key must have, unless it may have been deleted."""
+    writers = history.writers()
+    last: dict[tuple[Place, int | None], Write] = {}
+    for place in history.compacted:
+        for _, value in history.visible[place]:
+            last[place, writers[value][1].key] = writers[value][1]
+    committed = {
+        write.value
+        for one in history.transactions
+        if one.outcome is Outcome.COMMITTED or history.decisions.get(one.number)
+        for write in one.writes
+    }
+    deleted = {
+        write.key
+        for one in history.transactions
+        for write in one.writes
+        if write.is_tombstone and one.outcome is not Outcome.ABORTED
+    }
+    due = [write for (_, key), write in last.items() if write.value in committed and key not in deleted]
+    return [(write.place, write.value) for write in due]
+
+
+def _compact_too_much(history: History, chance: random.Random) -> History | None:
+    candidates = _last_of_keys(history)
+    return _without(history, {chance.choice(candidates)[1]}) if candidates else None
+
+
+def _compact_too_much_on_a_replica(history: History, chance: random.Random) -> History | None:
+    candidates = _last_of_keys(history)
+    if not candidates:
+        return None
+    place, gone = chance.choice(candidates)
+    left = [record for record in history.replicas["broker 1"][place] if record[1] != gone]
+    return replace(history, replicas={"broker 1": {place: left}})
+
+
+def _decide_otherwise(history: History, chance: random.Random) -> History | None:
+    candidates = [
+        one
+        for one in history.transactions
+        if one.number in history.decisions and any(write.place not in history.compacted for write in one.writes)
+    ]
+    if not candidates:
+        return None
+    number = chance.choice(candidates).number
+    return replace(history, decisions={**history.decisions, number: not history.decisions[number]})
+
+
 MUTATIONS: list[tuple[Mutation, Anomaly]] = [
     (_show_aborted, Anomaly.ABORTED_READ),
     (_read_early, Anomaly.DIRTY_READ),
@@ -455,10 +639,13 @@ MUTATIONS: list[tuple[Mutation, Anomaly]] = [
     (_process_again, Anomaly.PROCESSED_TWICE),
     (_rewind_group, Anomaly.OFFSET_INCONSISTENT),
     (_fetch_older, Anomaly.OFFSET_REGRESSED),
+    (_decide_otherwise, Anomaly.DECISION_BROKEN),
+    (_compact_too_much, Anomaly.LATEST_LOST),
+    (_compact_too_much_on_a_replica, Anomaly.LATEST_LOST),
 ]
 
 
-@pytest.mark.parametrize(("mutation", "anomaly"), MUTATIONS, ids=[anomaly.name.lower() for _, anomaly in MUTATIONS])
+@pytest.mark.parametrize(("mutation", "anomaly"), MUTATIONS, ids=[mutation.__name__[1:] for mutation, _ in MUTATIONS])
 @settings(max_examples=examples(15), deadline=None)
 @given(seed=SEEDS)
 def test_what_is_planted_is_found(mutation: Mutation, anomaly: Anomaly, seed: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.cluster.checker import Place
-from support.isolation.history import Outcome, Read, Restart, Write
+from support.isolation.history import TOMBSTONE, Outcome, Read, Restart, Write
 from support.isolation.recording import Recorded, Recorder
 
 A, B = Place("in", 0), Place("out", 1)
@@ -58,6 +58,43 @@ def test_what_a_reader_saw(tmp_path: Path) -> None:
     (reader,) = Recorded.of([file]).readers
     assert reader.name == "reader"
     assert reader.events == [Read(A, 0, 5, 10), Restart(A, 0), Read(A, 0, 5, 20)]
+
+
+def test_a_prepared_transaction_that_another_process_completes(tmp_path: Path) -> None:
+    """Whichever file is read first."""
+    with Recorder(tmp_path / "b.events", 1, "preparer") as recorder:
+        own, other, undecided = recorder.begin(), recorder.begin(), recorder.begin()
+        for number in (own, other, undecided):
+            recorder.prepared(number)
+            recorder.ask(number)
+        recorder.end(own, Outcome.COMMITTED)
+    with Recorder(tmp_path / "a.events", 2, "preparer") as recorder:
+        recorder.end(other, Outcome.COMMITTED)
+    found = Recorded.of(sorted(tmp_path.glob("*.events"))).transactions
+    assert all(one.is_prepared for one in found.values())
+    assert {number: (one.outcome, one.ended_by_other) for number, one in found.items()} == {
+        own: (Outcome.COMMITTED, False),
+        other: (Outcome.COMMITTED, True),
+        undecided: (Outcome.UNKNOWN, False),
+    }
+
+
+def test_tombstones_are_known_by_their_offsets(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "one.events", 1, "writer") as recorder:
+        number = recorder.begin()
+        gone, kept = (recorder.write(number, A, key=7, is_tombstone=is_tombstone) for is_tombstone in (True, False))
+        recorder.stored(gone, 3)
+        recorder.stored(kept, 4)
+    with Recorder(tmp_path / "two.events", 2, "reader") as recorder:
+        recorder.read(A, 3, TOMBSTONE, 10)
+        recorder.read(A, 9, TOMBSTONE, 10)
+    found = Recorded.of(sorted(tmp_path.glob("*.events")))
+    assert found.transactions[number].writes == [
+        Write(A, gone, 3, key=7, is_tombstone=True),
+        Write(A, kept, 4, key=7),
+    ]
+    assert found.tombstones == {(A, 3): gone}
+    assert found.readers[0].events == [Read(A, 3, gone, 10), Read(A, 9, TOMBSTONE, 10)]
 
 
 def test_the_last_line_of_a_killed_client_may_be_cut(tmp_path: Path) -> None:
