@@ -2,13 +2,14 @@
 
 Records are usually similar: keys of one length, values of one length. Then all parts of a record except its key, value
 and headers are the same for records of one millisecond, up to the offset, which comes from a table. The rest takes a
-few steps in C for a whole column. Other records take Python code for each, but still use tables for lengths.
+few steps in C for a whole column. Other records take Python code for each, but still use tables for lengths. So that
+times take no step for each record either, they are given as runs of records with the same time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from typing import ClassVar, Final, cast
 
 from ottla.records.header_sections import NULL, varint
@@ -17,6 +18,8 @@ from ottla.records.plain import BatchOptions, finish_batch
 from ottla.records.varint import write_varlong
 
 Cells = Sequence[bytes | None]
+Runs = Sequence[tuple[int, int]]
+"""Times: a number of records, and the milliseconds of each of them."""
 
 _ONE_BYTE_UNTIL: Final = 64
 _TWO_BYTES_UNTIL: Final = 8192
@@ -25,29 +28,34 @@ _WORTH_COMPARING: Final = 4
 _MIXED: Final = -2
 _NONE: Final = -1
 _NO_HEADERS: Final = b"\0"
+_TABLES_MAX: Final = 16
 
 
 def encode_plain_columns(
-    values: Cells,
-    keys: Cells | None,
-    header_sections: Cells | None,
-    timestamps_ms: Sequence[int],
-    options: BatchOptions,
+    values: Cells, keys: Cells | None, header_sections: Cells | None, times: Runs, options: BatchOptions
 ) -> bytearray:
     """Encodes all rows in one batch with consecutive offsets. Headers are already encoded: see `header_sections`."""
-    oldest_ms, newest_ms = min(timestamps_ms, default=NO_TIMESTAMP), max(timestamps_ms, default=NO_TIMESTAMP)
+    stamps_ms = [stamp_ms for _, stamp_ms in times]
+    oldest_ms, newest_ms = min(stamps_ms, default=NO_TIMESTAMP), max(stamps_ms, default=NO_TIMESTAMP)
     if oldest_ms < NO_TIMESTAMP:
         raise ValueError(f"a record has timestamp {oldest_ms}: it must be -1 (none) or later")
     count = len(values)
+    if sum([size for size, _ in times]) != count:
+        raise ValueError(f"there are {count} values, but times of {sum(size for size, _ in times)}")
     sizes = (_MIXED,) * 3
     if count >= _WORTH_COMPARING:
         sizes = _size_of_all(values), _size_of_all(keys), _size_of_all(header_sections)
     if _MIXED in sizes:
-        payload = b"".join(_records(values, keys, header_sections, timestamps_ms))
+        payload = b"".join(_records(values, keys, header_sections, times))
     else:
-        payload = b"".join(_pieces_of_like(values, keys, header_sections, timestamps_ms, sizes))
-    base_ms = timestamps_ms[0] if count else None
+        payload = b"".join(_pieces_of_like(values, keys, header_sections, times, sizes))
+    base_ms = stamps_ms[0] if count else None
     return finish_batch(payload, count, count - 1, base_ms, newest_ms, options)
+
+
+def runs_of(timestamps_ms: Sequence[int]) -> list[tuple[int, int]]:
+    """The times of records, one by one, as runs."""
+    return [(len(list(some)), stamp_ms) for stamp_ms, some in groupby(timestamps_ms)]
 
 
 def _size_of_all(cells: Cells | None) -> int:
@@ -71,11 +79,11 @@ def _pieces_of_like(
     values: Cells,
     keys: Cells | None,
     header_sections: Cells | None,
-    timestamps_ms: Sequence[int],
+    times: Runs,
     sizes: tuple[int, int, int],
 ) -> list[bytes]:
     value_size, key_size, section_size = sizes
-    columns: list[Cells] = [()]
+    columns: list[Cells] = [(), ()]
     before_value = _cell_start(value_size)
     if key_size == _NONE:
         before_key = NULL + before_value
@@ -89,26 +97,23 @@ def _pieces_of_like(
         columns.append(header_sections or ())
     cells = max(key_size, 0) + max(value_size, 0) + max(section_size, 1) + len(_cell_start(key_size) + before_value)
     starts: list[bytes] = []
-    offsets = _offsets(len(values))
-    offset = 0
+    offset, base_ms = 0, times[0][1]
     # The end of a record without headers is joined with the start of the next, which saves a piece.
-    for stamp_ms, some in groupby(timestamps_ms):
-        end = offset + len(list(some))
-        delta = _varlong(stamp_ms - timestamps_ms[0])
+    for count, stamp_ms in times:
+        end = offset + count
+        delta = _varlong(stamp_ms - base_ms)
         while offset < end:
             offset_size, until = _alike(offset)
             until = min(until, end)
-            start = after + varint(1 + len(delta) + offset_size + cells) + b"\0" + delta
-            starts += [start + number + before_key for number in offsets[offset:until]]
+            starts += [after + varint(1 + len(delta) + offset_size + cells) + b"\0" + delta] * (until - offset)
             offset = until
-    if starts:
-        starts[0] = starts[0][len(after) :]
+    starts[0] = starts[0][len(after) :]
     columns[0] = starts
+    columns[1] = _offsets_before(before_key, len(starts))
     pieces: list[bytes] = [b""] * (len(columns) * len(starts))
     for number, column in enumerate(columns):
         pieces[number :: len(columns)] = cast("Sequence[bytes]", column)
-    if starts:
-        pieces.append(after)
+    pieces.append(after)
     return pieces
 
 
@@ -122,11 +127,10 @@ def _alike(offset: int) -> tuple[int, int]:
     return size, 1 << (7 * size - 1)
 
 
-def _records(
-    values: Cells, keys: Cells | None, header_sections: Cells | None, timestamps_ms: Sequence[int]
-) -> Iterator[bytes]:
+def _records(values: Cells, keys: Cells | None, header_sections: Cells | None, times: Runs) -> Iterator[bytes]:
     count = len(values)
-    base_ms = timestamps_ms[0] if count else NO_TIMESTAMP
+    base_ms = times[0][1] if count else NO_TIMESTAMP
+    timestamps_ms = chain.from_iterable(repeat(stamp_ms, size) for size, stamp_ms in times)
     delta_ms, delta = 0, _varlong(0)
     nothing = [None] * count
     for offset, value, key, section, stamp_ms in zip(
@@ -153,6 +157,8 @@ def _records(
 class _Known:
     offsets: ClassVar[list[bytes]] = [varint(number) for number in range(_ONE_BYTE_UNTIL)]
     """Encoded offsets from 0 on: the same for all batches. The list never changes: a longer one replaces it."""
+    before: ClassVar[dict[bytes, list[bytes]]] = {}
+    """The same, each with these bytes after it: the lengths that all records of a program may share."""
 
 
 def _offsets(count: int) -> list[bytes]:
@@ -162,6 +168,17 @@ def _offsets(count: int) -> list[bytes]:
         two = [bytes((number << 1 & 0x7F | 0x80, number >> 6)) for number in range(_ONE_BYTE_UNTIL, _TWO_BYTES_UNTIL)]
         more = [varint(number) for number in range(_TWO_BYTES_UNTIL, count)]
         _Known.offsets = known = [*known[:_ONE_BYTE_UNTIL], *two, *more]
+    return known[:count]
+
+
+def _offsets_before(following: bytes, count: int) -> list[bytes]:
+    """The first `count` encoded offsets, with these bytes after each. Thread-safe."""
+    known = _Known.before.get(following, [])
+    if len(known) < count:
+        known = [offset + following for offset in _offsets(count)]
+        if len(_Known.before) >= _TABLES_MAX:
+            _Known.before = {}
+        _Known.before[following] = known
     return known[:count]
 
 

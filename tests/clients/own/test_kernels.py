@@ -29,7 +29,7 @@ def counting(function):
 PRODUCER = """
 from ottla import Producer
 from ottla.client.produce import compiled, encoding
-compiled.LOAD_AFTER_S = 0.01  # else they would be loaded after millions of records
+compiled.LOAD_AFTER_S = 0.001  # else they would be loaded after millions of records
 encoding.encode_plain_columns = counting(encoding.encode_plain_columns)
 with Producer(settings, batch_size=262144, linger_ms=1000) as producer:
     for _ in range(count):
@@ -40,7 +40,7 @@ ASYNC_PRODUCER = """
 import asyncio
 from ottla import AsyncProducer
 from ottla.client.produce import compiled, encoding
-compiled.LOAD_AFTER_S = 0.01  # else they would be loaded after millions of records
+compiled.LOAD_AFTER_S = 0.001  # else they would be loaded after millions of records
 encoding.encode_plain_columns = counting(encoding.encode_plain_columns)
 async def main():
     async with AsyncProducer(settings, batch_size=262144, linger_ms=1000) as producer:

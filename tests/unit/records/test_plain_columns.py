@@ -10,7 +10,7 @@ from ottla.records import BatchOptions, Compression, Header, Record, decode_batc
 from ottla.records.columns import encode_columns
 from ottla.records.header_sections import fast_header_section, header_section
 from ottla.records.layout import MAX_INT64
-from ottla.records.plain_columns import encode_plain_columns
+from ottla.records.plain_columns import encode_plain_columns, runs_of
 
 Row = tuple[bytes | None, bytes | None, tuple[Header, ...], int]
 
@@ -34,7 +34,11 @@ def encoded(some: list[Row], options: BatchOptions, *, compiled: bool) -> bytear
     if compiled:
         return encode_columns(values, keys, timestamps_ms=stamps, options=options, header_sections=sections)
     return encode_plain_columns(
-        values, keys if any(keys) or b"" in keys else None, sections if any(sections) else None, stamps, options
+        values,
+        keys if any(keys) or b"" in keys else None,
+        sections if any(sections) else None,
+        runs_of(stamps),
+        options,
     )
 
 

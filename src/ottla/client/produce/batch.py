@@ -32,6 +32,7 @@ from ottla.client.produce.delivery import NO_OFFSET, Delivery, RecordMetadata
 from ottla.client.produce.record import RECORD_OVERHEAD_BYTES
 from ottla.client.transactions.identity import Identity
 from ottla.records.layout import HEADER_SIZE, MAX_INT64
+from ottla.records.plain_columns import runs_of
 
 if TYPE_CHECKING:
     from ottla.base.ids import TopicPartition
@@ -297,6 +298,15 @@ class Batch:
         if own is None:
             return stamped
         return [stamp_ms if time_ms is None else time_ms for time_ms, stamp_ms in zip(own, stamped, strict=True)]
+
+    def time_runs(self) -> list[tuple[int, int]]:
+        """The same as runs: a number of records, and the timestamp of each of them."""
+        if self.has_own_times:
+            return runs_of(self.timestamps_ms())
+        ends = [start for start, _ in self.stamps[1:]]
+        ends.append(self.count)
+        runs = ((end - start, stamp_ms) for (start, stamp_ms), end in zip(self.stamps, ends, strict=True))
+        return [run for run in runs if run[0]]
 
     def time_ms_of(self, index: int) -> int:
         if self.times_ms is not None:

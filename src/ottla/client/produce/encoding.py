@@ -69,9 +69,7 @@ class Encoder:
         return encoded
 
     def _encode_plainly(self, batch: Batch) -> bytearray:
-        return encode_plain_columns(
-            batch.values, batch.keys, batch.header_sections, batch.timestamps_ms(), self._options
-        )
+        return encode_plain_columns(batch.values, batch.keys, batch.header_sections, batch.time_runs(), self._options)
 
 
 def _timestamps_ms(batch: Batch) -> Any:

@@ -7,6 +7,7 @@ import pytest
 from ottla.base.ids import ZERO_UUID, TopicPartition
 from ottla.client.callbacks import Callbacks
 from ottla.client.metadata import PartitionInfo, TopicInfo
+from ottla.client.produce import batch as batch_module
 from ottla.client.produce import compiled
 from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.batch import Batch
@@ -131,3 +132,19 @@ def test_what_is_compressed_and_large_is_heavy() -> None:
     assert Encoder(config(compression_type="zstd")).is_heavy(large)
     assert not Encoder(config(compression_type="zstd")).is_heavy(small)
     assert not Encoder(config()).is_heavy(large)
+
+
+def test_a_millisecond_without_a_record_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch was closed after a thread noted the time of its record, and before the record was in."""
+    batch = batch_of([])
+    batch.is_closed = False
+    delivery = batch.append(b"value", None, None, None, 1)
+    assert delivery is not None
+    stamp_ms = batch.time_ms_of(0)
+    monkeypatch.setattr(batch_module, "time", lambda: stamp_ms / 1000 + 5)
+    batch.stamp()
+    batch.close()
+    assert batch.time_runs() == [(1, stamp_ms)]
+    encoded = Encoder(config()).encode(batch)
+    assert read_header(encoded).max_timestamp_ms == stamp_ms
+    assert [one.timestamp_ms for one in decode_batch(encoded)] == [stamp_ms]
