@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from ottla.base.coordination import CoordinationError
 from ottla.base.error_codes import ErrorCode
@@ -17,6 +17,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
+
+_TURNS_TO_ANSWER: Final = 4
+"""Iterations of the loop in which an answer gets from a change to its client."""
 
 
 class ChangeQueue:
@@ -34,8 +37,8 @@ class ChangeQueue:
     async def run_behind(
         self, change: Callable[[asyncio.Future[T]], Coroutine[Any, Any, T]], name: str = "a change"
     ) -> T:
-        """The same for a change that may set its answer before it ends: the caller does not wait for the rest, but the
-        next change does. Errors in the rest are logged."""
+        """The same for a change that may call `answer_early`: the caller does not wait for the rest, but the next
+        change does. Errors in the rest are logged."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         task = self._begin(lambda: change(answer), name)
         await asyncio.wait((answer, task), return_when=asyncio.FIRST_COMPLETED)
@@ -63,6 +66,13 @@ class ChangeQueue:
         """Waits for changes that have begun."""
         if self._running:
             await asyncio.wait(self._running)
+
+
+async def answer_early(answer: asyncio.Future[T], result: T) -> None:
+    """Answers, and returns when the response is on its way: the rest of a change may block the loop for a while."""
+    answer.set_result(result)
+    for _ in range(_TURNS_TO_ANSWER):
+        await asyncio.sleep(0)
 
 
 def _log_failure(task: asyncio.Task[Any], name: str) -> None:

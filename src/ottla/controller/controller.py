@@ -1,8 +1,9 @@
 """The controller of a cluster of one broker: creates, grows and deletes topics, and elects the leaders of partitions.
 
 The coordination tree is authoritative: a change is written there first, in one transaction, and then passed to the
-broker. A crash between the two is harmless, because the next start reads the tree. Only a deletion takes several steps:
-it is answered after the first, which writes a marker, and `load` finishes one that a crash interrupted.
+broker. A crash between the two is harmless, because the next start reads the tree. Two changes take several steps and
+are answered after the first: a deletion begins with a marker, and growth with the new assignment. `load` finishes one
+that a crash interrupted.
 
 Used from one event loop.
 """
@@ -14,14 +15,14 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
 
 from ottla.base.config_changes import changes_of
 from ottla.base.coordination import Coordination
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID, TopicPartition, Uuid, format_uuid, random_uuid
 from ottla.controller import assignment
-from ottla.controller.changes import ChangeQueue, change
+from ottla.controller.changes import ChangeQueue, answer_early, change
+from ottla.controller.deletions import PendingDeletions, partitions_in_words
 from ottla.controller.election import (
     NO_NODE,
     elect_first,
@@ -46,9 +47,6 @@ from ottla.controller.wanted_topics import (
 from ottla.log.broker_config import topic_defaults
 
 _logger = logging.getLogger(__name__)
-
-_TURNS_TO_ANSWER: Final = 4
-"""Iterations of the loop in which an answer gets from a change to its client."""
 
 
 class Controller:
@@ -77,10 +75,12 @@ class Controller:
         self.deleted: Sequence[str] = ()
         """Topics whose deletion was unfinished when the broker last stopped."""
         self.changes = ChangeQueue()
+        self._deletions = PendingDeletions(self._nodes, host)
 
     async def close(self) -> None:
-        """Waits for changes that have begun."""
+        """Waits for changes that have begun, and finishes deletions."""
         await self.changes.drain()
+        await self._deletions.finish()
 
     @property
     def topics(self) -> Mapping[str, TopicState]:
@@ -140,13 +140,15 @@ class Controller:
     ) -> list[TopicState | ControllerError]:
         """Returns one outcome per topic, in order. With `validate_only` nothing is created: the states show what the
         topics would be like, without an id. `reason` goes to the log if no client created the topics explicitly."""
-        left_over = await self._nodes.left_over([topic.name for topic in wanted if fault_of_name(topic.name) is None])
+        names = [topic.name for topic in wanted if fault_of_name(topic.name) is None]
+        await self._deletions.finish(names)
+        traces = await self._nodes.traces(names)
         outcomes: list[TopicState | ControllerError] = []
         keys: dict[str, str] = {}
         room = PARTITIONS_AT_ONCE_MAX
         for topic in wanted:
             try:
-                made = self._new_topic(topic, keys, left_over, room)
+                made = self._new_topic(topic, keys, traces.left_over, room)
             except ControllerError as error:
                 outcomes.append(error)
                 continue
@@ -155,7 +157,7 @@ class Controller:
             outcomes.append(replace(made, topic_id=ZERO_UUID) if validate_only else made)
         created = [outcome for outcome in outcomes if isinstance(outcome, TopicState)]
         if created and not validate_only:
-            await self._nodes.create(created)
+            await self._nodes.create(created, traces.configured)
             for state in created:
                 self._remember(state)
                 await self._host.apply_topic(state, new_partitions=frozenset(range(len(state.partitions))))
@@ -208,40 +210,28 @@ class Controller:
             reason = f"Topic '{name}' collides with '{other}': '.' and '_' are the same in metric names."
             raise ControllerError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
 
+    @change
     async def delete_topics(
         self, names: Sequence[str], ids: Mapping[str, Uuid] = MappingProxyType({})
     ) -> list[ControllerError | None]:
         """Returns one outcome per topic, None for success. When this returns, clients no longer see the topic, and a
-        crash does not bring it back. Its replicas and nodes are deleted afterwards, before the next change. A topic
-        named in `ids` is deleted only if it has that id: the name may belong to a new topic by then."""
-        return await self.changes.run_behind(lambda answer: self._delete_topics(names, ids, answer), "delete_topics")
+        crash does not bring it back. Its replicas and nodes are deleted afterwards, before the name can be used again.
+        A topic named in `ids` is deleted only if it has that id: the name may belong to a new topic by then."""
+        outcomes = [self._fault_of_deletion(name, ids.get(name)) for name in names]
+        found = dict.fromkeys(name for name, fault in zip(names, outcomes, strict=True) if fault is None)
+        topics = [self._topics[name] for name in found]
+        if topics:
+            await self._nodes.mark_for_deletion([topic.name for topic in topics])
+            self._forget(topics)
+            self._host.forget_topics(topics)
+            self._deletions.add(topics)
+        return outcomes
 
     async def delete_topic(self, name: str) -> None:
         """The same for one; raises what is wrong."""
         (error,) = await self.delete_topics([name])
         if error is not None:
             raise error
-
-    async def _delete_topics(
-        self, names: Sequence[str], ids: Mapping[str, Uuid], answer: asyncio.Future[list[ControllerError | None]]
-    ) -> list[ControllerError | None]:
-        outcomes = [self._fault_of_deletion(name, ids.get(name)) for name in names]
-        found = dict.fromkeys(name for name, fault in zip(names, outcomes, strict=True) if fault is None)
-        topics = [self._topics[name] for name in found]
-        if topics:
-            gone = [topic.name for topic in topics]
-            await self._nodes.mark_for_deletion(gone)
-            self._forget(topics)
-            self._host.forget_topics(topics)
-            answer.set_result(outcomes)
-            for _ in range(_TURNS_TO_ANSWER):  # before thousands of files are closed
-                await asyncio.sleep(0)
-            for topic in topics:
-                _logger.info("deleted topic %s, which had %s", topic.name, _partitions(len(topic.partitions)))
-            await self._host.delete_replicas(topics)
-            await self._nodes.delete(gone)
-            await self._nodes.unmark(gone)
-        return outcomes
 
     def _fault_of_deletion(self, name: str, topic_id: Uuid | None) -> ControllerError | None:
         topic = self._topics.get(name)
@@ -285,11 +275,23 @@ class Controller:
 
     # --- partitions -------------------------------------------------------------------------------------------------
 
-    @change
     async def grow_topics(
         self, wanted: Sequence[NewPartitionCount], *, validate_only: bool = False
     ) -> list[TopicState | ControllerError]:
-        """Returns one outcome per topic, in order: the topic with its new partitions. Each topic may appear once."""
+        """Returns one outcome per topic, in order: the topic with its new partitions. Each topic may appear once. When
+        this returns, the partitions are served, and a crash does not take them back. The nodes with their leaders are
+        written afterwards, before the next change."""
+        return await self.changes.run_behind(
+            lambda answer: self._grow_topics(wanted, answer, validate_only=validate_only), "grow_topics"
+        )
+
+    async def _grow_topics(
+        self,
+        wanted: Sequence[NewPartitionCount],
+        answer: asyncio.Future[list[TopicState | ControllerError]],
+        *,
+        validate_only: bool,
+    ) -> list[TopicState | ControllerError]:
         outcomes: list[TopicState | ControllerError] = []
         for each in wanted:
             try:
@@ -301,12 +303,26 @@ class Controller:
                 outcomes.append(replace(topic, partitions=(*topic.partitions, *added)))
         grown = [(self._topics[each.name], each) for each in outcomes if isinstance(each, TopicState)]
         if grown and not validate_only:
-            await self._nodes.grow(grown)
+            await self._nodes.grow(new for _, new in grown)
             for old, new in grown:
                 await self._changed(new, new_partitions=frozenset(range(len(old.partitions), len(new.partitions))))
-                counts = _partitions(len(new.partitions)), len(old.partitions)
+            await answer_early(answer, outcomes)
+            for old, new in grown:
+                counts = partitions_in_words(new), len(old.partitions)
                 _logger.info("altered topic %s: it now has %s, up from %d", new.name, *counts)
+            await self._write_states(grown)
         return outcomes
+
+    async def _write_states(self, grown: Sequence[tuple[TopicState, TopicState]]) -> None:
+        """If this fails, the leaders stay, and the next change of such a partition creates its node."""
+        try:
+            await self._nodes.create_states(grown)
+        except BaseException:
+            for old, new in grown:
+                added = (replace(partition, version=NO_NODE) for partition in new.partitions[len(old.partitions) :])
+                topic = self._topics[new.name]  # its configs may have changed meanwhile
+                self._topics[new.name] = replace(topic, partitions=(*old.partitions, *added))
+            raise
 
     async def create_partitions(
         self,
@@ -476,9 +492,5 @@ def _unknown(name: str) -> ControllerError:
 def _tell_created(topic: TopicState, reason: str) -> None:
     replicas = len(topic.partitions[0].replicas) if topic.partitions else 0
     configs = "".join(f", {key}={value}" for key, value in sorted(topic.configs.items()))
-    counts = f"{_partitions(len(topic.partitions))}, replication factor {replicas}"
+    counts = f"{partitions_in_words(topic)}, replication factor {replicas}"
     _logger.info("created topic %s with %s%s%s", topic.name, counts, configs, f" ({reason})" if reason else "")
-
-
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"

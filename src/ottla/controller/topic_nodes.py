@@ -5,15 +5,16 @@
     /config/topics/<topic>                           the topic's own configs
     /admin/delete_topics/<topic>                     exists while the topic is being deleted
 
-Every change is one transaction; only a deletion takes several, and the marker in /admin shows it.
+A change is one transaction, except for two. A deletion takes several, and the marker in /admin shows it. The states of
+partitions that are added to a topic come in a second one: without it, the next start elects their leaders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.base.coordination import Coordination, Create, Operation, SetData, Znode
 from ottla.base.ids import ZERO_UUID
@@ -22,6 +23,7 @@ from ottla.controller.state import PartitionState, TopicState
 from ottla.zookeeper import paths
 from ottla.zookeeper.node_json import ZnodeError
 from ottla.zookeeper.paths import ConfigKind
+from ottla.zookeeper.transaction import ancestors_of
 from ottla.zookeeper.znodes import (
     PartitionLeader,
     ReplicaAssignment,
@@ -34,6 +36,15 @@ from ottla.zookeeper.znodes import (
 
 _WRITES_AT_ONCE: Final = 1000
 """Writes in one transaction that need not be atomic: a server limits the size of a transaction."""
+
+
+class Traces(NamedTuple):
+    """Names of unknown topics with nodes in the tree."""
+
+    left_over: frozenset[str]
+    """The deletion of these failed."""
+    configured: frozenset[str]
+    """These have configs: Kafka's tools can write them before the topic exists."""
 
 
 class TopicNodes:
@@ -83,15 +94,15 @@ class TopicNodes:
             for name, assignment, config in found
         ]
 
-    async def left_over(self, names: Sequence[str]) -> frozenset[str]:
-        """The names with nodes in the tree that the controller does not know: their deletion failed."""
+    async def traces(self, names: Sequence[str]) -> Traces:
+        """What there is in the tree of topics that the controller does not know."""
         found = await self._tree.get_many(
-            [path for name in names for path in (paths.deleted_topic(name), paths.topic(name))]
+            [path for name in names for path in (paths.deleted_topic(name), paths.topic(name), _config(name))]
         )
-        return frozenset(
-            name
-            for name, marker, topic in zip(names, found[::2], found[1::2], strict=True)
-            if marker is not None or topic is not None
+        nodes = list(zip(names, found[::3], found[1::3], found[2::3], strict=True))
+        return Traces(
+            frozenset(name for name, marker, topic, _ in nodes if marker is not None or topic is not None),
+            frozenset(name for name, _, _, config in nodes if config is not None),
         )
 
     async def marked_for_deletion(self) -> list[str]:
@@ -99,23 +110,24 @@ class TopicNodes:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    async def create(self, topics: Sequence[TopicState]) -> None:
-        """All of them, or none."""
-        configured = await self._tree.get_many([_config(topic.name) for topic in topics])
+    async def create(self, topics: Sequence[TopicState], configured: Container[str]) -> None:
+        """All of them, or none. `configured` are the names that have a config node already."""
         operations: list[Operation] = []
-        for topic, config in zip(topics, configured, strict=True):
-            # A config can exist before its topic: Kafka's tools allow that.
-            operations.append(_config_write(topic.name, topic.configs, config))
+        for topic in topics:
+            operations.append(_config_write(topic.name, topic.configs, is_there=topic.name in configured))
             operations.append(Create(paths.topic(topic.name), _encode(topic)))
             operations.append(Create(paths.partitions(topic.name)))
             operations.extend(_new_partitions(topic, range(len(topic.partitions))))
         await self._tree.transact(operations)
 
-    async def grow(self, changes: Iterable[tuple[TopicState, TopicState]]) -> None:
-        """Writes (old, new) states where the new ones have more partitions: all of them, or none."""
+    async def grow(self, topics: Iterable[TopicState]) -> None:
+        """Writes topics that have more partitions now: all of them, or none. Their states are not written yet."""
+        await self._tree.transact([SetData(paths.topic(topic.name), _encode(topic)) for topic in topics])
+
+    async def create_states(self, changes: Iterable[tuple[TopicState, TopicState]]) -> None:
+        """Writes the states of the partitions that the new one of (old, new) has more: all of them, or none."""
         operations: list[Operation] = []
         for old, new in changes:
-            operations.append(SetData(paths.topic(new.name), _encode(new)))
             operations.extend(_new_partitions(new, range(len(old.partitions), len(new.partitions))))
         await self._tree.transact(operations)
 
@@ -123,6 +135,7 @@ class TopicNodes:
         """Writes (old, new) states with the same number of partitions. Each node is consistent by itself: many nodes
         are written in several transactions."""
         operations: list[Operation] = []
+        missing: dict[str, bytes] = {}
         for old, new in changes:
             if _assigned(old) != _assigned(new):
                 operations.append(SetData(paths.topic(new.name), _encode(new)))
@@ -131,26 +144,39 @@ class TopicNodes:
                 if before is after:
                     continue
                 if before.version == NO_NODE:
-                    await self._tree.create(path, _encode_leader(after), parents=True)
+                    missing[path] = _encode_leader(after)
                 else:
                     operations.append(SetData(path, _encode_leader(after), before.version))
+        if missing:
+            operations += await self._creations(missing)
         for start in range(0, len(operations), _WRITES_AT_ONCE):
             await self._tree.transact(operations[start : start + _WRITES_AT_ONCE])
+
+    async def _creations(self, missing: Mapping[str, bytes]) -> list[Operation]:
+        """Creates nodes, and first those above them that do not exist either."""
+        above = list(dict.fromkeys(ancestor for path in missing for ancestor in ancestors_of(path)))
+        found = await self._tree.get_many(above)
+        absent = [Create(path) for path, node in zip(above, found, strict=True) if node is None]
+        return [*absent, *(Create(path, data) for path, data in missing.items())]
 
     async def write_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Writes the configs of topics: all of them, or none."""
         nodes = await self._tree.get_many([_config(name) for name in configs])
         await self._tree.transact(
-            [_config_write(name, own, node) for (name, own), node in zip(configs.items(), nodes, strict=True)]
+            [
+                _config_write(name, own, is_there=node is not None)
+                for (name, own), node in zip(configs.items(), nodes, strict=True)
+            ]
         )
 
     async def mark_for_deletion(self, names: Sequence[str]) -> None:
         """All of them, or none."""
         await self._tree.transact([Create(paths.deleted_topic(name)) for name in names])
 
-    async def delete(self, names: Sequence[str]) -> None:
-        """Deletes all nodes of topics except the markers."""
-        await self._tree.delete_trees([*map(paths.topic, names), *map(_config, names)])
+    async def delete(self, names: Sequence[str], *, with_markers: bool = False) -> None:
+        """Deletes all nodes of topics; the markers only if the topics are deleted on disk as well."""
+        markers = map(paths.deleted_topic, names) if with_markers else ()
+        await self._tree.delete_trees([*map(paths.topic, names), *map(_config, names), *markers])
 
     async def unmark(self, names: Sequence[str]) -> None:
         """Removes the markers: these topics are deleted, also on disk."""
@@ -161,9 +187,9 @@ def _config(name: str) -> str:
     return paths.config(ConfigKind.TOPICS, name)
 
 
-def _config_write(name: str, configs: Mapping[str, str], present: Znode | None) -> Operation:
+def _config_write(name: str, configs: Mapping[str, str], *, is_there: bool) -> Operation:
     data = encode_config(configs)
-    return Create(_config(name), data) if present is None else SetData(_config(name), data)
+    return SetData(_config(name), data) if is_there else Create(_config(name), data)
 
 
 def _assignment(name: str, node: Znode) -> TopicAssignment:

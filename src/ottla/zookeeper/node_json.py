@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, TypeGuard, TypeVar
 
 V = TypeVar("V")
@@ -142,6 +143,8 @@ def shown(value: object) -> str:
 
 def in_scala_order(values: Mapping[str, V]) -> dict[str, V]:
     """As Scala's mutable hash map lists them: by slot, then by hash. It grows before three quarters of it are full."""
+    if not values:
+        return {}
     slots = _slot_count(len(values))
     hashes = {key: _spread_hash(key) for key in values}
     order = sorted(values, key=lambda key: (hashes[key] & (slots - 1), hashes[key]))
@@ -161,6 +164,7 @@ def _slot_count(size: int) -> int:
     return slots
 
 
+@lru_cache(maxsize=1024)  # most keys are the numbers of partitions
 def _spread_hash(text: str) -> int:
     """The hash of a Java string, with its upper half mixed in, as a signed number."""
     value = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
 from ottla.base.clock import SystemClock
-from ottla.base.coordination import Coordination, Operation, Watch, Znode
+from ottla.base.coordination import Coordination, Create, Operation, Watch, Znode
 from ottla.broker.configs.broker_config import BrokerConfig
 from ottla.broker.configs.store import ConfigStore
 from ottla.broker.metadata.metadata_cache import BrokerEndpoint, MetadataCache
@@ -27,13 +27,17 @@ TIMEOUT_S = 60
 
 
 class CountingTree:
-    """Lets everything through, counts it, and raises `failure` instead of a write once it is set."""
+    """Lets everything through, counts it, and raises `failure` instead of a write once it is set. States of partitions
+    can be made to fail or wait alone."""
 
     def __init__(self, tree: LocalTree) -> None:
         self.tree = tree
         self.calls: list[str] = []
         self.failure: Exception | None = None
         self.failure_of_deletes: Exception | None = None
+        self.failure_of_states: Exception | None = None
+        self.may_create_states = asyncio.Event()
+        self.may_create_states.set()
 
     def __getattr__(self, name: str) -> Any:
         self.calls.append(name)
@@ -47,6 +51,10 @@ class CountingTree:
         self.calls.append("transact")
         if self.failure is not None:
             raise self.failure
+        if any(isinstance(operation, Create) and operation.path.endswith("/state") for operation in operations):
+            await self.may_create_states.wait()
+            if self.failure_of_states is not None:
+                raise self.failure_of_states
         await self.tree.transact(operations)
 
     async def delete_trees(self, paths: Sequence[str]) -> None:
@@ -135,7 +143,7 @@ def on_tree(
                 broker = LoneBroker(CountingTree(tree), given)
                 await broker.load()
                 await test(broker, **arguments)  # type: ignore[call-arg]
-                await broker.controller.changes.drain()
+                await broker.controller.close()
             finally:
                 await tree.close()
 

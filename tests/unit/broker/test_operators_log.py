@@ -68,6 +68,7 @@ def test_topics_and_configs_that_change_are_reported(tmp_path: Path, lines: list
         assert told.endswith("(automatically, for the offsets of consumer groups)")
 
         await client.broker.controller.grow_topics([NewPartitionCount("orders", 5)])
+        await client.broker.controller.close()  # the line comes after the answer
         assert taken(lines) == ["altered topic orders: it now has 5 partitions, up from 3"]
         await alter(client, TOPIC, "orders", retention_ms="1000", segment_ms="60000")
         told = "changed configs of topic orders: retention.ms=1000 (was 5000), segment.ms=60000 (was not set)"
@@ -85,6 +86,7 @@ def test_topics_and_configs_that_change_are_reported(tmp_path: Path, lines: list
 
         deletion = DeleteTopicsRequest(topic_names=["orders", "unknown"], timeout_ms=1000)
         await client.ask(deletion, DeleteTopicsResponse, 5)
+        await client.broker.controller.close()
         assert taken(lines) == ["deleted topic orders, which had 5 partitions"]
 
     with_client(tmp_path, work, offsets_topic_num_partitions="2")

@@ -75,7 +75,7 @@ async def test_many_topics_are_one_transaction(broker: LoneBroker) -> None:
     broker.tree.calls.clear()
     outcomes = await broker.controller.create_topics([WantedTopic(f"t{number}", 2, 1) for number in range(50)])
     assert [outcome.name for outcome in outcomes if isinstance(outcome, TopicState)] == [f"t{n}" for n in range(50)]
-    assert broker.tree.calls == ["get_many", "get_many", "transact"]
+    assert broker.tree.calls == ["get_many", "transact"]
     assert len(broker.applied) == 50
 
 
@@ -293,7 +293,8 @@ async def test_many_topics_grow_and_are_configured_in_one_transaction_each(broke
     *grown, unknown = await broker.controller.grow_topics(wanted)
     assert {len(topic.partitions) for topic in grown if isinstance(topic, TopicState)} == {3}
     assert refused(unknown) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert broker.tree.calls == ["transact"]
+    await broker.controller.close()
+    assert broker.tree.calls == ["transact", "transact"]  # the second writes the leaders, after the answer
     broker.tree.calls.clear()
     configs = {**{name: {"retention.ms": "5"} for name in names}, "t3": {"retention.ms": "soon"}, "absent": {}}
     outcomes = await broker.controller.update_topic_configs(configs)
@@ -305,6 +306,38 @@ async def test_many_topics_grow_and_are_configured_in_one_transaction_each(broke
     assert {topic.configs.get("retention.ms") for topic in broker.controller.topics.values()} == {"5", None}
     later = await broker.restarted()
     assert later.controller.topics == broker.controller.topics
+
+
+@on_tree
+async def test_growth_is_answered_before_the_leaders_are_written_and_survives_a_crash(broker: LoneBroker) -> None:
+    await broker.create("events", 1)
+    await broker.create("other", 1)
+    broker.tree.may_create_states.clear()
+    grown = await broker.controller.create_partitions("events", 3)
+    assert broker.applied[-1] == (grown, frozenset({1, 2}))
+    assert await broker.data("/brokers/topics/events/partitions/1/state") is None
+    later = await broker.restarted()
+    found = later.controller.topics["events"]
+    assert [(each.leader, each.leader_epoch, each.version) for each in found.partitions] == [(BROKER_ID, 0, 0)] * 3
+    assert await later.data("/brokers/topics/events/partitions/2/state") is not None
+    assert later.tree.calls.count("transact") == 1
+    broker.tree.may_create_states.set()  # the crashed one's change ends too, or the fixture waits for it
+
+
+@on_tree
+async def test_leaders_that_could_not_be_written_are_written_by_the_next_change(broker: LoneBroker) -> None:
+    await broker.create("events", 1)
+    broker.tree.failure_of_states = CoordinationError("/brokers/topics/events", "no power")
+    await broker.controller.create_partitions("events", 3)
+    await broker.controller.close()
+    broker.tree.failure_of_states = None
+    lost = TopicPartition("events", 2)
+    await broker.controller.replicas_failed([lost])
+    assert broker.controller.topics["events"].partitions[2].leader == NO_LEADER
+    assert b'"leader":-1' in (await broker.data("/brokers/topics/events/partitions/2/state") or b"")
+    assert await broker.data("/brokers/topics/events/partitions/1/state") is None
+    later = await broker.restarted()
+    assert {each.leader for each in later.controller.topics["events"].partitions} == {BROKER_ID}
 
 
 # --- deletion -------------------------------------------------------------------------------------------------------
@@ -397,8 +430,36 @@ async def test_many_topics_are_deleted_in_few_steps(broker: LoneBroker) -> None:
     assert outcomes[:51] == [None] * 51
     assert refused(outcomes[51]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await broker.controller.close()
-    assert broker.tree.calls == ["transact", "delete_trees", "delete_trees"]
+    assert broker.tree.calls == ["transact", "delete_trees"]
     assert [topic.name for topic in broker.removed] == names
+
+
+@on_tree
+async def test_other_changes_do_not_wait_for_the_rest_of_a_deletion(broker: LoneBroker) -> None:
+    await broker.create("events")
+    broker.may_delete.clear()
+    await broker.controller.delete_topic("events")
+    other = await broker.create("other")
+    await broker.controller.delete_topic("other")
+    assert broker.removed == []
+    broker.may_delete.set()
+    await broker.controller.close()
+    assert [topic.name for topic in broker.removed] == ["events", "other"]
+    assert broker.removed[-1] == other
+
+
+@on_tree
+async def test_deletions_one_after_the_other_share_their_last_step(broker: LoneBroker) -> None:
+    names = [f"t{number}" for number in range(5)]
+    await broker.controller.create_topics([WantedTopic(name, 1, 1) for name in names])
+    broker.tree.calls.clear()
+    broker.may_delete.clear()
+    for name in names:
+        await broker.controller.delete_topic(name)
+    broker.may_delete.set()
+    await broker.controller.close()
+    assert broker.tree.calls.count("delete_trees") <= 2  # the first may have begun before the others came
+    assert {topic.name for topic in broker.removed} == set(names)
 
 
 @on_tree

@@ -35,7 +35,7 @@ async def test_by_name(broker: LoneBroker, version: int) -> None:
     assert (unknown.name, unknown.error_code) == ("other", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert unknown.error_message == "Topic 'other' does not exist."
     assert list(broker.controller.topics) == ["kept"]
-    await broker.controller.changes.drain()  # the answer does not wait for the files
+    await broker.controller.close()  # the answer does not wait for the files
     assert [topic.name for topic in broker.removed] == ["events"]
 
 
