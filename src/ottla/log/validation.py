@@ -223,15 +223,20 @@ def validate_and_assign(
         info = _assign_one(data, next_offset, now_ms, config, leader_epoch, origin, bounded)
         if info is not None:
             return tuple.__new__(ValidatedBatches, (data, info))
-    elif bounded and len(data) > _LOOP_RECOMPRESSED_BYTES and _codec(data) != config.compression:
+    elif bounded and must_be_recompressed(data, config):
         raise LargeBatchError(f"{len(data)} bytes to compress as {config.compression.name.lower()}")
     prepared = prepare(data, now_ms=now_ms, config=config, origin=origin, bounded=bounded)
     return assign(prepared, next_offset=next_offset, now_ms=now_ms, leader_epoch=leader_epoch)
 
 
-def _codec(data: Buffer) -> int:
-    """The codec of the first batch, according to its header, if there is one."""
-    return data[ATTRIBUTES_AT + 1] & COMPRESSION_MASK
+def must_be_recompressed(data: Buffer, config: LogConfig) -> bool:
+    """Whether the topic has another codec than the first batch, according to its header, and to change it takes too
+    long for the loop."""
+    return (
+        config.compression is not None
+        and len(data) > _LOOP_RECOMPRESSED_BYTES
+        and data[ATTRIBUTES_AT + 1] & COMPRESSION_MASK != config.compression
+    )
 
 
 def prepare(

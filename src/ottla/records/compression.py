@@ -146,7 +146,9 @@ def _decompress_gzip(data: ByteBuffer, max_bytes: int) -> bytes:
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_VERSION = 1
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", _XERIAL_VERSION, _XERIAL_VERSION)
-_XERIAL_BLOCK_SIZE = 32 * 1024
+_XERIAL_BLOCK_SIZE = 512 * 1024
+"""snappy-java writes blocks of 32 KiB, but readers take any size. A thread needs the GIL after each block, for which it
+may have to wait: most batches are one block."""
 _SNAPPY_MAX_RATIO = 22
 """The densest element makes 64 bytes of 3: a block that claims more growth than this is invalid."""
 

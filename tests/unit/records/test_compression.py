@@ -36,7 +36,8 @@ SAMPLES = {
     "text": TEXT,
     "noise": NOISE,
     "zeros": bytes(1_000_000),
-    "one block of snappy": TEXT[:32768],
+    "one block of snappy": (TEXT * 3)[:524288],
+    "one byte over a block of snappy": (TEXT * 3)[:524289],
     "one block of lz4": TEXT[:65536],
     "one byte over a block of lz4": TEXT[:65537],
     "mixed": NOISE[:100_000] + TEXT[:100_000] + bytes(100_000),
@@ -130,7 +131,7 @@ def test_gzip_checksum() -> None:
 
 
 def test_snappy_is_framed_as_snappy_java_does() -> None:
-    data = TEXT[:70_000]
+    data = (TEXT * (1_200_000 // len(TEXT) + 1))[:1_200_000]
     packed = compress(Compression.SNAPPY, data)
     assert packed[:16] == XERIAL_HEADER
     position, blocks = 16, []
@@ -138,7 +139,7 @@ def test_snappy_is_framed_as_snappy_java_does() -> None:
         (size,) = struct.unpack_from(">i", packed, position)
         blocks.append(bytes(cramjam.snappy.decompress_raw(packed[position + 4 : position + 4 + size])))
         position += 4 + size
-    assert [len(block) for block in blocks] == [32768, 32768, 70_000 - 65536]
+    assert [len(block) for block in blocks] == [524288, 524288, 1_200_000 - 1048576]
     assert b"".join(blocks) == data
 
 

@@ -6,10 +6,11 @@ wait; nor should they for a batch that is compressed again in the topic's codec.
 meanwhile are held as well, so that they keep their order: what a producer sends for one partition is appended in the
 order in which it came. Other partitions are not held up, nor are other producers while a coordinator is awaited.
 
-Each batch is copied, because its frame's buffer is used again. A few threads serve the whole broker, one batch of a
-partition at a time. What takes long even for them goes on to a single thread, and what is held is limited: large
-batches cost those who send them, and no more than so much memory. Before that limit the loop waits for the threads, so
-that producers which send faster than their batches can be compressed are slowed down, not refused. Owned by the loop.
+Each batch is copied, because its frame's buffer is used again. A few threads serve the whole broker, at most two
+batches of a partition at a time: while the first is appended, the next is compressed already. What takes long even for
+them goes on to a single thread, and what is held is limited: large batches cost those who send them, and no more than
+so much memory. Before that limit the loop waits for the threads, so that producers which send faster than their batches
+can be compressed are slowed down, not refused. Owned by the loop.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import partial
 from typing import Final, Protocol
 
 from ottla.base.clock import Clock
 from ottla.base.disk import Buffer
 from ottla.base.error_codes import ErrorCode
+from ottla.log.config import LogConfig
 from ottla.log.errors import LargeBatchError, LogError
-from ottla.log.validation import AppendInfo, PreparedBatches, prepare
+from ottla.log.validation import AppendInfo, PreparedBatches, must_be_recompressed, prepare
 from ottla.records.layout import PRODUCER_ID_AT
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import Partition
@@ -57,9 +60,10 @@ class TransactionCheck(Protocol):
 
 
 class _Held:
-    """A batch, whether it needs acks=all, and the callback for its outcome."""
+    """A batch, whether it needs acks=all, and the callback for its outcome. `ahead` is set while a thread validates it
+    before it is the first of its partition."""
 
-    __slots__ = ("all_replicas", "data", "finish", "transaction")
+    __slots__ = ("ahead", "all_replicas", "data", "finish", "transaction")
 
     def __init__(
         self, data: bytearray, all_replicas: bool, finish: Finish, transaction: TransactionCheck | None
@@ -68,6 +72,7 @@ class _Held:
         self.all_replicas = all_replicas
         self.finish = finish
         self.transaction = transaction
+        self.ahead: Future[PreparedBatches] | None = None
 
     def must_wait(self) -> bool:
         """Whether the coordinator must confirm its transaction first."""
@@ -122,6 +127,7 @@ class HeldProduces:
                 self._validate(partition, held)
         else:
             queue.append(held)
+            self._look_ahead(partition)
 
     def holds_up(self, partition: Partition, records: Buffer) -> bool:
         """Whether the records must wait behind others of their partition. While a coordinator is awaited, which may
@@ -153,17 +159,32 @@ class HeldProduces:
         if log is None:
             self._end(partition, held, self._attempt(partition, held, held.data))
             return
-        threads = self._thread_for_large if is_large else self._threads
-        work = partial(prepare, held.data, now_ms=self._clock.now_ms(), config=log.config, bounded=not is_large)
         try:
-            validated = threads.submit(work)
+            validated = self._submit(held, log.config, is_large=is_large)
         except Exception as error:  # for example, no thread can be started
             _logger.exception("a batch for %s could not be handed to a thread that validates", partition.name)
             self._loop.call_soon(self._refused, partition, held, LogError(repr(error)))
         else:
-            if not is_large:
-                self._validating.add(validated)
             validated.add_done_callback(partial(self._from_thread, partition, held))
+            self._look_ahead(partition)
+
+    def _submit(self, held: _Held, config: LogConfig, *, is_large: bool = False) -> Future[PreparedBatches]:
+        threads = self._thread_for_large if is_large else self._threads
+        work = partial(prepare, held.data, now_ms=self._clock.now_ms(), config=config, bounded=not is_large)
+        validated = threads.submit(work)
+        if not is_large:
+            self._validating.add(validated)
+        return validated
+
+    def _look_ahead(self, partition: Partition) -> None:
+        """Has the second batch of a partition validated while the first is, if it must be compressed again."""
+        queue, log = self.queues[partition], partition.log
+        if len(queue) < 2 or log is None:
+            return
+        held = queue[1]
+        if held.ahead is None and must_be_recompressed(held.data, log.config):
+            with suppress(RuntimeError):  # no thread can be started: it is tried again when it is the first
+                held.ahead = self._submit(held, log.config)
 
     def _refused(self, partition: Partition, held: _Held, error: LogError) -> None:
         """Removes a batch that cannot be validated, so that the partition does not wait for it."""
@@ -220,6 +241,11 @@ class HeldProduces:
             held = queue[0]
             if held.must_wait():
                 self._wait(partition, held)
+                return
+            if held.ahead is not None:
+                ahead, held.ahead = held.ahead, None
+                self._look_ahead(partition)
+                ahead.add_done_callback(partial(self._from_thread, partition, held))
                 return
             try:
                 outcome = self._attempt(partition, held, memoryview(held.data), bounded=True)

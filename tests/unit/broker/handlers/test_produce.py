@@ -24,6 +24,12 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo, PreparedBatches, prepare
 from ottla.records import Compression, compress, iter_batches
 from ottla.records.record_walk import walker
+from ottla.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsEntry,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
 from ottla.wire.messages.produce import (
     ProducePartition,
     ProducePartitionResponse,
@@ -544,6 +550,66 @@ def test_batches_that_are_compressed_again_keep_their_order(tmp_path: Path, acks
     with_client(tmp_path, work)
 
 
+def test_the_next_batch_is_compressed_while_the_first_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is appended after it, even if it is done before."""
+    second_is_done = threading.Event()
+    values = [random.Random(number).randbytes(20_000 + number) for number in range(4)]
+
+    def prepare_in_any_order(data: bytearray, **options: Any) -> PreparedBatches:
+        if len(data) == len(batch_of(values[0])):
+            assert second_is_done.wait(30)
+        prepared = prepare(data, **options)
+        if len(data) == len(batch_of(values[1])):
+            second_is_done.set()
+        return prepared
+
+    monkeypatch.setattr(held_produce, "prepare", prepare_in_any_order)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", compression_type="zstd")
+        for value in values:
+            client.send(request(client, batch_of(value)), VERSION)
+        assert await offsets_answered(client, 4) == [0, 1, 2, 3]
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        assert partition.log is not None
+        found = partition.log.read(0, 2**20).slice
+        assert found is not None
+        assert values_of(records_of(found.read())) == values
+        assert not client.broker.held_produces.queues
+        assert client.broker.held_produces.held_bytes == 0
+
+    with_client(tmp_path, work)
+
+
+def test_a_batch_that_was_compressed_before_the_config_changed_is_compressed_again(
+    tmp_path: Path, stuck: threading.Event
+) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders", compression_type="zstd")
+        values = [random.Random(number).randbytes(20_000) for number in range(3)]
+        for value in values:
+            client.send(request(client, batch_of(value)), VERSION)
+        entry = IncrementalAlterConfigsEntry(name="compression.type", config_operation=0, value="lz4")
+        resource = IncrementalAlterConfigsResource(resource_type=2, resource_name="orders", configs=[entry])
+        alteration = IncrementalAlterConfigsRequest(resources=[resource])
+        client.send(alteration, 1)
+        await client.answer(IncrementalAlterConfigsResponse, 1)
+        stuck.set()
+        assert await offsets_answered(client, 3) == [0, 1, 2]
+        partition = client.broker.replicas.get("orders", 0)
+        assert partition is not None
+        assert partition.log is not None
+        found = partition.log.read(0, 2**20).slice
+        assert found is not None
+        data = found.read()
+        assert [each.validate().compression for each in iter_batches(data)] == [Compression.LZ4] * 3
+        assert values_of(records_of(data)) == values
+
+    with_client(tmp_path, work)
+
+
 def test_the_loop_waits_for_the_threads_where_much_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waited_for: list[int] = []
 
@@ -558,7 +624,7 @@ def test_the_loop_waits_for_the_threads_where_much_is_held(tmp_path: Path, monke
         await client.create_topic("orders", compression_type="zstd")
         for number in range(5):
             client.send(request(client, batch_of(random.Random(number).randbytes(20_000))), VERSION)
-        assert waited_for == [1] * 3  # with the third batch and those that follow, for the first
+        assert waited_for == [2] * 3  # with the third batch and those that follow, for the first two
         assert await offsets_answered(client, 5) == [0, 1, 2, 3, 4]
 
     with_client(tmp_path, work)
