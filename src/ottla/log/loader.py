@@ -99,6 +99,8 @@ class _Loader:
         self.options = options
         self.damages = Damages()
         self.must_find_epochs = False
+        self.recovered_producers: ProducerStates | None = None
+        """The state at the log's end, if the last segment was recovered: its batches need not be read a second time."""
         self.epochs = self.read_epochs(is_new=LEADER_EPOCHS not in listed)
         self.metadata = self.read_metadata(is_new=PARTITION_METADATA not in listed)
         self.listed: list[tuple[str, SegmentFile]] | None = _segment_files(listed)
@@ -162,6 +164,7 @@ class _Loader:
             segments = [self.open(log_start, is_new=True)]
             next_offset = log_start
             self.epochs.clear()
+            self.recovered_producers = None
         elif is_recovered and self.lacks_first_epochs(segments, log_start):
             self.find_epochs(segments)
         recovery_point = next_offset
@@ -169,7 +172,7 @@ class _Loader:
             recovery_point = min(self.options.recovery_point, segments[-1].base_offset)
         self.epochs.truncate_from_end(next_offset)
         self.epochs.truncate_from_start(log_start)
-        producers = ProducerStates(
+        producers = self.recovered_producers or ProducerStates(
             self.disk,
             self.directory,
             expiration_ms=self.options.producer_id_expiration_ms,
@@ -417,7 +420,10 @@ class _Loader:
         # So that the recovery of the next segment begins here, and not at the log's start. After the last segment it
         # would do harm: a snapshot keeps one batch per producer, and clients may retry several whose responses were
         # lost in the crash.
-        if not is_last:
+        if is_last:
+            producers.map_end_offset = segment.read_next_offset()
+            self.recovered_producers = producers
+        else:
             producers.take_snapshot(segment.read_next_offset())
         self.listed = None
         return cut

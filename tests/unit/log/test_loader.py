@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +26,8 @@ from ottla.log.names import (
     segment_name,
 )
 from ottla.log.partition_log import PartitionLog
-from ottla.records import BatchView
+from ottla.log.segment import Segment
+from ottla.records import BatchHeader, BatchView
 from ottla.records.layout import CRC_AT
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import DiskOperation, SimulatedDisk
@@ -388,6 +391,27 @@ def test_recovery_does_not_read_what_comes_before_again_and_again() -> None:
     assert reads < count * 10
     home.disk.before = None
     check(log)
+
+
+def test_recovery_walks_over_the_last_segment_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The producers are known from checking the batches, and need no second walk over their headers."""
+    log = home.open(LogConfig(index_interval_bytes=150))
+    for sequence in range(500):
+        log.append_as_leader(batch(1, producer_id=1, producer_epoch=0, sequence=sequence), 0)
+    walked = 0
+    iter_headers = Segment.iter_headers
+
+    def counted(*arguments: Any, **options: Any) -> Iterator[tuple[int, BatchHeader]]:
+        nonlocal walked
+        for each in iter_headers(*arguments, **options):
+            walked += 1
+            yield each
+
+    monkeypatch.setattr(Segment, "iter_headers", counted)
+    log = home.open(LogConfig(index_interval_bytes=150), clean=False)
+    assert walked < 50  # the log's end is looked up
+    assert log.producers.map_end_offset == 500
+    assert log.producers.entries[1].last_sequence == 499
 
 
 def test_batches_whose_answers_a_crash_took_are_known_when_they_come_again(home: Home) -> None:
