@@ -212,13 +212,21 @@ class Dispatcher:
     ) -> list[Chunk]:
         """The chunks of the response; empty for a request without a response. Counts the request, and logs one that
         took longer than `slow_s`."""
-        size, chunks = (0, list[Chunk]()) if response is None else frame_of(route, correlation_id, response)
+        chunks: list[Chunk]
+        if type(response) is bytes:  # most responses of busy clients: as short as possible
+            head = route.answer_head
+            size = head.size + len(response)
+            chunks = [head.pack(size - SIZE_BYTES, correlation_id) + response]
+        elif response is None:
+            size, chunks = 0, []
+        else:
+            size, chunks = frame_of(route, correlation_id, response)
+            if error_code := getattr(response, "error_code", 0):
+                route.stats.count_error(error_code)
         taken_s = perf_counter() - started_s
         route.stats.observe(request_size, size, taken_s)
         if taken_s > slow_s:
             self.tell_slow(connection, route, taken_s)
-        if error_code := getattr(response, "error_code", 0):
-            route.stats.count_error(error_code)
         return chunks
 
     def tell_slow(self, connection: SocketConnection, route: HandlerRoute, taken_s: float) -> None:

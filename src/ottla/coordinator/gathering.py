@@ -8,7 +8,7 @@ which writes were decided. Owned by the loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from ottla.base.error_codes import ErrorCode
@@ -42,7 +42,7 @@ class GatheredWrite(Protocol[S_contra]):
         """The records' bytes in a batch that has this many records before them."""
         ...
 
-    def records(self) -> Iterable[Collection[Record]]:
+    def records(self) -> Sequence[Collection[Record]]:
         """The same records, in pieces to replay."""
         ...
 

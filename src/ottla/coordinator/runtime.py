@@ -200,7 +200,13 @@ class CoordinatorRuntime(Generic[S]):
                 loaded.written_offset = end
                 offset = end - count
                 for write in some:
-                    for records in write.records():
+                    pieces = write.records()
+                    if len(pieces) == 1:  # nearly all
+                        behind = offset + write.count
+                        replay(pieces[0], range(offset, behind), _NO_PRODUCER)
+                        offset = behind
+                        continue
+                    for records in pieces:
                         behind = offset + len(records)
                         replay(records, range(offset, behind), _NO_PRODUCER)
                         offset = behind

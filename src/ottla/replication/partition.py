@@ -564,7 +564,9 @@ class Partition:
 
     def append_own(self, batch: NewBatch) -> int:
         """Appends a batch that this broker made itself, with acks=all. Returns the offset after it."""
-        log = self._writable(all_replicas=True)
+        log = self.log
+        if log is None or log.config.min_insync_replicas > 1:
+            log = self._writable(all_replicas=True)
         try:
             end = log.append_own(batch, self.leader_epoch)
         except OSError as error:

@@ -48,9 +48,10 @@ class ReplicatedCoordinatorLog:
 
     def is_committed(self, index: int, offset: int) -> bool:
         partition = self._last_led.get(index)
-        if partition is None or partition.log is None:
+        if partition is None or (log := partition.log) is None:
             partition = self._replicas.get(self.topic, index)
-        return partition is not None and partition.high_watermark >= offset
+            return partition is not None and partition.high_watermark >= offset
+        return log.high_watermark >= offset
 
     def when_committed(self, index: int, offset: int, tell: Callable[[ErrorCode], None]) -> None:
         partition = self._replicas.get(self.topic, index)

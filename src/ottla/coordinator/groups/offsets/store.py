@@ -231,7 +231,9 @@ class OffsetStore:
         producer_id: int,
     ) -> None:
         """Stores the values of one topic's records; `offsets` are those of the records in the log."""
-        topic = self._topic_with(head)
+        topic = self._by_head.get(head)
+        if topic is None or topic.group_id not in self._shard.groups:
+            topic = self._topic_with(head)
         if producer_id >= 0:
             places = self._pending.setdefault(producer_id, {})
             for partition, value, offset in zip(partitions, values, offsets, strict=True):
