@@ -134,7 +134,7 @@ def _records(values: Cells, keys: Cells | None, header_sections: Cells | None, t
     delta_ms, delta = 0, _varlong(0)
     nothing = [None] * count
     for offset, value, key, section, stamp_ms in zip(
-        _offsets(count), values, keys or nothing, header_sections or nothing, timestamps_ms, strict=True
+        encoded_offsets(count), values, keys or nothing, header_sections or nothing, timestamps_ms, strict=True
     ):
         if stamp_ms - base_ms != delta_ms:
             delta_ms = stamp_ms - base_ms
@@ -161,7 +161,7 @@ class _Known:
     """The same, each with these bytes after it: the lengths that all records of a program may share."""
 
 
-def _offsets(count: int) -> list[bytes]:
+def encoded_offsets(count: int) -> list[bytes]:
     """The first `count` encoded offsets. Thread-safe."""
     known = _Known.offsets
     if len(known) < count:
@@ -175,7 +175,7 @@ def _offsets_before(following: bytes, count: int) -> list[bytes]:
     """The first `count` encoded offsets, with these bytes after each. Thread-safe."""
     known = _Known.before.get(following, [])
     if len(known) < count:
-        known = [offset + following for offset in _offsets(count)]
+        known = [offset + following for offset in encoded_offsets(count)]
         if len(_Known.before) >= _TABLES_MAX:
             _Known.before = {}
         _Known.before[following] = known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import NamedTuple, TypeAlias
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -35,3 +36,24 @@ class RecordLists(NamedTuple):
             self.values[begin:end],
             self.headers[begin:end],
         )
+
+    def between(self, begin: int, end: int) -> RecordLists:
+        """The records whose offsets are in that range."""
+        if not self.offsets or begin <= min(self.offsets) <= max(self.offsets) < end:
+            return self
+        wanted = [begin <= offset < end for offset in self.offsets]
+        return RecordLists(
+            list(compress(self.offsets, wanted)),
+            list(compress(self.timestamps_ms, wanted)),
+            list(compress(self.keys, wanted)),
+            list(compress(self.values, wanted)),
+            list(compress(self.headers, wanted)),
+        )
+
+    def extend(self, other: RecordLists) -> None:
+        """Adds those of the other."""
+        self.offsets.extend(other.offsets)
+        self.timestamps_ms.extend(other.timestamps_ms)
+        self.keys.extend(other.keys)
+        self.values.extend(other.values)
+        self.headers.extend(other.headers)

@@ -51,8 +51,9 @@ print(compiled.columns() is not None, len(plain))
 """
 CONSUMER = """
 from ottla import Consumer
-from ottla.client.consume import decoding
-decoding.iter_records = counting(decoding.iter_records)
+from ottla.client.consume import decoding, kernels
+kernels.LOAD_AFTER_S = 0.001  # else they would be loaded after a million records
+decoding.iter_lists = counting(decoding.iter_lists)
 with Consumer(settings, auto_offset_reset="earliest") as consumer:
     consumer.assign([(topic, 0)])
     while count > 0:
@@ -62,8 +63,9 @@ print(decoding.KERNELS.module is not None, len(plain))
 ASYNC_CONSUMER = """
 import asyncio
 from ottla import AsyncConsumer
-from ottla.client.consume import decoding
-decoding.iter_records = counting(decoding.iter_records)
+from ottla.client.consume import decoding, kernels
+kernels.LOAD_AFTER_S = 0.001  # else they would be loaded after a million records
+decoding.iter_lists = counting(decoding.iter_lists)
 async def main(count):
     async with AsyncConsumer(settings, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])

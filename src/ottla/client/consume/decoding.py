@@ -1,7 +1,8 @@
 """Decodes chunks of batches into records or Arrow columns, in the thread that polls.
 
 Compiled kernels (the `columns` extra) decode large chunks, the plain codec decodes small ones. Kernels take a moment to
-load: the first large chunk starts loading them in a thread, and the plain codec is used until they are ready.
+load: that begins, in a thread, with the first large chunk of records that are not similar, or when plain Python has
+taken some time for similar ones. It is used until they are ready.
 
 Bytes that are not records raise an error once all records before them were returned, and again at each poll until the
 user seeks past them. The same holds for keys and values that cannot be deserialized.
@@ -12,25 +13,27 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from time import thread_time
 from typing import Any, Final
 
 from ottla.client.config import Coder, ConsumerConfig
 from ottla.client.consume.arrow import ChosenColumns
 from ottla.client.consume.fetch_buffer import FetchedChunk
-from ottla.client.consume.kernels import KERNELS
+from ottla.client.consume.kernels import KERNELS, LOAD_AFTER_S
 from ottla.client.consume.record import ConsumerRecord, make_records
 from ottla.client.errors import CorruptRecordError, SerializationError
 from ottla.client.serializers.basic import BytesDeserializer
 from ottla.client.serializers.contract import Part, bound_deserializer
 from ottla.client.serializers.names import deserializer_of
-from ottla.records import ByteBuffer, RecordError, RecordLists, iter_records
+from ottla.records import ByteBuffer, RecordError, RecordLists
 from ottla.records.errors import DecompressionLimitError
+from ottla.records.fast_lists import iter_lists
 from ottla.records.layout import MAX_INT64
 
 SMALL_BYTES: Final = 2048
 """Below this size the plain codec is as fast as the kernels."""
 LARGE_BYTES: Final = 32 * 1024
-"""From this size on, loading the kernels pays off."""
+"""From this size on, the time that plain Python takes is counted."""
 
 KEPT_RECORDS: Final = 20_000
 FEW_RECORDS: Final = 20
@@ -134,11 +137,21 @@ class Decoder:
                 lists: RecordLists = kernels.decode_lists(data, self._reading(kernels, begin, until))
                 return lists
             if size >= LARGE_BYTES:
-                KERNELS.loading.begin()
+                begun_s = thread_time()
+                lists, is_fast = self._plain_lists(data, begin, until)
+                KERNELS.spend(thread_time() - begun_s if is_fast else LOAD_AFTER_S)
+                return lists
+        return self._plain_lists(data, begin, until)[0]
+
+    def _plain_lists(self, data: ByteBuffer, begin: int, until: int | None) -> tuple[RecordLists, bool]:
+        """The records, and whether they were decoded almost as fast as kernels would."""
         end = MAX_INT64 if until is None else until
-        decoded = iter_records(data, verify_crc=self._verify_crc, max_decompressed_bytes=self._max_decompressed_bytes)
-        records = [one for one in decoded if begin <= one.offset < end]
-        return RecordLists(*map(list, zip(*records, strict=True))) if records else RecordLists([], [], [], [], [])
+        found, is_fast = RecordLists([], [], [], [], []), True
+        batches = iter_lists(data, verify_crc=self._verify_crc, max_decompressed_bytes=self._max_decompressed_bytes)
+        for lists, was_fast in batches:
+            found.extend(lists.between(begin, end))
+            is_fast = is_fast and was_fast
+        return found, is_fast
 
     def _reading(self, kernels: Any, begin: int, until: int | None) -> Any:
         return kernels.Reading(
