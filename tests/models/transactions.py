@@ -73,7 +73,8 @@ _RETRIED: Final = {
 
 
 class ModelLog:
-    """One partition of `__transaction_state`; the test says how far it is committed."""
+    """One partition of `__transaction_state`; the test says how far it is committed, unless it has one replica only
+    (`commits_at_once`)."""
 
     partition_count = 1
 
@@ -83,6 +84,9 @@ class ModelLog:
         self.ends = [BatchView(batch).next_offset for batch in batches]
         self.committed = self.end
         self.is_gone = False
+        self.commits_at_once = False
+        self.refusals = 0
+        """That many appends fail."""
         self._waiting: list[tuple[int, Callable[[ErrorCode], None]]] = []
 
     @property
@@ -92,11 +96,16 @@ class ModelLog:
     def append(self, _index: int, batch: NewBatch) -> int:
         if self.is_gone:
             raise CoordinatorError(ErrorCode.NOT_COORDINATOR)
+        if self.refusals:
+            self.refusals -= 1
+            raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         data = bytearray(batch.placed(0, NO_LEADER_EPOCH))
         BatchView(data).assign_offset(self.end)
         self.batches.append(bytes(data))
         self.ends.append(BatchView(data).next_offset)
         self.on_append(bytes(data))
+        if self.commits_at_once:
+            self.commit(self.end)
         return self.end
 
     def is_committed(self, _index: int, offset: int) -> bool:
@@ -235,6 +244,7 @@ class TransactionModel:
 
     def _lead(self, log: ModelLog) -> None:
         self.log = log
+        log.commits_at_once = self.chance.random() < 0.4
         self.time = SimulatedTime()
         self.time.advance_ms(self.passed_ms)
         self.leader_epoch += 1
@@ -265,6 +275,18 @@ class TransactionModel:
         write = ModelMarkerWrite(marker, {each.partition for each in partitions}, done)
         self.marker_network += [(write, each) for each in sorted(write.left)]
         return write
+
+    def write_now(self, marker: EndMarker, partitions: Collection[TopicPartition]) -> bool:
+        """May stop anywhere; what follows all markers may be refused."""
+        assert marker.coordinator_epoch == self.leader_epoch
+        assert self.log.committed == self.log.end, "markers of a decision that a failover can take back"
+        for each in sorted(partitions):
+            if self.chance.random() < 0.2:
+                return False
+            error = self._put_marker(each.partition, marker)
+            assert not error, f"{marker} of the leading coordinator is refused: {error.name}"
+        self.log.refusals = self.chance.random() < 0.1
+        return True
 
     async def _crash(self) -> None:
         self.log.is_gone = True

@@ -325,6 +325,16 @@ class CoordinatorRuntime(Generic[S]):
         except Exception:
             _logger.exception("%s %d: a change that the coordinator started failed.", self.name, index)
 
+    def _is_committed(self, context: ShardContext) -> bool:
+        """See `ShardContext`."""
+        loaded = self._shards.get(context.index)
+        return (
+            loaded is not None
+            and loaded.context is context
+            and loaded.state is _ACTIVE
+            and self._log.is_committed(context.index, loaded.written_offset)
+        )
+
     def _when_committed(self, context: ShardContext, tell: Callable[[], None]) -> None:
         """See `ShardContext`. An error does not end the wait: it may only mean that replicas are slow, or that this
         leader has a new epoch. If another broker leads now, the shard is unloaded."""
@@ -366,7 +376,8 @@ class CoordinatorRuntime(Generic[S]):
             return
         self.unload(index)
         write = partial(self._write_own, index)
-        context = ShardContext(index, self._clock, write, self._timers, self._when_committed, leader_epoch)
+        committed = self._is_committed, self._when_committed
+        context = ShardContext(index, self._clock, write, self._timers, *committed, leader_epoch)
         loaded = self._shards[index] = _Loaded(self._make_shard(context), context, leader_epoch)
         steps = self._load(index, loaded)
         next(steps, None)

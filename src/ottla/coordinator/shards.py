@@ -64,6 +64,7 @@ class ShardContext:
     clock: Clock
     _write: Callable[[Callable[[], WriteOutcome[None]]], None]
     _timers: Timers
+    _is_committed: Callable[[ShardContext], bool]
     _when_committed: Callable[[ShardContext, Callable[[], None]], None]
     leader_epoch: int
     """Rises while the shard stays loaded if this broker remains the leader."""
@@ -90,6 +91,10 @@ class ShardContext:
     def write(self, operation: Callable[[], WriteOutcome[None]]) -> None:
         """Runs a write of the shard's own now; errors are logged."""
         self._write(operation)
+
+    def is_committed(self) -> bool:
+        """Whether every record that was appended to the shard so far is committed. False while it is loading."""
+        return self._is_committed(self)
 
     def when_committed(self, tell: Callable[[], None]) -> None:
         """Calls `tell` once every record that was appended to the shard so far is committed, never before this returns.

@@ -617,6 +617,17 @@ class Partition:
         elif self._advance(log):
             self._fetches.changed(self)
 
+    @property
+    def commits_at_once(self) -> bool:
+        """Whether an append is committed when it returns: this broker leads, and waits for no replica and no disk."""
+        log = self.log
+        return (
+            self.leader_id == self.broker_id
+            and self._leadership is None
+            and log is not None
+            and log.config.flush_messages != 1
+        )
+
     def is_acknowledged(self, end: int, *, all_replicas: bool) -> bool:
         """Whether a producer whose records, just appended, end at this offset can be answered now: the leader's copy is
         enough and need not be on disk, or every in-sync replica has the records."""

@@ -71,6 +71,9 @@ class FakeMarkers:
     """Markers that a test writes by hand."""
 
     writes: list[FakeMarkerWrite] = field(default_factory=list)
+    are_written_now: bool = False
+    """Whether this broker leads every partition, and has its only replica."""
+    written_now: list[tuple[EndMarker, frozenset[TopicPartition]]] = field(default_factory=list)
 
     def write(
         self, marker: EndMarker, partitions: Collection[TopicPartition], done: Callable[[ErrorCode], None]
@@ -78,6 +81,11 @@ class FakeMarkers:
         write = FakeMarkerWrite(marker, frozenset(partitions), done)
         self.writes.append(write)
         return write
+
+    def write_now(self, marker: EndMarker, partitions: Collection[TopicPartition]) -> bool:
+        if self.are_written_now:
+            self.written_now.append((marker, frozenset(partitions)))
+        return self.are_written_now
 
     def finish(self, error: ErrorCode = ErrorCode.NONE) -> EndMarker:
         """The oldest is written."""

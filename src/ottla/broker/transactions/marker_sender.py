@@ -96,6 +96,15 @@ class BrokerMarkerSender:
             self._send(write)
         return write
 
+    def write_now(self, marker: EndMarker, partitions: Collection[TopicPartition]) -> bool:
+        if self._is_closed:
+            return False
+        hosted = [self._replicas.get(name.topic, name.partition) for name in partitions]
+        if not all(each is not None and each.commits_at_once for each in hosted):
+            return False
+        outcomes = [self._appender.append(name, marker, _not_awaited) for name in partitions]
+        return not any(outcome is not _NONE for outcome in outcomes)
+
     @property
     def waiting_count(self) -> int:
         """Writes that are tried again later."""
@@ -198,6 +207,10 @@ class BrokerMarkerSender:
             timer.cancel()
         # Later: the coordinator must have returned from what it was doing.
         self._loop.call_soon(write.tell, error)
+
+
+def _not_awaited(_: ErrorCode) -> None:
+    """For a marker that turned out to need a wait: `write` waits for it."""
 
 
 def _of(name: TopicPartition, write: _Write) -> tuple[TopicPartition, int]:

@@ -28,7 +28,7 @@ class TransactionRecord(KeyValue):
 
 
 def record_of(transaction: Transaction) -> KeyValue:
-    record = TransactionRecord(key_of(transaction.transactional_id), _value_of(transaction))
+    record = TransactionRecord(key_of(transaction.transactional_id), value_of(transaction))
     record.transaction = transaction
     return record
 
@@ -72,7 +72,7 @@ def transaction_of(transactional_id: str, value: bytes) -> Transaction:
     )
 
 
-def _value_of(transaction: Transaction) -> bytes:
+def value_of(transaction: Transaction) -> bytes:
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         previous_producer_id=transaction.previous_producer_id,

@@ -40,6 +40,12 @@ class MarkerSender(Protocol):
         producer epoch has replaced this one."""
         ...
 
+    def write_now(self, marker: EndMarker, partitions: Collection[TopicPartition]) -> bool:
+        """Writes the marker to every partition at once, if this broker leads all of them and need not wait for other
+        replicas or for the disk. False if a partition may not have the marker: then `write` must be called for all of
+        them. Markers are idempotent."""
+        ...
+
 
 class ProducerIdSource(Protocol):
     """Producer ids that were never used before."""

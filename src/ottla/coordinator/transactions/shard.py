@@ -15,7 +15,8 @@ from ottla.coordinator.key_values import KeyValue, Record
 from ottla.coordinator.shards import ShardContext, WriteOutcome
 from ottla.coordinator.transactions.completion import Completion
 from ottla.coordinator.transactions.expiry import Expiry
-from ottla.coordinator.transactions.records import TransactionRecord, id_of, record_of, transaction_of
+from ottla.coordinator.transactions.fast_records import record_of
+from ottla.coordinator.transactions.records import TransactionRecord, id_of, transaction_of
 from ottla.coordinator.transactions.seams import MarkerSender
 from ottla.coordinator.transactions.settings import TransactionSettings
 from ottla.coordinator.transactions.states import OPEN, PREPARED
@@ -102,10 +103,10 @@ class TransactionShard:
         """Called when the records of `records_of` are appended."""
         if transaction.state not in PREPARED:
             return
-        if transaction.partitions:
-            self._completion.begin(transaction.transactional_id)
-        else:
+        if not transaction.partitions:
             self.completed(transaction)
+        elif not self._completion.complete_now(transaction):
+            self._completion.begin(transaction.transactional_id)
 
     # --- soft state -------------------------------------------------------------------------------------------------
 

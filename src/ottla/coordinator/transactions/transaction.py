@@ -20,7 +20,6 @@ for the marker of a transaction that the coordinator aborts.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.base.error_codes import ErrorCode
@@ -71,9 +70,8 @@ def is_exhausted(epoch: int) -> bool:
     return epoch >= LAST_EPOCH - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """See the module."""
+class Transaction(NamedTuple):
+    """See the module. A tuple, because that is copied fastest: every request of a producer makes a changed copy."""
 
     transactional_id: str
     producer_id: int
@@ -148,7 +146,7 @@ class Transaction:
             restarted = self._restarted(self._next_identity(new_id), timeout_ms, now_ms)
             is_same_id = restarted.producer_id == self.producer_id
             previous_id = NO_ID if is_same_id else self.producer_id
-            return replace(restarted, last_epoch=expected.producer_epoch, previous_producer_id=previous_id)
+            return restarted._replace(last_epoch=expected.producer_epoch, previous_producer_id=previous_id)
         is_repeated = self.last_epoch != NO_EPOCH and expected == (self.producer_id, self.last_epoch)
         if (is_repeated or self._was_owned_until_exhausted(expected)) and self.producer_epoch < LAST_EPOCH:
             return self
@@ -340,7 +338,7 @@ class Transaction:
 
     def _moved(self, state: TransactionState, **changes: Any) -> Transaction:
         check_transition(self.transactional_id, self.state, state)
-        moved = replace(self, state=state, **changes)
+        moved = self._replace(state=state, **changes)
         before, after = self.owner, moved.owner
         if before.producer_id == after.producer_id and before.producer_epoch > after.producer_epoch:
             raise IllegalTransitionError(

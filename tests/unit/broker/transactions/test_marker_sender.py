@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,40 @@ def test_own_partitions_are_written_directly(run: Run) -> None:
         assert await world.ended() == [NONE]
         assert not world.other.requests
         assert not world.groups.ended
+
+    run(test)
+
+
+def test_only_replicas_of_own_partitions_are_written_at_once(run: Run) -> None:
+    async def test(world: World) -> None:
+        log = world.mine.log
+        assert log is not None
+        produce(world)
+        assert not world.sender.write_now(MARKER, [MINE, THEIRS])
+        assert not world.sender.write_now(MARKER, [MINE, TopicPartition("gone", 0)])
+        assert log.next_offset == 1  # none has the marker
+        lead(world.mine, leader_epoch=2, isr=(BROKER_ID,), replicas=(BROKER_ID, OTHER))
+        assert not world.sender.write_now(MARKER, [MINE])
+        assert log.next_offset == 1
+        lead(world.mine, leader_epoch=3, isr=(BROKER_ID,), replicas=(BROKER_ID,))
+        assert world.sender.write_now(MARKER, [MINE])
+        assert (log.next_offset, log.first_unstable_offset) == (2, None)
+        assert not world.sender.write_now(MARKER._replace(coordinator_epoch=2), [MINE])  # refused
+        assert log.next_offset == 2
+        await world.sender.close()
+        assert not world.sender.write_now(MARKER, [MINE])
+
+    run(test)
+
+
+def test_nothing_is_written_at_once_where_the_disk_is_awaited(run: Run) -> None:
+    async def test(world: World) -> None:
+        log = world.mine.log
+        assert log is not None
+        produce(world)
+        log.config = replace(log.config, flush_messages=1)
+        assert not world.sender.write_now(MARKER, [MINE])
+        assert log.next_offset == 1
 
     run(test)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,7 +120,7 @@ async def with_epoch(client: Client, version: int, epoch: int) -> TransactionalP
     producer = await started(client, version)
     for shard in client.broker.transactions.service.runtime.active_shards():
         if ID in shard.transactions:
-            shard.transactions[ID] = replace(shard.transactions[ID], producer_epoch=epoch)
+            shard.transactions[ID] = shard.transactions[ID]._replace(producer_epoch=epoch)
     producer.producer_epoch = epoch
     return producer
 

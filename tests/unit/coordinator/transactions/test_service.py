@@ -40,7 +40,7 @@ async def set_epoch(setting: Transactional, epoch: int) -> None:
     """As if that many transactions had been."""
     shard = setting.shard
     for transactional_id, transaction in shard.transactions.items():
-        shard.transactions[transactional_id] = replace(transaction, producer_epoch=epoch)
+        shard.transactions[transactional_id] = transaction._replace(producer_epoch=epoch)
 
 
 # --- InitProducerId -------------------------------------------------------------------------------------------------

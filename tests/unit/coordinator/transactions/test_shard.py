@@ -14,6 +14,7 @@ from ottla.coordinator.transactions.seams import EndMarker
 from ottla.coordinator.transactions.states import TransactionState
 from ottla.coordinator.transactions.transaction import ProducerIdentity
 from ottla.records.new_batch import NewBatch
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from support.coordinators import in_loop
 from support.coordinators.classic_members import FakeCaller
@@ -35,6 +36,68 @@ async def decided(*, committed: bool = True) -> Transactional:
     setting, owner = await begun()
     assert await setting.ended(owner, committed=committed) == NEXT
     return setting
+
+
+# --- completion in the step that decides ----------------------------------------------------------------------------
+
+
+@in_loop
+async def test_a_transaction_is_completed_with_its_decision_if_nothing_has_to_be_waited_for() -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    request = EndTxnRequest(transactional_id="x", producer_id=1000, producer_epoch=0, committed=True)
+    answer = setting.coordinator.end(request, FakeCaller(5))  # no turn of the loop in between
+    assert isinstance(answer, EndTxnResponse)
+    assert (answer.error_code, answer.producer_epoch) == (NONE, owner.producer_epoch + 1)
+    assert setting.transaction().state is S.COMPLETE_COMMIT
+    assert setting.markers.written_now == [(EndMarker(1000, 1, True, 5, 2), frozenset({T0}))]
+    assert setting.coordinator.numbers().completed_commits == 1
+    await setting.settle()
+    assert setting.markers.writes == []
+    assert (await setting.loaded_again()).transaction().state is S.COMPLETE_COMMIT
+
+
+@in_loop
+async def test_markers_of_a_decision_that_is_not_committed_are_not_written() -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    setting.log.hold_commits()
+    ending = await setting.end(owner)
+    assert not ending.done()
+    assert (setting.markers.written_now, setting.markers.writes) == ([], [])
+    setting.log.commit()
+    await setting.settle()
+    assert ending.result().error_code == NONE
+    assert [write.partitions for write in setting.markers.writes] == [{T0}]
+
+
+@in_loop
+async def test_a_completion_that_cannot_be_written_at_once_is_tried_again() -> None:
+    setting, owner = await begun()
+    setting.markers.are_written_now = True
+    append, refusals = setting.log.append, iter((None, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def append_once(index: int, batch: NewBatch) -> int:
+        setting.log.refuse_appends = next(refusals, None)
+        return append(index, batch)
+
+    setting.log.append = append_once  # type: ignore[method-assign]
+    assert await setting.ended(owner) == NEXT
+    assert setting.transaction().state is S.PREPARE_COMMIT
+    await setting.pass_ms(1_000)
+    assert setting.transaction().state is S.COMPLETE_COMMIT
+    assert len(setting.markers.written_now) == 1
+
+
+@in_loop
+async def test_many_partitions_do_not_hold_up_the_answer() -> None:
+    setting = Transactional()
+    setting.markers.are_written_now = True
+    owner = await setting.owner()
+    await setting.confirm(owner, *(TopicPartition("t", index) for index in range(33)))
+    assert await setting.ended(owner) == NEXT
+    assert setting.markers.written_now == []
+    assert len(setting.markers.writes) == 1
 
 
 # --- loading --------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -28,8 +27,8 @@ LAST_USED = LAST_EPOCH - 1
 """The highest epoch that a producer gets."""
 
 EMPTY = Transaction("x", 5, 3, 60_000, S.EMPTY, last_update_ms=1_000)
-ONGOING = replace(EMPTY, state=S.ONGOING, partitions=frozenset({T0}), start_ms=2_000, last_update_ms=2_000)
-ONGOING_2 = replace(ONGOING, client_version=2)
+ONGOING = EMPTY._replace(state=S.ONGOING, partitions=frozenset({T0}), start_ms=2_000, last_update_ms=2_000)
+ONGOING_2 = ONGOING._replace(client_version=2)
 OWNER = ProducerIdentity(5, 3)
 STALE = ProducerIdentity(5, 2)
 OTHER = ProducerIdentity(6, 3)
@@ -106,7 +105,7 @@ def test_a_producer_with_another_identity_is_fenced(expected: ProducerIdentity) 
 
 
 def test_the_last_epoch_that_a_producer_gets_is_the_one_before_the_last() -> None:
-    before = replace(EMPTY, producer_epoch=LAST_USED - 1)
+    before = EMPTY._replace(producer_epoch=LAST_USED - 1)
     last = before.initialized(None, 60_000, NOW, no_id)
     assert last.owner == (5, LAST_USED)
     after = last.initialized(None, 60_000, NOW, new_id)
@@ -116,10 +115,10 @@ def test_the_last_epoch_that_a_producer_gets_is_the_one_before_the_last() -> Non
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_a_producer_whose_epochs_are_used_up_gets_a_new_id_and_may_ask_again(is_loaded: bool) -> None:
     expected = ProducerIdentity(5, LAST_USED)
-    after = replace(EMPTY, producer_epoch=LAST_USED).initialized(expected, 60_000, NOW, new_id)
+    after = EMPTY._replace(producer_epoch=LAST_USED).initialized(expected, 60_000, NOW, new_id)
     assert (after.owner, after.previous_producer_id) == ((NEW_ID, 0), 5)
     if is_loaded:
-        after = replace(after, last_epoch=-1)
+        after = after._replace(last_epoch=-1)
     assert after.initialized(expected, 60_000, NOW, no_id) is after
     begun = after.with_partitions(after.owner, {T0}, 0, NOW)
     gone_on = complete(begun, version=0)
@@ -127,7 +126,7 @@ def test_a_producer_whose_epochs_are_used_up_gets_a_new_id_and_may_ask_again(is_
 
 
 def test_the_old_owner_of_a_used_up_id_is_fenced_if_a_new_producer_got_the_next_one() -> None:
-    after = replace(EMPTY, producer_epoch=LAST_USED).initialized(None, 60_000, NOW, new_id)
+    after = EMPTY._replace(producer_epoch=LAST_USED).initialized(None, 60_000, NOW, new_id)
     expected = ProducerIdentity(5, LAST_USED)
     assert refusal(after.initialized, expected, 60_000, NOW, no_id) is ErrorCode.PRODUCER_FENCED
 
@@ -286,14 +285,14 @@ def test_a_producer_of_the_new_protocol_is_not_mistaken_for_one_that_repeats_the
 @BOTH
 def test_the_end_with_the_last_epoch_brings_a_new_id(committed: bool, is_loaded: bool) -> None:
     last = ProducerIdentity(5, LAST_USED)
-    ongoing = replace(ONGOING_2, producer_epoch=LAST_USED)
+    ongoing = ONGOING_2._replace(producer_epoch=LAST_USED)
     prepared = ended(ongoing, last, committed=committed, ids=new_id)
     assert (prepared.producer_id, prepared.producer_epoch) == (5, LAST_EPOCH)
     assert prepared.owner == (NEW_ID, 0)
     completed = prepared.completed(NOW)
     assert (completed.producer_id, completed.producer_epoch, completed.previous_producer_id) == (NEW_ID, 0, 5)
     for transaction in (prepared, completed):
-        found = replace(transaction, last_epoch=-1) if is_loaded else transaction
+        found = transaction._replace(last_epoch=-1) if is_loaded else transaction
         assert ended(found, last, committed=committed) is found
         other_end = refusal(ended, found, last, committed=not committed)
         assert other_end is ErrorCode.INVALID_TXN_STATE
@@ -313,7 +312,7 @@ def test_a_producer_that_lost_the_answer_of_its_end_may_start_with_the_raised_ep
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_an_abort_by_the_coordinator_raises_the_epoch(version: int) -> None:
-    ongoing = replace(ONGOING, client_version=version)
+    ongoing = ONGOING._replace(client_version=version)
     aborted = ongoing.aborted_by_coordinator(NOW)
     assert (aborted.state, aborted.producer_epoch, aborted.partitions) == (S.PREPARE_ABORT, 4, ONE)
     assert aborted.client_version == version
@@ -341,7 +340,7 @@ def test_the_owner_goes_on_after_the_abort_that_it_asked_for() -> None:
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_the_last_epoch_is_given_to_nobody(version: int) -> None:
-    ongoing = replace(ONGOING, producer_epoch=LAST_USED, client_version=version)
+    ongoing = ONGOING._replace(producer_epoch=LAST_USED, client_version=version)
     aborted = ongoing.aborted_by_coordinator(NOW)
     assert aborted.producer_epoch == LAST_EPOCH
     completed = aborted.completed(NOW)
@@ -368,7 +367,7 @@ def test_only_decided_transactions_are_completed() -> None:
 
 # --- two-phase commit -----------------------------------------------------------------------------------------------
 
-PREPARED_2PC = replace(ONGOING_2, timeout_ms=TWO_PHASE_TIMEOUT_MS)
+PREPARED_2PC = ONGOING_2._replace(timeout_ms=TWO_PHASE_TIMEOUT_MS)
 TAKEN_OVER = PREPARED_2PC.taken_over(TWO_PHASE_TIMEOUT_MS, NOW, no_id)
 
 
@@ -418,7 +417,7 @@ def test_a_transaction_that_was_taken_over_can_be_aborted_by_a_new_producer() ->
 
 
 def test_taking_over_with_the_last_epoch_brings_a_new_id() -> None:
-    last = replace(PREPARED_2PC, producer_epoch=LAST_USED)
+    last = PREPARED_2PC._replace(producer_epoch=LAST_USED)
     taken = last.taken_over(TWO_PHASE_TIMEOUT_MS, NOW, new_id)
     assert (taken.producer_id, taken.producer_epoch, taken.owner) == (5, LAST_USED, (NEW_ID, 0))
     prepared = ended(taken, taken.owner)
@@ -428,11 +427,11 @@ def test_taking_over_with_the_last_epoch_brings_a_new_id() -> None:
 
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_ending_with_the_last_epoch_of_the_new_process_brings_a_new_id(is_loaded: bool) -> None:
-    taken = replace(TAKEN_OVER, next_producer_epoch=LAST_USED)
+    taken = TAKEN_OVER._replace(next_producer_epoch=LAST_USED)
     prepared = ended(taken, taken.owner, ids=new_id)
     assert (prepared.producer_epoch, prepared.owner) == (4, (NEW_ID, 0))
     for transaction in (prepared, prepared.completed(NOW)):
-        found = replace(transaction, last_epoch=-1) if is_loaded else transaction
+        found = transaction._replace(last_epoch=-1) if is_loaded else transaction
         assert ended(found, taken.owner) is found
 
 
@@ -447,7 +446,7 @@ def test_a_prepared_transaction_never_gets_a_timeout() -> None:
 def test_an_open_transaction_times_out_unless_it_is_one_of_two_phase_commit() -> None:
     assert not ONGOING.is_timed_out(62_000)
     assert ONGOING.is_timed_out(62_001)
-    assert not replace(ONGOING, timeout_ms=TWO_PHASE_TIMEOUT_MS).is_timed_out(2**40)
+    assert not ONGOING._replace(timeout_ms=TWO_PHASE_TIMEOUT_MS).is_timed_out(2**40)
     for other in (EMPTY, decided(ONGOING), complete(ONGOING)):
         assert not other.is_timed_out(2**40)
 
