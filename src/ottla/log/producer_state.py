@@ -140,6 +140,11 @@ class ProducerStates:
             max_transaction_timeout_ms + LATE_TRANSACTION_GRACE_MS
         )
 
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of the producer with that epoch is open here."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.is_in_transaction(producer_epoch)
+
     # --- verification -----------------------------------------------------------------------------------------------
 
     def begin_verification(
@@ -148,8 +153,7 @@ class ProducerStates:
         """For a transactional batch that is about to be appended: None if its transaction is open here. Otherwise the
         coordinator must confirm the transaction before `check_verified` lets the batch pass. `epoch_rises`: each
         transaction of the producer has its own epoch, so its sequence numbers begin with 0."""
-        entry = self._entries.get(producer_id)
-        if entry is not None and entry.is_in_transaction(producer_epoch):
+        if self.is_in_transaction(producer_id, producer_epoch):
             return None
         known = self._verifications.get(producer_id)
         if known is None:

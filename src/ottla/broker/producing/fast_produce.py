@@ -29,7 +29,9 @@ from ottla.broker.requests.api import EncodedResponse, RequestContext
 from ottla.broker.transactions.verification import VerifiedBatch
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LargeBatchError, LogError
+from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo
+from ottla.records.layout import HEADER_SIZE, PRODUCER_ID_AT
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.wire.codec import encode, reader_of
@@ -60,6 +62,8 @@ _NO_TAGS: Final = b"\x00\x00\x00"
 _LONGER: Final = 0x80
 """In a byte of a varint: more bytes follow."""
 _REMEMBERED_MAX: Final = 20_000
+_PRODUCER: Final = struct.Struct(">qh")
+"""Producer id and producer epoch of a batch."""
 
 
 class AnswerTemplate:
@@ -211,8 +215,9 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
     if is_transactional(records):
         if target.transactional_id is None:
             return None
-        verifier = broker.transactions.verifier
-        transaction = verifier.batch(partition, target.transactional_id, records, version=target.version)
+        if not _is_open(partition.log, records):
+            verifier = broker.transactions.verifier
+            transaction = verifier.batch(partition, target.transactional_id, records, version=target.version)
         if transaction is not None and not transaction.is_settled():
             return produce(broker, request.as_request(), context, transaction=transaction)
     all_replicas = target.acks == ALL_REPLICAS
@@ -237,6 +242,13 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
         waiting[partition] = (AwaitedAppend(end, partition.leader_epoch, all_replicas), answer)
     topic = ProduceTopicResponse(name=partition.name.topic, topic_id=target.topic_id, partition_responses=[answer])
     return answered(broker, ProduceResponse(responses=[topic]), waiting, target.timeout_ms, context)
+
+
+def _is_open(log: PartitionLog, records: memoryview) -> bool:
+    """Whether the batch continues a transaction that is open in the partition: then nothing has to be confirmed."""
+    if len(records) < HEADER_SIZE:
+        return False
+    return log.producers.is_in_transaction(*_PRODUCER.unpack_from(records, PRODUCER_ID_AT))
 
 
 def _found(broker: Broker, target: ProduceTarget) -> Partition | None:

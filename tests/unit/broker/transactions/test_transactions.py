@@ -105,6 +105,26 @@ def test_internal_topics_cannot_be_added(tmp_path: Path) -> None:
     with_client(tmp_path, work, **FEW)
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_a_batch_without_a_transactional_id_does_not_join_an_open_transaction(tmp_path: Path, version: int) -> None:
+    async def work(client: Client) -> None:
+        await client.create_topic("orders")
+        producer = await started(client, version)
+        await began(producer, 0)
+        assert await producer.produce(b"a") is NONE
+        request = producer.request(b"b")
+        request.transactional_id = None
+        client.send(request, version)
+        assert await producer.produced() is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        request.transactional_id = "payments"
+        client.send(request, version)
+        assert await producer.produced() is NONE
+        assert await producer.end() is NONE
+        assert await values_in(client) == [b"a", b"b"]
+
+    with_client(tmp_path, work, **FEW)
+
+
 def test_verification_can_be_disabled(tmp_path: Path) -> None:
     async def work(client: Client) -> None:
         await client.create_topic("orders")
