@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import socket
+from contextlib import nullcontext
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from bench.broker.session import Effort
 from bench.transactions.lines import Amounts, lines_of
 from bench.transactions.producer import BatchFrame, Identity, RawProducer
+from bench.transactions.session import is_steady
 from crc32c import crc32c
 
 from ottla.base.error_codes import ErrorCode
@@ -70,4 +75,29 @@ def test_what_is_refused_for_a_moment_is_asked_again(producer: RawProducer) -> N
 
 def test_lines_have_names_of_their_own() -> None:
     keys = [line.key for line in lines_of(Amounts())]
-    assert len(keys) == len(set(keys)) == 11
+    assert len(keys) == len(set(keys)) == 12
+
+
+def test_big_batches_take_short_turns_and_are_measured_once_for_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def run(_: str, *, mode: str, total_mb: int, **__: object) -> dict[str, float]:
+        asked.append((mode, total_mb))
+        return {"mb_per_s": float(len(asked))}
+
+    monkeypatch.setattr("bench.transactions.driver.run", run)
+    session: Any = Mock(topic=lambda *_: nullcontext("t"))
+    line = next(line for line in lines_of(Amounts()) if line.key == "big-idempotent")
+    effort = Effort(raw_mb=1500)
+    with line.contenders(session, effort) as (ours, beside):
+        figures = [each.turn(effort) for each in (beside, ours)]
+    assert [mode for mode, _ in asked] == ["plain", "idempotent", "idempotent", "plain"] * 2 + ["plain", "idempotent"]
+    assert sum(size for mode, size in asked if mode == "plain") == 1500
+    assert figures == [{"mb_per_s": 9.0}, {"mb_per_s": 10.0}]  # the best of turns 1 4 5 8 9 and 2 3 6 7 10
+
+
+def test_a_broker_is_warm_when_transactions_do_not_get_cheaper() -> None:
+    assert not is_steady([900, 800, 700, 600])
+    assert not is_steady([900, 800, 850, 600])
+    assert not is_steady([900, 800, 600, 850])  # there may be more to come
+    assert is_steady([900, 800, 790, 810])
