@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.broker.handlers import handles
-from ottla.broker.requests.api import RequestContext
+from ottla.broker.requests.api import EncodedResponse, RequestContext
 from ottla.broker.requests.between_brokers import check_from_broker
 from ottla.controller.topic_names import is_internal
+from ottla.coordinator.transactions.fast_add import FastAdd, add_fast, add_reader
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResponse,
     AddPartitionsToTxnRequest,
@@ -28,10 +29,16 @@ if TYPE_CHECKING:
 _BROKERS_SINCE: Final = 4
 
 
-@handles(AddPartitionsToTxnRequest)
+@handles(AddPartitionsToTxnRequest, reader=add_reader)
 def add_partitions_to_txn(
-    broker: Broker, request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
+    broker: Broker, request: AddPartitionsToTxnRequest | FastAdd, context: RequestContext
+) -> AddPartitionsToTxnResponse | EncodedResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
+    if isinstance(request, FastAdd):
+        if not is_internal(request.partition.topic):
+            answer = add_fast(broker.transactions.service, request)
+            if answer is not None:
+                return answer
+        request = request.request
     if context.version >= _BROKERS_SINCE:
         check_from_broker(broker, "AddPartitionsToTxn", context)
     elif any(is_internal(topic.name) for topic in request.v3_and_below_topics):

@@ -55,13 +55,14 @@ from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
-_BATCHED: Final = 4
+BATCHED_SINCE: Final = 4
 """The version of AddPartitionsToTxn that brokers use, for many transactions."""
 _KNOWS_ABORTABLE: Final = 5
 """The version of AddPartitionsToTxn that knows TRANSACTION_ABORTABLE."""
 _RAISES_EPOCH: Final = 5
 """The version of EndTxn that raises the epoch (KIP-890)."""
-_OLD_VERSION: Final = 0
+OLD_VERSION: Final = 0
+"""The transaction version of producers that add partitions themselves."""
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -90,7 +91,7 @@ class TransactionCoordinatorService:
         self._decisions = Decisions(self.runtime, clock, timers, producer_ids, settings.completion_wait_ms)
         self._clock = clock
         self._groups = groups
-        self._partition_exists = partition_exists
+        self.partition_exists = partition_exists
 
     # --- partitions -------------------------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class TransactionCoordinatorService:
     ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
         """Of producers (v0-3) and of brokers (v4+, many transactions, possibly only to verify)."""
         version = caller.version
-        if version >= _BATCHED:
+        if version >= BATCHED_SINCE:
             return self._add_many(request.transactions, version)
         topics = request.v3_and_below_topics
         transaction = AddPartitionsToTxnTransaction(
@@ -192,7 +193,7 @@ class TransactionCoordinatorService:
     ) -> Errors | Coroutine[Any, Any, Errors]:
         """Adds or verifies the partitions of one transaction. If one does not exist, none is added."""
         partitions = partitions_of(transaction.topics)
-        unknown = {each for each in partitions if not self._partition_exists(each)}
+        unknown = {each for each in partitions if not self.partition_exists(each)}
         if unknown:
             return {
                 each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -209,9 +210,9 @@ class TransactionCoordinatorService:
                 identity,
                 partitions,
                 verify_only=transaction.verify_only,
-                version=VERSION_2 if version >= _BATCHED else _OLD_VERSION,
+                version=VERSION_2 if version >= BATCHED_SINCE else OLD_VERSION,
                 # Not in a broker's request: it has the questions of other producers, and the broker asks again.
-                waits=version < _BATCHED,
+                waits=version < BATCHED_SINCE,
             ),
             known,
             lambda error: known(same_error(partitions, error)),
@@ -267,7 +268,7 @@ class TransactionCoordinatorService:
         def added() -> Errors | Coroutine[Any, Any, Errors]:
             partition = self._groups.offsets_partition_of(request.group_id)
             return self._added(
-                request.transactional_id, identity, frozenset((partition,)), verify_only=False, version=_OLD_VERSION
+                request.transactional_id, identity, frozenset((partition,)), verify_only=False, version=OLD_VERSION
             )
 
         def refused(error: ErrorCode) -> AddOffsetsToTxnResponse:
@@ -277,7 +278,7 @@ class TransactionCoordinatorService:
 
     def end(self, request: EndTxnRequest, caller: Caller) -> EndTxnResponse | Coroutine[Any, Any, EndTxnResponse]:
         identity = ProducerIdentity(request.producer_id, request.producer_epoch)
-        version = VERSION_2 if caller.version >= _RAISES_EPOCH else _OLD_VERSION
+        version = VERSION_2 if caller.version >= _RAISES_EPOCH else OLD_VERSION
 
         def ended() -> ProducerIdentity | Coroutine[Any, Any, ProducerIdentity]:
             _check_id(request.transactional_id)
