@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from ottla import Admin
 from ottla.client.administer import NewTopic
 from support.clients.peers import Peer, running_peer
 from support.isolation.anomalies import Anomaly
+from support.isolation.checker import check
 from support.isolation.client import INPUT, OUTPUT
 from support.isolation.libraries import CONFLUENT, OTTLA
 from support.isolation.run import IsolationRun
@@ -66,3 +68,4 @@ def test_readers_of_uncommitted_records_are_caught(lone_broker: Peer, tmp_path: 
     assert not run.judge()
     assert Anomaly.ABORTED_READ in {finding.anomaly for finding in run.findings}
     assert {finding.anomaly for finding in run.findings} <= {Anomaly.ABORTED_READ, Anomaly.DIRTY_READ}
+    assert check(pickle.loads(run.saved.read_bytes())) == run.findings

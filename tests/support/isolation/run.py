@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -325,7 +327,15 @@ class IsolationRun:
                 self.wrong.append("no transaction was committed")
         self.summary = self._words(history)
         _logger.warning("%s", self.summary)
-        return history is not None and not self.findings and not self.wrong
+        is_well = history is not None and not self.findings and not self.wrong
+        if not is_well:
+            self.saved.write_bytes(pickle.dumps(history))
+        return is_well
+
+    @property
+    def saved(self) -> Path:
+        """The history of a failed run, pickled, to be judged again."""
+        return self._directory / "history.pickle"
 
     def _words(self, history: History | None) -> str:
         lines = [f"OTTLA_SEED={self.seed}, {time.monotonic() - self._began_s:.0f} s, faults: {dict(self.faults)}"]
@@ -341,8 +351,19 @@ class IsolationRun:
                 f"group offsets fetched: {len(history.observations)}",
             ]
             lines += self._words_of_prepared(history) + self._words_of_compacted(history)
+            if hung := self._hung():
+                lines.append(f"clients that hung in librdkafka, by call: {dict(hung)}")
         verdict = "PASS" if history is not None and not self.findings and not self.wrong else "FAIL"
         return "\n".join([*lines, f"verdict: {verdict}"])
+
+    def _hung(self) -> Counter[str]:
+        """Clients that ended because a call did not return (`libraries.may_hang`), by the call."""
+        found: Counter[str] = Counter()
+        for file in self._directory.glob("*.err"):
+            for trace in file.read_text(encoding="utf-8", errors="replace").split("Timeout (")[1:]:
+                calls = re.findall(r"libraries\.py\", line \d+ in (?!_again|<lambda>)(\w+)", trace)
+                found[calls[0] if calls else "unknown"] += 1
+        return found
 
     @staticmethod
     def _words_of_prepared(history: History) -> list[str]:
@@ -384,5 +405,6 @@ class IsolationRun:
             for file in sorted(self._directory.glob("*.err"))
             if (text := file.read_text(encoding="utf-8", errors="replace"))
         ]
-        pieces = [*self.wrong, in_brief(self.findings), self.summary, *(f"{n}x {error}" for error, n in errors)]
+        where = f"the history is in {self.saved}"
+        pieces = [*self.wrong, in_brief(self.findings), self.summary, where, *(f"{n}x {error}" for error, n in errors)]
         return "\n".join([*pieces, *outputs])
