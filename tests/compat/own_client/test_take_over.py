@@ -34,6 +34,8 @@ _TRY_AGAIN = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,
 )
+_NOT_LED_YET = (*_TRY_AGAIN, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+"""Soon after a topic is created; nothing was appended then."""
 
 
 class Owner:
@@ -102,9 +104,16 @@ class Owner:
                 ProduceTopic(name=self._topic, partition_data=[ProducePartition(index=index, records=records)])
             ],
         )
-        answer = self._ask(request, 12)
-        assert isinstance(answer, ProduceResponse)
-        return ErrorCode.of(answer.responses[0].partition_responses[0].error_code)
+        codes: list[ErrorCode] = []
+
+        def is_answered() -> bool:
+            answer = self._ask(request, 12)
+            assert isinstance(answer, ProduceResponse)
+            codes.append(ErrorCode.of(answer.responses[0].partition_responses[0].error_code))
+            return codes[-1] not in _NOT_LED_YET
+
+        wait_until(is_answered, "Produce is not answered")
+        return codes[-1]
 
     def commit(self) -> ErrorCode:
         request = EndTxnRequest(
