@@ -114,7 +114,7 @@ class ZooKeeperConnection:
         xid: int | None = None,
     ) -> None:
         """Sends at once; `answered` or `failed` is called later, never from here."""
-        if self._is_closed:
+        if self._is_closed or self._writer.transport.is_closing():
             self._loop.call_soon(failed, ConnectionLossError(path, "the connection to ZooKeeper is closed"))
             return
         if xid is None:
@@ -201,6 +201,9 @@ class ZooKeeperConnection:
         timeout_s = self.timeout_ms / 1000
         while True:
             now_s = self._loop.time()
+            if self._writer.transport.is_closing():  # uvloop's raises when something is written
+                self.drop("the server closed it")
+                return
             if now_s - self._last_heard_s > timeout_s * 2 / 3:
                 self.drop(f"nothing was heard from the server for {now_s - self._last_heard_s:.1f} s")
                 return
