@@ -1,7 +1,11 @@
 """Operations that wait: for records to fetch, for replicas to have records, for the disk.
 
 An operation waits under keys (partitions). Code that changes something about a key reports it, and the operations under
-that key check whether they are ready. Nothing polls: an idle operation costs one timer.
+that key check whether they are ready. Nothing polls.
+
+Nearly all operations end before their time, so they have no timers of their own: each purgatory keeps their deadlines
+in a heap, and has one timer for the first. Deadlines of operations that ended are dropped when they are due, or when
+they are the majority.
 
 Changes are checked at the end of a loop iteration, or when all requests that arrived together are handled: many appends
 at once wake a waiting fetch once.
@@ -14,22 +18,29 @@ import logging
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Hashable, Iterable
-from typing import Generic, TypeVar
+from heapq import heapify, heappop, heappush
+from typing import Final, Generic, TypeVar
 
 _logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
+_KEPT_DEADLINES: Final = 64
+"""So many of ended operations are kept in any case."""
+_NEVER_S: Final = float("inf")
+
 
 class DelayedOperation(ABC, Generic[K]):
     """An operation that waits. `complete` is called once: when `is_ready` returned True, or on timeout."""
 
-    __slots__ = ("done", "keys", "timer")
+    __slots__ = ("deadline_s", "done", "keys", "number")
 
     def __init__(self) -> None:
         self.done = False
         self.keys: tuple[K, ...] = ()
-        self.timer: TimerHandle | None = None
+        self.number = 0
+        """Identifies its deadline in the purgatory."""
+        self.deadline_s = _NEVER_S
 
     @abstractmethod
     def is_ready(self, key: K) -> bool:
@@ -51,26 +62,32 @@ class Purgatory(Generic[K]):
         self._waiting: dict[K, dict[DelayedOperation[K], None]] = {}
         self._changed: dict[K, None] = {}
         self._is_scheduled = False
-        self._count = 0
+        self._operations: dict[int, DelayedOperation[K]] = {}
+        """All that wait, by number."""
+        self._last_number = 0
+        self._deadlines: list[tuple[float, int]] = []
+        """A heap of times and numbers, also of operations that ended or have an earlier deadline by now."""
+        self._timer: TimerHandle | None = None
+        self._timer_s = _NEVER_S
+        """When the timer fires; not later than the first deadline."""
 
     def __len__(self) -> int:
         """The number of waiting operations."""
-        return self._count
+        return len(self._operations)
 
     def wait(self, operation: DelayedOperation[K], keys: Iterable[K], timeout_s: float) -> None:
         """Adds an operation that the caller found not ready."""
         operation.keys = tuple(keys)
         for key in operation.keys:
             self._waiting.setdefault(key, {})[operation] = None
-        self._count += 1
-        operation.timer = self._loop.call_later(timeout_s, self._expire, operation)
+        self._set_deadline(operation, self._loop.time() + timeout_s)
 
     def hasten(self, operation: DelayedOperation[K], timeout_s: float) -> None:
         """Completes the operation after that time at the latest."""
-        timer = operation.timer
-        if timer is not None and timer.when() > self._loop.time() + timeout_s:
-            timer.cancel()
-            operation.timer = self._loop.call_later(timeout_s, self._expire, operation)
+        deadline_s = self._loop.time() + timeout_s
+        if not operation.done and operation.deadline_s > deadline_s:
+            del self._operations[operation.number]
+            self._set_deadline(operation, deadline_s)
 
     def changed(self, key: K) -> None:
         """Something about the key changed: operations under it are checked soon."""
@@ -92,8 +109,11 @@ class Purgatory(Generic[K]):
 
     def close(self) -> None:
         """Completes every operation as if it had timed out: the broker stops."""
-        for operation in list({operation: None for waiting in self._waiting.values() for operation in waiting}):
+        for operation in list(self._operations.values()):
             self._expire(operation)
+        if self._timer is not None and not self._operations:
+            self._timer.cancel()
+            self._timer, self._timer_s = None, _NEVER_S
 
     def _look_as_scheduled(self) -> None:
         self._is_scheduled = False
@@ -113,6 +133,34 @@ class Purgatory(Generic[K]):
             _logger.exception("a delayed %s could not check %s", self.name, key)
             return True
 
+    def _set_deadline(self, operation: DelayedOperation[K], deadline_s: float) -> None:
+        number = self._last_number = self._last_number + 1
+        operation.number, operation.deadline_s = number, deadline_s
+        operations, deadlines = self._operations, self._deadlines
+        operations[number] = operation
+        if len(deadlines) >= _KEPT_DEADLINES + 2 * len(operations):
+            deadlines[:] = [each for each in deadlines if each[1] in operations]
+            heapify(deadlines)
+        heappush(deadlines, (deadline_s, number))
+        if deadline_s < self._timer_s:
+            self._set_timer(deadline_s)
+
+    def _set_timer(self, at_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = at_s
+        self._timer = self._loop.call_at(at_s, self._expire_due)
+
+    def _expire_due(self) -> None:
+        self._timer, self._timer_s = None, _NEVER_S
+        deadlines, now_s = self._deadlines, self._loop.time()
+        while deadlines and (deadlines[0][0] <= now_s or deadlines[0][1] not in self._operations):
+            operation = self._operations.get(heappop(deadlines)[1])
+            if operation is not None:
+                self._expire(operation)
+        if deadlines and deadlines[0][0] < self._timer_s:
+            self._set_timer(deadlines[0][0])
+
     def _expire(self, operation: DelayedOperation[K]) -> None:
         if operation.done:
             return
@@ -129,10 +177,7 @@ class Purgatory(Generic[K]):
 
     def _take_out(self, operation: DelayedOperation[K]) -> None:
         operation.done = True
-        self._count -= 1
-        if operation.timer is not None:
-            operation.timer.cancel()
-            operation.timer = None
+        del self._operations[operation.number]
         for key in operation.keys:
             waiting = self._waiting.get(key)
             if waiting is not None:

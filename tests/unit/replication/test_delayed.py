@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from models.step_loop import StepLoop
 from ottla.replication.delayed import DelayedOperation, Purgatory
 
 WAIT_S = 20.0
@@ -203,5 +204,53 @@ def test_a_wait_can_be_shortened_but_not_prolonged() -> None:
             await short.ended.wait()
         purgatory.hasten(hastened, 0.001)
         assert (hastened.completed, short.completed, len(purgatory)) == (1, 1, 0)
+
+    asyncio.run(work())
+
+
+def test_operations_end_in_the_order_of_their_time_whatever_ended_before() -> None:
+    loop = StepLoop()
+    purgatory: Purgatory[str] = Purgatory("test", loop)
+    ended: list[int] = []
+
+    class Timed(DelayedOperation[str]):
+        def __init__(self, at: int) -> None:
+            super().__init__()
+            self.at = at
+
+        def is_ready(self, key: str) -> bool:
+            raise AssertionError(key)
+
+        def complete(self) -> None:
+            ended.append(self.at)
+
+    operations = {at: Timed(at) for at in (5, 3, 9, 1, 7)}
+    for at, operation in operations.items():
+        purgatory.wait(operation, ["a"], at)
+    purgatory.cancel(operations[1])
+    purgatory.hasten(operations[9], 4)
+    loop.advance(2.5)
+    assert ended == []
+    loop.advance(1)
+    assert ended == [3]
+    loop.advance(1)
+    assert ended == [3, 9]
+    loop.advance(10)
+    assert (ended, len(purgatory), purgatory.expired_count) == ([3, 9, 5, 7], 0, 4)
+    loop.close()
+
+
+def test_deadlines_of_ended_operations_do_not_pile_up() -> None:
+    async def work() -> None:
+        purgatory = new_purgatory()
+        waiting = Countdown(1)
+        purgatory.wait(waiting, ["a"], WAIT_S)
+        for _ in range(1000):
+            operation = Countdown(1)
+            purgatory.wait(operation, ["b"], WAIT_S)
+            purgatory.cancel(operation)
+        assert len(purgatory._deadlines) < 100
+        purgatory.hasten(waiting, 0.001)
+        await asyncio.wait_for(waiting.ended.wait(), WAIT_S)
 
     asyncio.run(work())
