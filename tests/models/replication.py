@@ -33,6 +33,7 @@ from models.step_loop import StepLoop
 from ottla.base.ids import TopicPartition, Uuid
 from ottla.log.config import LogConfig
 from ottla.replication.errors import ReplicationError
+from ottla.replication.fetching.fast_rounds import RequestTemplate
 from ottla.replication.fetching.fetcher_core import FetcherCore, FetchStats
 from ottla.replication.fetching.followed import Followed
 from ottla.replication.fetching.replication_quota import ReplicationQuota
@@ -42,7 +43,9 @@ from ottla.replication.partition import AwaitedAppend
 from ottla.replication.role import NO_LEADER, PartitionRole
 from ottla.testing.manual_clock import ManualClock
 from ottla.testing.simulated_disk import SimulatedDisk
+from ottla.wire.framing import SIZE_BYTES, read_request
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from ottla.wire.peer import PeerError
 from ottla.wire.schema import Request, Response
 from support.replication.following import through_wire
@@ -161,6 +164,8 @@ class Counters:
     cuts: int = 0
     resets: int = 0
     isr_changes: int = 0
+    fast_requests: int = 0
+    fast_answers: int = 0
 
 
 @dataclass
@@ -181,6 +186,8 @@ class ReplicationModel:
         self.is_flushed = draw.random() < 0.4
         self.fetch_version = draw.choice((17, 17, 17, 12, 11))
         self.max_bytes = draw.choice((90, 250, 100_000))
+        self.is_fast = self.fetch_version >= 15 and draw.random() < 0.7
+        """Whether followers take the fast path where they can."""
         self.config = LogConfig(
             segment_bytes=draw.choice((300, 2**20)),
             min_insync_replicas=draw.choice((1, 2, 2)),
@@ -393,10 +400,24 @@ class ReplicationModel:
         if leader is None:
             core.lost(self.clock.monotonic_s())
             return False
-        request = core.next_request(self.clock.monotonic_s(), self.fetch_version)
+        request = self._fast_request(core) or core.next_request(self.clock.monotonic_s(), self.fetch_version)
         if request is not None:
             node.in_flight = InFlight(request, leader.id, leader.epoch)
         return request is not None
+
+    def _fast_request(self, core: FetcherCore) -> FetchRequest | None:
+        """As `fast_rounds` asks."""
+        asked = core.one_to_ask(self.clock.monotonic_s()) if self.is_fast else None
+        if asked is None:
+            return None
+        self.counters.fast_requests += 1
+        followed, _, session = asked
+        settings, epoch = FetchSettings(), core.broker_epoch()
+        template = RequestTemplate(followed, session, core.broker_id, epoch, self.fetch_version, settings, "model")
+        frame = template.filled(*asked[:2], session.epoch)
+        request = read_request(bytes(frame[SIZE_BYTES:])).request
+        assert isinstance(request, FetchRequest)
+        return request
 
     def answer(self) -> None:
         """The leader handles a request."""
@@ -422,10 +443,27 @@ class ReplicationModel:
         if flight is None or flight.response is None or node.core is None or log is None:
             return
         end, start = log.next_offset, log.log_start_offset
-        for _ in node.core.answered(flight.request, flight.response, self.clock.monotonic_s()):
-            pass
+        if not (self.is_fast and self._take_fast(node.core, flight.response)):
+            for _ in node.core.answered(flight.request, flight.response, self.clock.monotonic_s()):
+                pass
         self.counters.truncations += log.next_offset < end
         self.counters.resets += log.log_start_offset > start and log.log_start_offset >= end
+
+    def _take_fast(self, core: FetcherCore, response: Response) -> bool:
+        """As `fast_rounds` takes an answer."""
+        if not isinstance(response, FetchResponse) or response.error_code or len(response.responses) != 1:
+            return False
+        topic = response.responses[0]
+        answer = topic.partitions[0]
+        if answer.error_code or answer.diverging_epoch is not None or not answer.records:
+            return False
+        followed = core.one_answered(response.session_id, topic.topic_id, answer.partition_index)
+        if followed is None:
+            return False
+        self.counters.fast_answers += 1
+        now_s = self.clock.monotonic_s()
+        core.take_one(followed, answer.records, answer.high_watermark, answer.log_start_offset, now_s)
+        return True
 
     def lose(self) -> None:
         node = self._any_node(lambda node: node.in_flight is not None)

@@ -16,11 +16,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.errors import OttlaError
+from ottla.net.frame_exchange import Frame, FrameExchange
 from ottla.wire.errors import ProtocolError
 from ottla.wire.framing import SIZE_BYTES, api_of, frame_size, read_response, request_frame
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -36,6 +37,8 @@ MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _INBOX_BYTES: Final = 64 * 1024
 _LARGE_BYTES: Final = 128 * 1024
 _CORRELATION_ID_BYTES: Final = 4
+_CORRELATION_ID_AT: Final = 8
+"""In a request frame: after its size, the API key and the version."""
 
 
 class BrokerConnectionError(OttlaError):
@@ -92,8 +95,8 @@ class _Waiting(NamedTuple):
     """A request in flight, and how to decode its response."""
 
     name: str
-    read: Callable[[bytes | memoryview], Response]
-    answer: asyncio.Future[Response] | _Answering
+    read: Callable[[Frame], Any]
+    answer: asyncio.Future[Response] | _Answering | FrameExchange
 
 
 class _Answering:
@@ -200,6 +203,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._failure or ConnectionLostError(f"{self.address}: the connection was closed")
 
     @property
+    def client_id(self) -> str:
+        return self._options.client_id
+
+    @property
     def is_open(self) -> bool:
         return self._transport is not None and self._failure is None
 
@@ -260,6 +267,34 @@ class ClientConnection(asyncio.BufferedProtocol):
             api.name, lambda frame: read_response(api, version, frame)[1], _Answering(self._loop, timer, answered)
         )
 
+    def exchange(
+        self,
+        request: type[Request],
+        *,
+        answered: Callable[[Frame], None],
+        failed: Callable[[Exception], None],
+        timeout_s: float,
+    ) -> FrameExchange:
+        """For requests of one kind that the caller encodes, one at a time. If one is not answered within the timeout,
+        the connection is closed."""
+        name = api_of(request.api_key).name
+        return FrameExchange(
+            name,
+            self._loop,
+            self._write_frame,
+            answered=answered,
+            failed=failed,
+            timeout_s=timeout_s,
+            on_timeout=lambda: self._give_up(name, timeout_s),
+        )
+
+    def _write_frame(self, frame: bytearray, exchange: FrameExchange) -> None:
+        transport = self._open_transport()
+        correlation_id = self._new_correlation_id()
+        frame[_CORRELATION_ID_AT : _CORRELATION_ID_AT + _CORRELATION_ID_BYTES] = correlation_id.to_bytes(4, "big")
+        transport.write(bytes(frame))
+        self._waiting[correlation_id] = _Waiting(exchange.name, _as_received, exchange)
+
     async def send_unanswered(
         self, request: Request, *, version: int | None = None, timeout_s: float | None = None
     ) -> None:
@@ -302,18 +337,28 @@ class ClientConnection(asyncio.BufferedProtocol):
         return error
 
     def _write(self, request: Request, version: int) -> int:
+        transport = self._open_transport()
+        correlation_id = self._new_correlation_id()
+        transport.writelines(request_frame(request, version, correlation_id, self._options.client_id))
+        return correlation_id
+
+    def _open_transport(self) -> asyncio.Transport:
+        """The transport, for a request; raises if the connection is closed."""
         if self._failure is not None:
             raise self._failure
-        if self._transport is None:
+        transport = self._transport
+        if transport is None:
             raise ConnectionLostError(f"{self.address}: the connection is not open")
-        if self._transport.is_closing():
+        if transport.is_closing():
             # `connection_lost` is called in a later turn of the loop. Until then `writelines` of asyncio's transport
             # fails with a TypeError in Python 3.12 and 3.13.
             raise ConnectionLostError(f"{self.address}: {self._why_closed()}")
+        return transport
+
+    def _new_correlation_id(self) -> int:
         self._used_at_s = self._loop.time()
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        self._transport.writelines(request_frame(request, version, correlation_id, self._options.client_id))
         return correlation_id
 
     # API versions.
@@ -489,6 +534,10 @@ def _parse_address(text: str) -> Address:
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not the address of a broker: write host:port, for instance localhost:9092")
     return Address(host, int(port))
+
+
+def _as_received(frame: Frame) -> Frame:
+    return frame
 
 
 def _read_api_versions(api: Api, version: int, frame: bytes | memoryview) -> Response:

@@ -3,7 +3,8 @@ leaders talk to each other; `ottla.broker.links` implements it with sockets, tes
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from ottla.wire.schema import Request, Response
 
@@ -41,4 +42,34 @@ class Peer(Protocol):
 
     def close(self) -> None:
         """Requests in flight fail with `PeerError`. Idempotent."""
+        ...
+
+
+class FrameSender(Protocol):
+    """Sends encoded requests of one kind over a connection, one at a time."""
+
+    def send(self, frame: bytearray) -> None:
+        """A whole request frame, size included; its correlation id is filled in. The last one must be answered."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is called any more. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class FramePeer(Protocol):
+    """A peer that can also exchange encoded frames, for callers that cannot afford a task per answer."""
+
+    def exchange(
+        self,
+        request: type[Request],
+        *,
+        answered: Callable[[bytes | memoryview], None],
+        failed: Callable[[Exception], None],
+        timeout_s: float,
+    ) -> tuple[FrameSender, str] | None:
+        """The sender, and the client id for the frames; None while there is no connection. `answered` gets response
+        frames without their size, in the turn of the loop in which they arrive; `failed` a `PeerError`, once, after
+        which nothing else is called. Neither may raise."""
         ...

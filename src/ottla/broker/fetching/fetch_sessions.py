@@ -169,12 +169,19 @@ class FetchSessions:
             raise FetchSessionError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
             raise FetchSessionError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        session.epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
-        # In order of use: the first is the least recently used.
-        del self._sessions[session_id]
-        self._sessions[session_id] = session
-        session.used_s = self._clock.monotonic_s()
+        self.advance(session, self._clock.monotonic_s())
         return session
+
+    def get(self, session_id: int) -> BrokerFetchSession | None:
+        return self._sessions.get(session_id)
+
+    def advance(self, session: BrokerFetchSession, now_s: float) -> None:
+        """The request with the session's epoch came."""
+        session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
+        # In order of use: the first is the least recently used.
+        del self._sessions[session.session_id]
+        self._sessions[session.session_id] = session
+        session.used_s = now_s
 
     def end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

@@ -82,11 +82,18 @@ def fetch_as_follower(
             sessions.keep(session, len(asked))
     state = request.replica_state
     session.broker_epoch = -1 if state is None else state.replica_epoch
-    reading = FollowerReading(broker, request, context, session, is_incremental=is_incremental)
+    reading = FollowerReading(
+        broker,
+        context,
+        session,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        is_incremental=is_incremental,
+    )
     answers = reading.read(is_first=True)
     if (
         reading.is_final
-        or reading.size >= min(request.min_bytes, reading.max_bytes)
+        or reading.size >= min(reading.min_bytes, reading.max_bytes)
         or request.max_wait_ms <= 0
         or not session.partitions
     ):
@@ -95,11 +102,11 @@ def fetch_as_follower(
     delayed = DelayedFollowerFetch(reading, answers)
     wait_s = request.max_wait_ms / 1000
     fetches.wait(delayed, (session,), min(wait_s, reading.told_within_s) if reading.has_untold else wait_s)
-    delayed.deferred.when_cancelled(partial(_cancelled, broker, delayed, session))
+    delayed.deferred.when_cancelled(partial(cancelled, broker, delayed, session))
     return delayed.deferred
 
 
-def _cancelled(broker: Broker, delayed: DelayedFollowerFetch, session: FollowerSession) -> None:
+def cancelled(broker: Broker, delayed: DelayedFollowerFetch, session: FollowerSession) -> None:
     """The connection is gone. A follower begins a new session on its next one."""
     broker.replicas.follower_fetches.cancel(delayed)
     if session.session_id == NO_SESSION:
@@ -142,7 +149,7 @@ class FollowerReading:
         "has_untold",
         "is_final",
         "max_bytes",
-        "request",
+        "min_bytes",
         "session",
         "size",
     )
@@ -150,16 +157,17 @@ class FollowerReading:
     def __init__(
         self,
         broker: Broker,
-        request: FetchRequest,
         context: RequestContext,
         session: FollowerSession,
         *,
+        min_bytes: int,
+        max_bytes: int,
         is_incremental: bool,
     ) -> None:
         self.broker = broker
-        self.request = request
         self.session = session
-        self.max_bytes = min(request.max_bytes, broker.fetch_max_bytes)
+        self.min_bytes = min_bytes
+        self.max_bytes = min(max_bytes, broker.fetch_max_bytes)
         self._context = context
         self._is_incremental = is_incremental
         self.size = 0
@@ -345,7 +353,7 @@ class DelayedFollowerFetch(DelayedOperation[FollowerReader]):
         reading = self._reading
         if reading.is_throttled(partition):
             return False
-        if reading.request.min_bytes <= 1:
+        if reading.min_bytes <= 1:
             return True
         try:
             size = partition.bytes_readable(followed.fetch_offset, to_log_end=True)
@@ -356,7 +364,7 @@ class DelayedFollowerFetch(DelayedOperation[FollowerReader]):
         size = min(size, followed.max_bytes)
         self._total += size - self._sizes.get(name, 0)
         self._sizes[name] = size
-        return self._total >= min(reading.request.min_bytes, reading.max_bytes)
+        return self._total >= min(reading.min_bytes, reading.max_bytes)
 
     def complete(self) -> None:
         try:

@@ -76,6 +76,19 @@ class FollowerSession(BrokerFetchSession):
         self.fetched_s = now_s
         self.fresh.clear()
 
+    def only(self, key: Key) -> FollowedPartition | None:
+        """The partition, if the session has it, and no other one that is not settled."""
+        unsettled = self.unsettled
+        if unsettled:
+            return unsettled.get(key) if len(unsettled) == 1 else None
+        known = self.partitions.get(key)
+        return known if isinstance(known, FollowedPartition) else None
+
+    def only_fetched(self, key: Key, now_s: float) -> None:
+        """The next fetch came, with one partition, which the session has."""
+        self._unsettle(key)
+        self.fetched(now_s)
+
     def update(self, asked: Iterable[tuple[Key, FetchedPartition]], request: FetchRequest) -> None:
         for key, new in asked:
             if not isinstance(new, FollowedPartition):

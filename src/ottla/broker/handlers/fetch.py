@@ -1,5 +1,5 @@
 """Fetch: reads batches for consumers, now or when there are enough of them (`fetching.reading`), and for followers
-(`fetching.follower_reading`)."""
+(`fetching.follower_reading`), on a fast path if they are in sync (`fetching.fast_follower_fetch`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import ZERO_UUID
+from ottla.broker.fetching.fast_follower_fetch import FastFollowerFetch, fetch_fast, fetch_reader
 from ottla.broker.fetching.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -33,8 +34,15 @@ if TYPE_CHECKING:
 TOPIC_IDS_SINCE: Final = 13
 
 
-@handles(FetchRequest, versions="4-18")
-def fetch(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse | Deferred:
+@handles(FetchRequest, versions="4-18", reader=fetch_reader)
+def fetch(
+    broker: Broker, request: FetchRequest | FastFollowerFetch, context: RequestContext
+) -> FetchResponse | Deferred:
+    if isinstance(request, FastFollowerFetch):
+        deferred = fetch_fast(broker, request, context)
+        if deferred is not None:
+            return deferred
+        request = request.as_request()
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     if replica_id >= 0:
         return fetch_as_follower(broker, request, context, replica_id)

@@ -18,6 +18,7 @@ from ottla.net.client_connection import (
     ClientConnection,
     ConnectionOptions,
 )
+from ottla.net.frame_exchange import FrameExchange
 from ottla.wire.peer import AnyResponse, PeerError
 from ottla.wire.schema import Request
 
@@ -79,6 +80,25 @@ class BrokerPeer:
             connection = await self.connect()
         served = connection.served.get(request.api_key)
         return -1 if served is None else served.high
+
+    def exchange(
+        self,
+        request: type[Request],
+        *,
+        answered: Callable[[bytes | memoryview], None],
+        failed: Callable[[Exception], None],
+        timeout_s: float,
+    ) -> tuple[FrameExchange, str] | None:
+        """See `ottla.wire.peer.FramePeer`."""
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            return None
+
+        def fail(error: Exception) -> None:
+            failed(PeerError(f"{self.name}: {error}"))
+
+        exchange = connection.exchange(request, answered=answered, failed=fail, timeout_s=timeout_s)
+        return exchange, connection.client_id
 
     async def connect(self, timeout_s: float | None = None) -> ClientConnection:
         """The open connection, or a new one. Raises `PeerError`."""

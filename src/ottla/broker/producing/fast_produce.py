@@ -11,27 +11,29 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.base.error_codes import ErrorCode
 from ottla.base.ids import Uuid
 from ottla.broker.producing.general_produce import (
     ALL_REPLICAS,
     TOPIC_IDS_SINCE,
     Answer,
-    Waiting,
-    answered,
+    DelayedProduce,
     appended,
     failed,
     is_transactional,
     produce,
 )
-from ottla.broker.requests.api import EncodedResponse, RequestContext
+from ottla.broker.requests.api import Deferred, EncodedResponse, RequestContext
 from ottla.broker.transactions.verification import VerifiedBatch
 from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo
 from ottla.records.layout import HEADER_SIZE, PRODUCER_ID_AT
+from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import AwaitedAppend, Partition
 from ottla.wire.codec import encode, reader_of
@@ -64,6 +66,7 @@ _LONGER: Final = 0x80
 _REMEMBERED_MAX: Final = 20_000
 _PRODUCER: Final = struct.Struct(">qh")
 """Producer id and producer epoch of a batch."""
+_NONE: Final = ErrorCode.NONE
 
 
 class AnswerTemplate:
@@ -111,6 +114,12 @@ class ProduceTarget:
     """Looked up again if this broker does not lead it: it may have been deleted, and created again with the same
     name."""
     template: AnswerTemplate | None = None
+
+    def answer_to(self, info: AppendInfo) -> EncodedResponse:
+        """The response to a batch that was appended."""
+        if self.template is None:
+            self.template = AnswerTemplate.of(self)
+        return self.template.fill(info)
 
 
 class FastProduce(NamedTuple):
@@ -221,7 +230,6 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
         if transaction is not None and not transaction.is_settled():
             return produce(broker, request.as_request(), context, transaction=transaction)
     all_replicas = target.acks == ALL_REPLICAS
-    waiting: Waiting = {}
     try:
         if transaction is not None:
             transaction.check()
@@ -234,14 +242,62 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
     else:
         end = info.last_offset + 1
         if partition.is_acknowledged(end, all_replicas=all_replicas):
-            template = target.template
-            if template is None:
-                template = target.template = AnswerTemplate.of(target)
-            return template.fill(info)
-        answer = appended(target.index, info)
-        waiting[partition] = (AwaitedAppend(end, partition.leader_epoch, all_replicas), answer)
+            return target.answer_to(info)
+        append = AwaitedAppend(end, partition.leader_epoch, all_replicas)
+        delayed = FastDelayedProduce(broker, target, partition, append, info, context)
+        produces = broker.replicas.produces
+        produces.wait(delayed, (partition,), max(target.timeout_ms, 0) / 1000)
+        delayed.deferred.when_cancelled(partial(produces.cancel, delayed))
+        return delayed.deferred
+    return _response_of(target, partition, answer)
+
+
+def _response_of(target: ProduceTarget, partition: Partition, answer: ProducePartitionResponse) -> ProduceResponse:
     topic = ProduceTopicResponse(name=partition.name.topic, topic_id=target.topic_id, partition_responses=[answer])
-    return answered(broker, ProduceResponse(responses=[topic]), waiting, target.timeout_ms, context)
+    return ProduceResponse(responses=[topic])
+
+
+class FastDelayedProduce(DelayedOperation[Partition]):
+    """Waits until one batch is where its producer wants it. Anything but success is answered as `DelayedProduce`
+    does."""
+
+    __slots__ = ("_append", "_broker", "_context", "_info", "_is_acknowledged", "_partition", "_target", "deferred")
+
+    def __init__(
+        self,
+        broker: Broker,
+        target: ProduceTarget,
+        partition: Partition,
+        append: AwaitedAppend,
+        info: AppendInfo,
+        context: RequestContext,
+    ) -> None:
+        super().__init__()
+        self.deferred = Deferred()
+        self._broker = broker
+        self._target = target
+        self._partition = partition
+        self._append = append
+        self._info = info
+        self._context = context
+        self._is_acknowledged = False
+
+    def is_ready(self, key: Partition) -> bool:
+        error = key.outcome(self._append)
+        self._is_acknowledged = error is _NONE
+        return error is not None
+
+    def complete(self) -> None:
+        if self._is_acknowledged:
+            self.deferred.answer(self._target.answer_to(self._info))
+            return
+        target, partition = self._target, self._partition
+        answer = appended(target.index, self._info)
+        response = _response_of(target, partition, answer)
+        general = DelayedProduce(self._broker, response, {partition: (self._append, answer)}, self._context)
+        general.deferred = self.deferred
+        general.is_ready(partition)
+        general.complete()
 
 
 def _is_open(log: PartitionLog, records: memoryview) -> bool:

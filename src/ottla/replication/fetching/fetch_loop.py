@@ -1,4 +1,8 @@
-"""A task that asks one leader, through one connection, for the partitions of one `FetcherCore`."""
+"""A task that asks one leader, through one connection, for the partitions of one `FetcherCore`.
+
+If the connection can exchange frames, rounds that are all alike take the fast path (`fast_rounds`), and the task sleeps
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,13 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.base.clock import Clock
+from ottla.replication.fetching.fast_rounds import FastRounds
 from ottla.replication.fetching.fetcher_core import FetcherCore
 from ottla.replication.fetching.settings import FetchSettings
 from ottla.wire.messages.fetch import FetchRequest, FetchResponse
 from ottla.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from ottla.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-from ottla.wire.peer import Peer, PeerError
+from ottla.wire.peer import FramePeer, Peer, PeerError
 from ottla.wire.schema import Request, Response
 
 _logger = logging.getLogger(__name__)
@@ -39,6 +44,7 @@ class FetchLoop:
         self.is_waiting = False
         """Whether a fetch is at the leader, who may wait for news."""
         self._peer = peer
+        self._fast = FastRounds(core, peer, settings, clock, loop, on_round) if isinstance(peer, FramePeer) else None
         self._settings = settings
         self._clock = clock
         self._loop = loop
@@ -77,7 +83,8 @@ class FetchLoop:
                     await self._sleep(None if wake_s == float("inf") else wake_s - now_s)
                     continue
                 response = await self._ask(request, served)
-                await self._take(request, response)
+                if response is not None:
+                    await self._take(request, response)
                 if self._is_lost:
                     self._is_lost = False
                     _logger.info("fetching from leader %d again", core.leader_id)
@@ -98,12 +105,15 @@ class FetchLoop:
             if timer is not None:
                 timer.cancel()
 
-    async def _ask(self, request: Request, served: int) -> Response:
+    async def _ask(self, request: Request, served: int) -> Response | None:
+        """None if the answer was taken already."""
         timeout_s = self._settings.socket_timeout_ms / 1000
         if isinstance(request, FetchRequest):
             self.is_waiting = True
             try:
                 version = self.core.fetch_version(served)
+                if self._fast is not None:
+                    return await self._fast.ask(request, version)
                 return await self._peer.send(request, FetchResponse, version=version, timeout_s=timeout_s)
             finally:
                 self.is_waiting = False

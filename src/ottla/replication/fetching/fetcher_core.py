@@ -45,11 +45,11 @@ from ottla.replication.errors import ReplicationError
 from ottla.replication.fetching import queries
 from ottla.replication.fetching.fetch_request import TOPIC_IDS_SINCE, TRUNCATION_SINCE, Key, fetch_request
 from ottla.replication.fetching.fetch_session import FollowerSession
-from ottla.replication.fetching.followed import ChangedRoleError, Followed, State
+from ottla.replication.fetching.followed import ChangedRoleError, Followed, Sent, State
 from ottla.replication.fetching.replication_quota import ReplicationQuota
 from ottla.replication.fetching.settings import FetchSettings
 from ottla.wire.messages.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
-from ottla.wire.schema import Request, Response
+from ottla.wire.schema import Bytes, Request, Response
 
 _logger = logging.getLogger(__name__)
 
@@ -98,8 +98,8 @@ class FetcherCore:
         self.partitions: dict[TopicPartition, Followed] = {}
         self.on_change: Callable[[], None] = lambda: None
         """Called when there may be something to ask earlier than `wake_s` said."""
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
         self._settings = settings
         self._quota = quota
         self._stats = stats
@@ -269,11 +269,11 @@ class FetcherCore:
             self._start(now_s)
         ready = self._ready
         if asking := self._with_log(State.TRUNCATING, now_s):
-            return queries.ends_of_epochs(self._broker_id, asking)
+            return queries.ends_of_epochs(self.broker_id, asking)
         if asking := self._with_log(State.FINDING_END, now_s):
-            return queries.offsets(self._broker_id, asking, queries.LATEST)
+            return queries.offsets(self.broker_id, asking, queries.LATEST)
         if asking := self._with_log(State.FINDING_START, now_s):
-            return queries.offsets(self._broker_id, asking, queries.EARLIEST)
+            return queries.offsets(self.broker_id, asking, queries.EARLIEST)
         self._throttle()
         if not ready[_FETCHING]:
             return None
@@ -339,8 +339,8 @@ class FetcherCore:
         forgotten, self._forgotten = self._forgotten, {}
         self._stats.request_count += 1
         return fetch_request(
-            self._broker_id,
-            self._broker_epoch(),
+            self.broker_id,
+            self.broker_epoch(),
             self.fetch_version(fetch_version),
             self._session,
             self._settings,
@@ -388,6 +388,50 @@ class FetcherCore:
                     yield
         self._log_refusals()
 
+    # --- answers with one partition, for a fast path ------------------------------------------------------------------
+
+    def one_answered(self, session_id: int, topic_id: bytes, index: int) -> Followed | None:
+        """The partition that an answer without errors is about, if it is all that the answer has, and the partition
+        can take it (`take_one`); None, with nothing done, for an answer that `answered` must take."""
+        session = self._session
+        if session.is_full or session_id != session.session_id or not self._by_id:
+            return None
+        followed = self._in_session.get((topic_id, index))  # type: ignore[arg-type]  # equal to its Uuid
+        if followed is None:
+            return None
+        log = followed.partition.log
+        return followed if log is not None and log.next_offset == followed.fetch_offset else None
+
+    def take_one(self, followed: Followed, records: Bytes, high_watermark: int, log_start: int, now_s: float) -> None:
+        """Takes an answer that `one_answered` accepted."""
+        self._session.answered(self._session.session_id)
+        self._failures = 0
+        with _Guard(self, followed, now_s):
+            self._append(followed, records, high_watermark, log_start, now_s)
+
+    def one_to_ask(self, now_s: float) -> tuple[Followed, Sent, FollowerSession] | None:
+        """If the next request is a Fetch of the session that has only one partition: what it says. It counts as
+        sent. None, with nothing done, if `next_request` must say what to ask."""
+        dirty, ready = self._dirty, self._ready
+        if (
+            len(dirty) != 1
+            or len(ready[_FETCHING]) != len(self.partitions)  # some are held, or need something else
+            or self._forgotten
+            or self._session.is_full
+            or self._quota.limit is not None
+            or self._without_id
+            or not self._by_id
+            or now_s < self.retry_at_s
+        ):
+            return None
+        (followed,) = dirty
+        if followed.partition.log is None or followed.sent is None:
+            return None
+        dirty.clear()
+        followed.sent = sent = followed.to_send()
+        self._stats.request_count += 1
+        return followed, sent, self._session
+
     def _session_failed(self, error: ErrorCode, now_s: float) -> None:
         is_first = self._failures == 0
         self.lost(now_s)
@@ -409,7 +453,13 @@ class FetcherCore:
         if diverging is not None and diverging.epoch >= 0:
             self._truncate(followed, diverging.epoch, diverging.end_offset, answer.log_start_offset)
             return
-        size = followed.take(answer)
+        self._append(followed, answer.records, answer.high_watermark, answer.log_start_offset, now_s)
+
+    def _append(
+        self, followed: Followed, records: Bytes | None, high_watermark: int, log_start: int, now_s: float
+    ) -> None:
+        """The leader answered without an error, and the log is where the request said."""
+        size = followed.take(records, high_watermark, log_start)
         followed.failures = 0
         if followed.lag:
             self._behind[followed] = None

@@ -16,7 +16,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.replication.errors import ReplicationError
 from ottla.replication.fetching.truncation import cut_for
 from ottla.replication.partition import Partition
-from ottla.wire.messages.fetch import FetchPartitionResponse
+from ottla.wire.schema import Bytes
 
 if TYPE_CHECKING:
     from ottla.replication.fetching.fetcher_core import FetcherCore
@@ -177,10 +177,9 @@ class Followed:
         self.last_fetched_epoch = NO_EPOCH if latest is None else latest
         self.state = State.FETCHING
 
-    def take(self, answer: FetchPartitionResponse) -> int:
+    def take(self, records: Bytes | None, high_watermark: int, log_start: int) -> int:
         """Appends the records of an answer and takes over the leader's offsets. Returns the number of bytes."""
         partition, epoch = self.partition, self.leader_epoch
-        records = answer.records
         size = 0
         if records:
             try:
@@ -200,9 +199,9 @@ class Followed:
             size = info.valid_bytes
             self.fetch_offset = info.last_offset + 1
             self.last_fetched_epoch = info.headers[-1].leader_epoch
-        if not partition.set_follower_progress(answer.high_watermark, answer.log_start_offset, leader_epoch=epoch):
+        if not partition.set_follower_progress(high_watermark, log_start, leader_epoch=epoch):
             raise ChangedRoleError
-        self.lag = max(answer.high_watermark - self.fetch_offset, 0)
+        self.lag = max(high_watermark - self.fetch_offset, 0)
         return size
 
     def to_send(self) -> Sent:
