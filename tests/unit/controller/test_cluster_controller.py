@@ -54,6 +54,38 @@ async def test_another_broker_takes_over_with_a_higher_epoch(cluster: ControlClu
 
 
 @on_cluster
+async def test_a_new_controller_tells_each_role_once_and_the_urgent_ones_first(cluster: ControlCluster) -> None:
+    await cluster.start(1, 2, 3)
+    await cluster.create("untouched", (2, 3), (3, 2))
+    await cluster.create("smaller", (2, 3, 1))
+    await cluster.create("lost", (1, 2, 3), (1, 3, 2))
+    for host in cluster.hosts.values():
+        host.requests.clear()
+    await cluster.kill(1)
+    for broker_id in (2, 3):
+        requests = cluster.hosts[broker_id].requests
+        roles = [
+            (topic.topic_name, each.partition_index)
+            for request in requests
+            if isinstance(request, LeaderAndIsrRequest)
+            for topic in request.topic_states
+            for each in topic.partition_states
+        ]
+        assert roles == [("lost", 0), ("lost", 1), ("smaller", 0), ("untouched", 0), ("untouched", 1)]
+        told = [
+            (topic.topic_name, each.partition_index)
+            for request in requests
+            if isinstance(request, UpdateMetadataRequest)
+            for topic in request.topic_states
+            for each in topic.partition_states
+        ]
+        assert told == roles
+        assert cluster.hosts[broker_id].metadata[TopicPartition("untouched", 0)].leader == 2
+        assert cluster.hosts[broker_id].metadata[TopicPartition("smaller", 0)].offline_replicas == [1]
+    assert (cluster.state("smaller").leader, cluster.state("smaller").isr) == (2, (2, 3))
+
+
+@on_cluster
 async def test_a_controller_whose_session_expired_changes_nothing_any_more(cluster: ControlCluster) -> None:
     await cluster.start(1, 2)
     old = cluster.members[1]

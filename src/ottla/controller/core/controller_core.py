@@ -47,9 +47,12 @@ class ControllerCore:
         batch.tell_metadata([])
         yield from batch.send()
         yield from self.replicas.leave_doubtful()
-        yield from self.replicas.start()
-        yield from self.partitions.start()
-        yield from self.replicas.start_offline()
+        # Partitions that have lost their leader first, then those that have lost a member of the ISR. All others only
+        # hear what they know already.
+        self.replicas.start()
+        changed = yield from self.partitions.start()
+        changed |= yield from self.replicas.start_offline()
+        yield from self.replicas.tell_roles(changed)
         yield from self.reassignments.by_node()
         yield from self.reassignments.resume(list(context.being_reassigned))
         yield from self.deletion.go_on()

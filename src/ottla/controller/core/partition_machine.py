@@ -60,8 +60,9 @@ class PartitionMachine:
 
     # --- start and bookkeeping --------------------------------------------------------------------------------------
 
-    def start(self) -> Step[None]:
-        """The states after a failover: by whether a partition has a state node, and a live leader."""
+    def start(self) -> Step[set[TopicPartition]]:
+        """The states after a failover: by whether a partition has a state node, and a live leader. Returns the
+        partitions that got a leader: their live replicas have been told."""
         context = self._context
         for name in context.all_partitions():
             leadership = context.leaderships.get(name)
@@ -71,7 +72,8 @@ class PartitionMachine:
                 context.set_phase(name, PartitionPhase.ONLINE)
             else:
                 context.set_phase(name, PartitionPhase.OFFLINE)
-        yield from self.elect_missing()
+        outcomes = yield from self.elect_missing()
+        return {name for name, failure in outcomes.items() if failure is None}
 
     def to_new(self, names: Iterable[TopicPartition]) -> None:
         for name in self._valid(names, PartitionPhase.NEW):

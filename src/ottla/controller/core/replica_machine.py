@@ -17,7 +17,7 @@ A replica that is suspected only (`suspect`) leaves the ISR but is not stopped: 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -47,42 +47,53 @@ class ReplicaMachine:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
 
-    def start(self) -> Step[None]:
-        """The states after a failover. Live replicas are told their roles: the last controller may have written them
-        and not told them."""
+    def start(self) -> None:
+        """The states after a failover."""
         context = self._context
-        online = []
         for name in context.all_partitions():
             for broker_id in context.replicas(name):
-                replica = name, broker_id
-                if context.is_online(broker_id, name):
-                    context.set_replica_phase(replica, ReplicaPhase.ONLINE)
-                    online.append(replica)
-                else:
-                    # So that the deletion of its topic waits for the broker; without a deletion this is as OFFLINE.
-                    context.set_replica_phase(replica, ReplicaPhase.DELETION_INELIGIBLE)
-        yield from self.to_online(online)
+                # On a broker that is gone: not OFFLINE, so that the deletion of its topic waits for the broker; without
+                # a deletion there is no difference.
+                is_online = context.is_online(broker_id, name)
+                phase = ReplicaPhase.ONLINE if is_online else ReplicaPhase.DELETION_INELIGIBLE
+                context.set_replica_phase((name, broker_id), phase)
 
-    def start_offline(self) -> Step[None]:
+    def start_offline(self) -> Step[set[TopicPartition]]:
         """Takes replicas on dead and suspected brokers out of the ISRs: brokers may have died while there was no
-        controller. To be called after elections, which leave few of them."""
+        controller. To be called after elections, which leave few of them. Returns the partitions whose replicas have
+        been told."""
         context = self._context
         dead: list[Replica] = []
         gone: list[Replica] = []
         for replica, phase in context.replica_phases.items():
             if phase is ReplicaPhase.DELETION_INELIGIBLE and not context.is_being_deleted(replica[0].topic):
                 (gone if replica[1] in context.suspected else dead).append(replica)
-        batch = RequestBatch(context)
-        # All others were told with the roles of live replicas.
-        batch.tell_metadata(
-            name
-            for name, _ in (*dead, *gone)
-            if not any(context.is_online(replica, name) for replica in context.replicas(name))
+        told: set[TopicPartition] = set()
+        for part in in_batches([*dead, *gone]):
+            batch = RequestBatch(context)
+            # All others are told with the roles of live replicas.
+            batch.tell_metadata(
+                name
+                for name, _ in part
+                if not any(context.is_online(replica, name) for replica in context.replicas(name))
+            )
+            told |= yield from self._leave_isr(part, batch, also_tell_it=True, tells_all=False)
+            for replica in part:
+                context.set_replica_phase(replica, ReplicaPhase.OFFLINE)
+            yield from batch.send()
+        return told
+
+    def tell_roles(self, told: Collection[TopicPartition]) -> Step[None]:
+        """The last step of a failover. Live replicas are told their roles: the last controller may have written them
+        and not told them. `told` are the partitions of which this controller has told them already."""
+        context = self._context
+        yield from self.to_online(
+            [
+                replica
+                for replica, phase in context.replica_phases.items()
+                if phase is ReplicaPhase.ONLINE and replica[0] not in told
+            ]
         )
-        yield from self._leave_isr([*dead, *gone], batch, also_tell_it=True, tells_all=False)
-        for replica in (*dead, *gone):
-            context.set_replica_phase(replica, ReplicaPhase.OFFLINE)
-        yield from batch.send()
 
     def to_new(self, replicas: Iterable[Replica]) -> Step[None]:
         batch = RequestBatch(self._context)
@@ -210,9 +221,11 @@ class ReplicaMachine:
         *,
         also_tell_it: bool = False,
         tells_all: bool = True,
-    ) -> Step[None]:
-        """Takes replicas out of the ISR. One broker after the other, because each changes the same states."""
+    ) -> Step[set[TopicPartition]]:
+        """Takes replicas out of the ISR. One broker after the other, because each changes the same states. Returns the
+        partitions that changed."""
         context = self._context
+        all_changed: set[TopicPartition] = set()
         by_broker: dict[int, list[TopicPartition]] = {}
         for name, broker_id in replicas:
             by_broker.setdefault(broker_id, []).append(name)
@@ -238,6 +251,7 @@ class ReplicaMachine:
                     context.set_leadership(name, leadership)
                     told = [each for each in context.replicas(name) if also_tell_it or each != broker_id]
                     batch.tell_role(told, name, is_new=False)
+                all_changed.update(written)
                 conflicts = [name for name in wanted if name not in written]
                 remaining = []
                 if conflicts:
@@ -245,6 +259,7 @@ class ReplicaMachine:
                     for name, leadership in known.items():
                         context.set_leadership(name, leadership)
                     remaining = list(known)
+        return all_changed
 
     def _left_by(self, name: TopicPartition, leadership: Leadership, broker_id: int) -> Leadership | None:
         """The leadership after a replica has left; None if nothing changes. As long as nobody leads, nothing is

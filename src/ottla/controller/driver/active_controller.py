@@ -132,15 +132,17 @@ class ActiveController:
         context.doubt(self._doubtful(list(brokers.values())))
         for broker in brokers.values():
             self._channels.add(broker)
+        read_s = self._clock.monotonic_s() - began_s
         await self.work.run(self.core.start(await self._deletable(marked)))
         await self._preferred_by_node()
         self.failover_s = self._clock.monotonic_s() - began_s
         _logger.info(
-            "controller of epoch %d: %d brokers, %d topics, %d partitions, ready after %.0f ms",
+            "controller of epoch %d: %d brokers, %d topics, %d partitions; read after %.0f ms, ready after %.0f ms",
             self.reign.epoch,
             len(brokers),
             len(context.topics),
             context.partition_count(),
+            read_s * 1000,
             self.failover_s * 1000,
         )
         if self.settings.auto_rebalance:
