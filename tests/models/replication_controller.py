@@ -5,8 +5,6 @@ which the model delivers when it likes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ottla.base.error_codes import ErrorCode
 from ottla.replication.role import NO_LEADER, PartitionRole
 from ottla.wire.messages.alter_partition import (
@@ -29,8 +27,7 @@ class ModelController:
 
     def _change(self, **changes: object) -> None:
         role = self.role
-        self.role = replace(
-            role,
+        self.role = role._replace(
             leader_epoch=role.leader_epoch + 1,
             partition_epoch=role.partition_epoch + 1,
             **changes,  # type: ignore[arg-type]
@@ -79,7 +76,7 @@ class ModelController:
             ):
                 error = ErrorCode.INELIGIBLE_REPLICA
             else:
-                self.role = role = replace(role, isr=isr, partition_epoch=role.partition_epoch + 1)
+                self.role = role = role._replace(isr=isr, partition_epoch=role.partition_epoch + 1)
         answer = AlterPartitionPartitionResponse(
             partition_index=asked.partition_index,
             error_code=error,

@@ -11,7 +11,6 @@ No I/O: the caller brings the time and the log's offsets, and does what is retur
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from ottla.base.error_codes import ErrorCode
@@ -159,7 +158,7 @@ class Leadership:
 
     def _propose(self, state: Pending) -> PartitionRole:
         self.isr = state
-        self.proposal = replace(self.role, isr=state.proposed, is_recovering=False)
+        self.proposal = self.role._replace(isr=state.proposed, is_recovering=False)
         self.proposed_epochs = {replica: each.broker_epoch for replica, each in self.followers.items()}
         return self.proposal
 
@@ -170,8 +169,7 @@ class Leadership:
             raise ValueError(f"nothing was proposed for the ISR {state.isr}")
         self.isr, then = answered(state, self.role, error, answer)
         if then is Next.COMMITTED:
-            self.role = replace(
-                self.role,
+            self.role = self.role._replace(
                 isr=answer.isr,
                 partition_epoch=answer.partition_epoch,
                 is_recovering=answer.is_recovering,

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ottla.base.disk import Buffer
@@ -128,7 +127,7 @@ class Partition:
         assignment change. Ignores a role that is older than the current one."""
         if self._is_outdated(role):
             return False
-        role = replace(role, leader=self.broker_id, is_recovering=False)
+        role = role._replace(leader=self.broker_id, is_recovering=False)
         is_new_epoch = role.leader_epoch > self.leader_epoch or not self.is_leader
         if not self.is_leader:
             self.leads_since = role.leader_epoch

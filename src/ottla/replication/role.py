@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 NO_LEADER: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRole:
+class PartitionRole(NamedTuple):
     """`partition_epoch` is the version of the partition's znode: each change of the in-sync replicas raises it, while
     `leader_epoch` rises only when the controller writes."""
 

@@ -30,7 +30,7 @@ from ottla.broker.control.request_forms import (
     LEADER_DURING_DELETE,
     TopicUpdate,
     broker_endpoints,
-    fault_of_place,
+    fault_of_index,
     stopped_replicas,
     topic_updates,
     wanted_roles,
@@ -38,6 +38,7 @@ from ottla.broker.control.request_forms import (
 from ottla.broker.control.role_changes import RoleChanges
 from ottla.broker.metadata.metadata_cache import MetadataCache, TopicChange
 from ottla.controller.state import PartitionState
+from ottla.controller.topic_names import fault_of_name
 from ottla.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionResponse,
     LeaderAndIsrRequest,
@@ -212,8 +213,9 @@ def _roles_answered(
 def _change(update: TopicUpdate) -> TopicChange:
     """Without partitions that cannot be."""
     partitions: dict[int, PartitionState | None] = {}
+    fault_of_topic = fault_of_name(update.name)
     for each in update.partitions:
-        fault = fault_of_place(TopicPartition(update.name, each.partition_index))
+        fault = fault_of_topic or fault_of_index(each.partition_index)
         if fault is None:
             partitions[each.partition_index] = None if each.leader == LEADER_DURING_DELETE else _state(each)
         else:

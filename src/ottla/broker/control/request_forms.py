@@ -52,11 +52,9 @@ class TopicUpdate(NamedTuple):
     partitions: list[UpdateMetadataPartition]
 
 
-def fault_of_place(name: TopicPartition) -> str | None:
-    """Why this cannot be a partition; None if it can."""
-    if not 0 <= name.partition <= PARTITION_MAX:
-        return f"a topic cannot have partition {name.partition}"
-    return fault_of_name(name.topic)
+def fault_of_index(index: int) -> str | None:
+    """Why this cannot be a partition of any topic; None if it can."""
+    return None if 0 <= index <= PARTITION_MAX else f"a topic cannot have partition {index}"
 
 
 def fault_of_role(wanted: WantedRole) -> str | None:
@@ -69,7 +67,7 @@ def fault_of_role(wanted: WantedRole) -> str | None:
         return f"its leader epoch is {role.leader_epoch}"
     if role.leader >= 0 and role.leader not in role.replicas:
         return f"its leader {role.leader} is not among its replicas {role.replicas}"
-    return fault_of_place(wanted.name)
+    return fault_of_index(wanted.name.partition) or fault_of_name(wanted.name.topic)
 
 
 def wanted_roles(request: LeaderAndIsrRequest) -> list[WantedRole]:

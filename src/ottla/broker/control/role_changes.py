@@ -107,6 +107,9 @@ class RoleChanges:
         outcomes: Outcomes = {}
         applied: list[WantedRole] = []
         for each in wanted:
+            if self._is_known(each):
+                outcomes[each.name] = ErrorCode.STALE_CONTROLLER_EPOCH
+                continue
             error = await self._fault(each)
             if error is None:
                 applied.append(each)
@@ -120,6 +123,19 @@ class RoleChanges:
             self._switch(some, outcomes)
             await asyncio.sleep(0)
         return outcomes
+
+    def _is_known(self, wanted: WantedRole) -> bool:
+        """Whether the partition has this role, or a newer one. A new controller sends every role once."""
+        name = wanted.name
+        partition = self._replicas.partitions.get(name)
+        return (
+            partition is not None
+            and partition.log is not None
+            and partition.leader_epoch >= wanted.role.leader_epoch >= 0
+            and partition.topic_id == wanted.topic_id != ZERO_UUID
+            and name not in self._stopped
+            and not self._is_full(name)
+        )
 
     async def _fault(self, wanted: WantedRole) -> ErrorCode | None:
         """The outcome of a partition whose role does not change; None for one that gets its role."""

@@ -32,7 +32,7 @@ dropped. A round costs as much as there are partitions with news, however many w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
@@ -129,6 +129,8 @@ class FetcherCore:
         """Of whole requests, in a row."""
         self._refusals: dict[ErrorCode, list[TopicPartition]] = {}
         """To be logged."""
+        self._fenced: list[TopicPartition] = []
+        """Partitions whose leader has a newer epoch, to be logged."""
 
     # --- partitions come and go -------------------------------------------------------------------------------------
 
@@ -503,8 +505,8 @@ class FetcherCore:
             self._enter(followed)
             return
         if error is ErrorCode.FENCED_LEADER_EPOCH:
-            reason = f"leader {self.leader_id} has a newer epoch than {followed.leader_epoch}"
-            self._fail(followed, f"{reason}; waiting for the controller", logging.INFO)  # usual after an election
+            self._fenced.append(followed.name)  # usual after an election
+            self._give_up(followed)
             return
         if followed.failures == (_QUIET_FAILURES if error in _QUIET else 0):  # once
             self._refusals.setdefault(error, []).append(followed.name)
@@ -519,10 +521,12 @@ class FetcherCore:
     def _log_refusals(self) -> None:
         """In one line, however many partitions it is about."""
         for error, names in self._refusals.items():
-            some = ", ".join(str(name) for name in names[:3]) + (", …" if len(names) > 3 else "")
-            what = f"{len(names)} partition{'s' if len(names) > 1 else ''} ({some})"
-            _logger.warning("leader %d refuses %s: %s; trying again", self.leader_id, what, error.name)
+            _logger.warning("leader %d refuses %s: %s; trying again", self.leader_id, _some(names), error.name)
         self._refusals.clear()
+        if self._fenced:
+            what = "has a newer epoch; not followed until the controller says more"
+            _logger.info("leader %d of %s %s", self.leader_id, _some(self._fenced), what)
+            self._fenced.clear()
 
     def _told(self, answers: Iterable[queries.Answer], now_s: float) -> Iterator[None]:
         """Answers to other requests than Fetch."""
@@ -563,8 +567,11 @@ class FetcherCore:
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    def _fail(self, followed: Followed, reason: str, level: int = logging.WARNING) -> None:
-        _logger.log(level, "%s is not followed for now: %s", followed.name, reason)
+    def _fail(self, followed: Followed, reason: str) -> None:
+        _logger.warning("%s is not followed for now: %s", followed.name, reason)
+        self._give_up(followed)
+
+    def _give_up(self, followed: Followed) -> None:
         self.remove(followed.name)
         self._stats.failed.add(followed.name)
 
@@ -587,6 +594,11 @@ class FetcherCore:
         else:
             _logger.error("%s: unexpected error", followed.name, exc_info=error)
             self._fail(followed, repr(error))
+
+
+def _some(names: Sequence[TopicPartition]) -> str:
+    some = ", ".join(str(name) for name in names[:3]) + (", …" if len(names) > 3 else "")
+    return f"{len(names)} partition{'s' if len(names) > 1 else ''} ({some})"
 
 
 class _Guard:

@@ -739,3 +739,16 @@ def test_the_state_of_each_partition_can_be_seen(world: World) -> None:
 def test_settings_bound_the_first_delays_too() -> None:
     settings = FetchSettings(backoff_ms=30)
     assert [settings.retry_s(n) for n in (1, 2, 9)] == [0.02, 0.03, 0.03]
+
+
+def test_leaders_with_newer_epochs_are_one_line_of_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    names = [TopicPartition("orders", index) for index in range(5)]
+    led = [world.led(name) for name in names]
+    world.following.steps(2)
+    for leader, _ in led:
+        lead(leader, leader_epoch=1, isr=REPLICAS, replicas=REPLICAS)
+    with caplog.at_level("INFO"):
+        world.following.step()
+    assert world.following.stats.failed == set(names)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "leader 1 of 5 partitions (orders-0, orders-1, orders-2, …) has a newer epoch" in line
