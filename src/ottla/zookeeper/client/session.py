@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
@@ -123,6 +123,39 @@ class ZooKeeperSession:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         connection.request(operation, body, path, _answering(answer, read), _failing(answer))
         return answer
+
+    async def ask_many(
+        self,
+        operation: OpCode,
+        asked: Sequence[tuple[Record, str]],
+        read: Callable[[ReplyHeader, JuteReader, str], T],
+    ) -> list[T | Exception]:
+        """Asks for many paths, each with its request, and waits once for all. What fails has its error as result."""
+        if not asked:
+            return []
+        connection = await self._connected(asked[0][1])
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        results: dict[int, T | Exception] = {}
+
+        def settle(index: int, result: T | Exception) -> None:
+            results[index] = result
+            if len(results) == len(asked) and not done.done():
+                done.set_result(None)
+
+        def request(index: int, body: Record, path: str) -> None:
+            def answered(header: ReplyHeader, reader: JuteReader) -> None:
+                try:
+                    result: T | Exception = read(header, reader, path)
+                except Exception as error:  # whatever it is, whoever waits must learn of it
+                    result = error
+                settle(index, result)
+
+            connection.request(operation, body, path, answered, lambda error: settle(index, error))
+
+        for index, (body, path) in enumerate(asked):
+            request(index, body, path)
+        await done
+        return [results[index] for index in range(len(asked))]
 
     async def _connected(self, path: str) -> ZooKeeperConnection:
         generation = self._generation

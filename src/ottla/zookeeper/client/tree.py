@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import zip_longest
 from typing import Final, NoReturn, TypeVar
 
 from ottla.base.coordination import (
@@ -126,30 +127,32 @@ class ZooKeeperTree:
             check_path(path)
         if watch is not None:
             return list(await self._many([partial(self.get, path, watch) for path in paths]))
+        # Two parts at once: one is read while the other is on its way.
         found: list[Znode | None] = []
-        for start in range(0, len(paths), _AT_ONCE):
-            found += await self._get_some(paths[start : start + _AT_ONCE])
+        chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
+        for two in zip_longest(chunks[::2], chunks[1::2], fillvalue=()):
+            for part in await asyncio.gather(*map(self._get_some, two)):
+                found += part
         return found
 
     async def _get_some(self, paths: Sequence[str]) -> list[Znode | None]:
         """One round trip for all, without a task for each."""
+        asked = [(WatchedPathRequest(self._servers.absolute(path), False), path) for path in paths]
         while True:
-            answers = [await self._asked_for(path, None) for path in paths]
-            found = await asyncio.gather(*answers, return_exceptions=True)
+            found = await self.session.ask_many(OpCode.GET_DATA, asked, _read_node)
             if any(isinstance(each, ConnectionLossError) for each in found):
                 continue
             for each in found:
-                if isinstance(each, BaseException) and not isinstance(each, NoNodeError):
+                if isinstance(each, Exception) and not isinstance(each, NoNodeError):
                     raise each
             return [each if isinstance(each, Znode) else None for each in found]
 
     async def _asked_for(self, path: str, watch: Watch | None) -> asyncio.Future[Znode]:
         def read(header: ReplyHeader, reader: JuteReader) -> Znode:
-            _check(header, path)
+            node = _read_node(header, reader, path)
             if watch is not None:
                 self.session.watches.nodes.setdefault(path, {})[watch] = None
-            response = DataResponse.read(reader)
-            return _node(response.data, response.stat)
+            return node
 
         request = WatchedPathRequest(self._servers.absolute(path), watch is not None)
         return await self.session.send(OpCode.GET_DATA, request, path, read)
@@ -299,6 +302,12 @@ class ZooKeeperTree:
         plain._servers = ConnectString(self._servers.servers)
         with suppress(NodeExistsError):
             await plain.create(self._servers.chroot, parents=True)
+
+
+def _read_node(header: ReplyHeader, reader: JuteReader, path: str) -> Znode:
+    _check(header, path)
+    response = DataResponse.read(reader)
+    return _node(response.data, response.stat)
 
 
 def _code(operation: Operation) -> OpCode:

@@ -87,6 +87,7 @@ class ServedConnection(asyncio.Protocol):
     def __init__(self, listener: TreeListener) -> None:
         self._listener = listener
         self._received = bytearray()
+        self._unsent: list[bytes] = []
         self._asked = 0
         self._is_first = True
         self._is_reading = True
@@ -197,11 +198,19 @@ class ServedConnection(asyncio.Protocol):
     # --- what is sent -----------------------------------------------------------------------------------------------
 
     def send(self, frame: bytes) -> None:
-        if not self.transport.is_closing():
-            self.transport.write(frame)
+        """Frames of one turn of the loop leave together."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(frame)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and not self.transport.is_closing():
+            self.transport.write(b"".join(unsent))
 
     def close(self) -> None:
         """After what was sent, unless the client does not read it."""
+        self._flush()
         if self._is_full:
             self.transport.abort()
         else:
