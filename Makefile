@@ -8,7 +8,6 @@ OLD_KIO := .build/kio-0.6.2/.ready
 CORES := $(shell nproc 2>/dev/null || echo 2)
 # One more than there are cores: tests that need processes wait for much of their time.
 WORKERS ?= $(shell expr $(CORES) + 1)
-SLOWEST := --durations=25 --durations-min=0.5
 
 .PHONY: help setup bytecode wheel demo test test-pythons check format compat coverage differential bench fuzz crash soak golden clean
 
@@ -72,7 +71,7 @@ compat: bytecode  ## run the tests that need Apache Kafka, Spark's Kafka connect
 	@command -v kcat >/dev/null || { echo "kcat is not installed: installing it."; \
 	  apt-get update -q && apt-get install -yq --no-install-recommends kcat; }
 	cd tests && PYTHONPATH=.:../tools ../$(BIN)/python -m support.class_archive
-	$(PYTEST) -n $(CORES) --dist loadgroup $(SLOWEST) -m "compat and not soak"
+	$(BIN)/python tools/run_tests.py --compat -m "compat and not soak"
 
 # Processes that tests start are measured too. Kills lose what the killed process ran.
 coverage: export COVERAGE_FILE = $(CURDIR)/.build/coverage/data

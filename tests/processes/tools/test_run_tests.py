@@ -42,3 +42,38 @@ def test_a_failure_in_either_run_fails(project: Path, capfd: pytest.CaptureFixtu
 def test_a_run_without_tests_does_not_count(project: Path) -> None:
     (project / "unit" / "test_unit.py").write_text(PASSES)
     assert run_tests.main([]) == 0
+
+
+LUCKY = """
+import pathlib
+
+def test_it():
+    seen = pathlib.Path(__file__).with_suffix(".seen")
+    if not seen.exists():
+        seen.touch()
+        assert False
+"""
+"""Fails once."""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--compat"]], ids=["both", "compat"])
+def test_what_fails_only_beside_others_is_named_and_passes(
+    project: Path, capfd: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    (project / "clients" / "test_lucky.py").write_text(LUCKY)
+    assert run_tests.main(arguments) == 0
+    output = capfd.readouterr().out
+    assert output[output.index("FLAKY") :].splitlines()[1].strip() == "tests/clients/test_lucky.py::test_it"
+
+
+def test_many_failures_fail_at_once(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for number in range(run_tests.AGAIN_MAX + 1):
+        (project / "clients" / f"test_{number}.py").write_text(LUCKY)
+    assert run_tests.main(["--compat"]) == 1
+    assert "again" not in capfd.readouterr().out
+
+
+def test_the_group_of_a_test_is_not_part_of_its_name(project: Path) -> None:
+    marked = "import pytest\n@pytest.mark.xdist_group('a group')\n@pytest.mark.parametrize('it', ['a@b'])\n"
+    (project / "clients" / "test_lucky.py").write_text(LUCKY.replace("def test_it()", marked + "def test_it(it)"))
+    assert run_tests.main(["--compat"]) == 0
