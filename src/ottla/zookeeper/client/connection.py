@@ -137,6 +137,7 @@ class ZooKeeperConnection:
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
+        # Of a transport that is closing, `_receive` learns soon, and `drop` tells those who wait.
         if not self._is_closed and not self._writer.transport.is_closing():
             self._last_sent_s = self._loop.time()
             self._writer.write(b"".join(unsent))
