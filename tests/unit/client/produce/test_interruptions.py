@@ -23,7 +23,7 @@ from ottla.client.produce.record import size_of
 from ottla.client.produce.send_path import SendPath
 from ottla.records import iter_records
 from ottla.records.header_sections import header_section
-from unit.client.interruptions import Interruption
+from unit.client.interruptions import Interruption, every_third
 from unit.client.produce.scripted_log import config
 
 INFO = TopicInfo("events", ZERO_UUID, False, (PartitionInfo(0, 1, 0, (1,), (1,)),))
@@ -166,7 +166,7 @@ def test_what_another_thread_does_to_a_batch_while_one_appends_loses_nothing(
     kind: Kind, deed: str, lines_of: tuple[ModuleType, ...]
 ) -> None:
     """The sender closes it because it is ripe; a second thread sends to the same partition."""
-    for number in count():
+    for number in every_third():
         sending = Sending(kind)
         accumulator = sending.accumulator
         others: list[Delivery | None] = []

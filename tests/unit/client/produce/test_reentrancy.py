@@ -21,7 +21,7 @@ from ottla.client.produce.batch import Batch, Outcome
 from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.producer import Producer
 from support.clients.scripted_broker import ScriptedBroker
-from unit.client.interruptions import Interruption
+from unit.client.interruptions import Interruption, every_third
 from unit.client.produce.scripted_log import Log, config, settings
 from unit.client.produce.test_interruptions import (
     BUFFER_BYTES,
@@ -58,7 +58,7 @@ class Sent:
 @pytest.mark.parametrize("nested_kind", [plain, headers], ids=["plain", "headers"])
 @pytest.mark.parametrize("nested_count", [1, 2, 5])
 def test_a_send_within_a_send_loses_and_misnumbers_nothing(kind: Kind, nested_kind: Kind, nested_count: int) -> None:
-    for number in count():
+    for number in every_third():
         sending = Sending(kind)
         sent = Sent(sending)
 
@@ -123,7 +123,7 @@ class Loop:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("nested_count", [0, 1, 4])
 def test_a_flush_within_a_send_sends_what_was_sent_before(kind: Kind, nested_count: int) -> None:
-    for number in count():
+    for number in every_third():
         sending = Sending(kind)
         sent, loop = Sent(sending), Loop(sending)
 

@@ -63,7 +63,7 @@ def test_calls_that_were_interrupted_are_made_again() -> None:
     broker = coordinator.broker()
     thread.run(broker.__aenter__())
     try:
-        with Producer(settings(broker, transactional_id="t")) as producer:
+        with Producer(settings(broker, transactional_id="t", request_timeout_ms=2_000)) as producer:
             with interrupted_at(thread, coordinator, InitProducerIdRequest):
                 producer.init_transactions()
             producer.init_transactions()
