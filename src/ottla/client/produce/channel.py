@@ -112,8 +112,6 @@ class Channel:
         if self._transactions is not None and not self._transactions.is_version_2:
             at_most = _LAST_OF_TRANSACTION_VERSION_1
         version = connection.version_for(ProduceRequest, at_most=at_most)
-        if self._transactions is not None and self._transactions.is_version_2:
-            self._transactions.check_version_2(version > _LAST_OF_TRANSACTION_VERSION_1, str(connection.address))
         request = ProduceRequest(
             transactional_id=self._config.transactional_id,
             acks=self._config.acks,

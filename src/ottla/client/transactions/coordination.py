@@ -160,12 +160,6 @@ class ProducerTransactions:
         """Whether records can be sent to the partition: with version 2, they make it part of the transaction."""
         return self.is_version_2 or partition in self._added
 
-    def check_version_2(self, is_served: bool, broker: str) -> None:
-        """Raises if a broker that gets records of the open transaction, which has version 2, does not know that
-        version: it joined the cluster after the coordinator was asked. The next transaction has version 1."""
-        if not is_served:
-            raise self._dialogue.fall_back(broker)
-
     def sends(self) -> None:
         """A request with records of the transaction is about to be sent."""
         self._states.is_started = True

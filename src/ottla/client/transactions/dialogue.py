@@ -103,23 +103,10 @@ class TransactionDialogue:
         self._groups: dict[str, CoordinatorLink] = {}
         self.version = 1
         """Of the transaction protocol, as the coordinator said when it was last connected to."""
-        self._has_fallen_back = False
         self.can_raise_epoch = False
         """Whether the coordinator gives a producer another epoch after an error (KIP-360)."""
         self.hindrance: Exception | None = None
         """Why the last attempt failed; None if it did not."""
-
-    def fall_back(self, broker: str) -> RefusedError:
-        """This broker does not know version 2, whatever the coordinator said when it was connected to: this producer
-        uses version 1 from the next transaction on. Returns why the open transaction must be aborted."""
-        self._has_fallen_back = True
-        self.version = 1
-        return RefusedError(
-            ErrorCode.TRANSACTION_ABORTABLE,
-            broker,
-            "the broker does not support transaction version 2, with which the transaction began; the next one uses "
-            "version 1",
-        )
 
     async def init_producer(
         self, before: Identity | None = None, *, keep_prepared: bool = False
@@ -208,9 +195,6 @@ class TransactionDialogue:
         async def attempt() -> None:
             connection = await link.connection(Lane.OFFSETS)
             at_most = None if version >= TRANSACTION_VERSION_2 else _COMMIT_OFFSETS_VERSION_1
-            request_version = connection.version_for(TxnOffsetCommitRequest, at_most=at_most)
-            if version >= TRANSACTION_VERSION_2 and request_version <= _COMMIT_OFFSETS_VERSION_1:
-                raise self.fall_back(str(connection.address))
             request = TxnOffsetCommitRequest(
                 transactional_id=self._id,
                 group_id=group.group_id,
@@ -221,7 +205,11 @@ class TransactionDialogue:
                 group_instance_id=group.group_instance_id,
                 topics=_topics(left),
             )
-            answer = await connection.send(request, TxnOffsetCommitResponse, version=request_version)
+            answer = await connection.send(
+                request,
+                TxnOffsetCommitResponse,
+                version=connection.version_for(TxnOffsetCommitRequest, at_most=at_most),
+            )
             codes = {
                 TopicPartition(topic.name, one.partition_index): ErrorCode.of(one.error_code)
                 for topic in answer.topics
@@ -266,8 +254,7 @@ class TransactionDialogue:
 
     async def _connection(self) -> ClientConnection:
         connection = await self._link.connection(Lane.TRANSACTIONS)
-        is_version_2 = connection.finalized_features.get(_FEATURE, 0) >= TRANSACTION_VERSION_2
-        self.version = 2 if is_version_2 and not self._has_fallen_back else 1
+        self.version = 2 if connection.finalized_features.get(_FEATURE, 0) >= TRANSACTION_VERSION_2 else 1
         served = connection.served.get(InitProducerIdRequest.api_key)
         self.can_raise_epoch = served is not None and served.high >= _INIT_WITH_EPOCH
         return connection

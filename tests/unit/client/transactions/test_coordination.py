@@ -30,7 +30,6 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-from ottla.wire.registry import apis
 from ottla.wire.schema import Request
 from support.clients.scripted_broker import Answer, HangUp, ScriptedBroker
 from support.waiting import until
@@ -376,49 +375,6 @@ def test_when_the_cluster_begins_to_use_version_2_the_producer_gets_another_epoc
             await one_of_each(producer)
             assert len(broker.of(AddPartitionsToTxnRequest)) == before
             assert [header.producer_epoch for header in coordinator.log.headers] == [0] * 6 + [1] * 3
-
-    run(scenario)
-
-
-def old_versions() -> dict[int, int]:
-    """The highest version of every API, as Kafka 3.9 serves it where transactions are concerned."""
-    highest = {key: api.request.versions.high for key, api in apis().items()}
-    return highest | {ProduceRequest.api_key: 11, TxnOffsetCommitRequest.api_key: 4}
-
-
-def test_when_a_broker_without_version_2_joins_the_transaction_is_aborted_and_the_next_has_version_1() -> None:
-    """The coordinator said version 2 when it was connected to, and is not asked again. The leader of a partition is
-    now a broker that would not add the partition to the transaction."""
-
-    async def scenario() -> None:
-        coordinator = Coordinator(2)
-        async with coordinator.broker() as broker, transactional(broker) as producer:
-            await one_of_each(producer)
-            broker.newest = old_versions()
-            coordinator.faults = {ProduceRequest: [HangUp()]}  # the next connection tells
-            with pytest.raises(TransactionAbortableError, match="does not support transaction version 2"):
-                await one_of_each(producer)
-            coordinator.version = 1
-            await one_of_each(producer)
-            assert len(broker.of(AddPartitionsToTxnRequest)) > 0
-            assert [how for how, _ in coordinator.ends] == ["commit", "abort", "commit"]
-
-    run(scenario)
-
-
-def test_offsets_in_version_2_are_not_sent_to_a_broker_without_it() -> None:
-    async def scenario() -> None:
-        coordinator = Coordinator(2)
-        async with coordinator.broker() as broker, transactional(broker) as producer:
-            await producer.init_transactions()
-            broker.newest = old_versions()
-            with pytest.raises(TransactionAbortableError, match="does not support transaction version 2"):
-                async with producer.transaction():
-                    await producer.send_offsets_to_transaction({PLACE: 7}, GROUP)
-            assert broker.of(TxnOffsetCommitRequest) == []
-            coordinator.version = 1
-            await one_of_each(producer)
-            assert coordinator.committed == {PLACE: 7}
 
     run(scenario)
 
