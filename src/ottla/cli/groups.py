@@ -12,7 +12,7 @@ import typer
 from ottla.base.error_codes import ErrorCode
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.completion import complete_groups, complete_topics
-from ottla.cli.output import counted, is_terminal, json_rows, note, show_json, show_rows
+from ottla.cli.output import counted, is_terminal, json_rows, note, show_json, show_listing, show_rows
 from ottla.cli.session import CommandError, Json, with_admin
 from ottla.cli.topics import raise_all
 
@@ -89,15 +89,7 @@ def list_groups(
     groups = with_admin(context, work)
     columns = ("group", "state", "type", "protocol", "coordinator")
     rows = [(one.group_id, one.state.value, one.type.value, one.protocol_type, one.coordinator_id) for one in groups]
-    if as_json:
-        show_json(json_rows(columns, rows))
-    elif not is_terminal():
-        for group in groups:
-            typer.echo(group.group_id)
-    elif rows:
-        show_rows(columns, rows)
-    else:
-        note("No groups found.")
+    show_listing(columns, rows, as_json=as_json, empty="No groups found.")
 
 
 @app.command(epilog="Example: ottla groups describe billing --json")

@@ -63,6 +63,26 @@ def json_rows(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Map
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
+def show_listing(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    as_json: bool,
+    empty: str,
+    headings: Sequence[str] | None = None,
+) -> None:
+    """What a `list` command found: a table on a terminal, in a pipe only the first cell of each row, or JSON."""
+    if as_json:
+        show_json(json_rows(columns, rows))
+    elif not is_terminal():
+        for row in rows:
+            typer.echo(row[0])
+    elif rows:
+        show_rows(headings or columns, rows)
+    else:
+        note(empty)
+
+
 def note(text: str) -> None:
     """A message for the user on standard error, so that it does not mix with the output."""
     typer.echo(text, err=True)

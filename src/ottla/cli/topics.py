@@ -11,7 +11,17 @@ from ottla.base.error_codes import ErrorCode
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.completion import complete_topics
 from ottla.cli.config_names import check_known
-from ottla.cli.output import confirm, counted, is_terminal, json_rows, note, show_json, show_rows, size_text
+from ottla.cli.output import (
+    confirm,
+    counted,
+    is_terminal,
+    json_rows,
+    note,
+    show_json,
+    show_listing,
+    show_rows,
+    size_text,
+)
 from ottla.cli.partition_names import described_topics
 from ottla.cli.session import CommandError, Json, parse_assignments, with_admin
 
@@ -110,15 +120,8 @@ def list_topics(
     topics = with_admin(context, work)
     columns = ("topic", "partitions", "replicas")
     rows = [(topic.name, len(topic.partitions), topic.replication_factor) for topic in topics]
-    if as_json:
-        show_json(json_rows(columns, rows))
-    elif not is_terminal():
-        for topic in topics:
-            typer.echo(topic.name)
-    elif rows:
-        show_rows(columns, rows)
-    else:
-        note("There are no topics. Create one with `ottla topics create orders`.")
+    empty = "There are no topics. Create one with `ottla topics create orders`."
+    show_listing(columns, rows, as_json=as_json, empty=empty)
 
 
 @app.command(epilog="Example: ottla topics describe orders payments --json")

@@ -12,7 +12,7 @@ import typer
 from ottla.base.error_codes import ErrorCode
 from ottla.cli.commands import Commands, on_cluster
 from ottla.cli.completion import complete_topics, complete_transactional_ids
-from ottla.cli.output import confirm, counted, is_terminal, json_rows, note, show_json, show_rows
+from ottla.cli.output import confirm, counted, is_terminal, json_rows, note, show_json, show_listing, show_rows
 from ottla.cli.partition_names import described_partitions, parse_name
 from ottla.cli.session import CommandError, Json, with_admin
 from ottla.cli.times import parse_duration, span_text
@@ -112,15 +112,8 @@ def list_transactions(
     found = with_admin(context, work)
     columns = ("transactional_id", "state", "producer_id", "coordinator")
     rows = [(one.transactional_id, one.state.value, one.producer_id, one.coordinator_id) for one in found]
-    if as_json:
-        show_json(json_rows(columns, rows))
-    elif not is_terminal():
-        for one in found:
-            typer.echo(one.transactional_id)
-    elif rows:
-        show_rows(_headings(columns), rows)
-    else:
-        note("No transactional ids found.")
+    empty = "No transactional ids found."
+    show_listing(columns, rows, as_json=as_json, empty=empty, headings=_headings(columns))
 
 
 @app.command(epilog="Example: ottla transactions describe payments-1")
