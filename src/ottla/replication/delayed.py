@@ -152,9 +152,11 @@ class Purgatory(Generic[K]):
         self._timer = self._loop.call_at(at_s, self._expire_due)
 
     def _expire_due(self) -> None:
+        # uvloop's clock has whole milliseconds: when the timer fires, its time may not be quite there. Waiting for the
+        # rest would keep the loop busy, because a timer for less than half a millisecond fires in its next turn.
+        deadlines, due_s = self._deadlines, max(self._loop.time(), self._timer_s)
         self._timer, self._timer_s = None, _NEVER_S
-        deadlines, now_s = self._deadlines, self._loop.time()
-        while deadlines and (deadlines[0][0] <= now_s or deadlines[0][1] not in self._operations):
+        while deadlines and (deadlines[0][0] <= due_s or deadlines[0][1] not in self._operations):
             operation = self._operations.get(heappop(deadlines)[1])
             if operation is not None:
                 self._expire(operation)

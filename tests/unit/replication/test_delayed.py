@@ -240,6 +240,21 @@ def test_operations_end_in_the_order_of_their_time_whatever_ended_before() -> No
     loop.close()
 
 
+def test_a_timer_that_fires_a_little_early_counts() -> None:
+    """As in uvloop, whose clock has whole milliseconds. Another timer would fire in each turn until then."""
+    loop = StepLoop()
+    loop._clock_resolution = 0.001  # type: ignore[attr-defined]
+    purgatory: Purgatory[str] = Purgatory("test", loop)
+    operation, later = Countdown(1), Countdown(1)
+    purgatory.wait(operation, ["a"], 0.5)
+    purgatory.wait(later, ["a"], 0.502)
+    loop.advance(0.4996)
+    assert (operation.completed, later.completed) == (1, 0)
+    loop.advance(0.002)
+    assert (later.completed, len(purgatory)) == (1, 0)
+    loop.close()
+
+
 def test_deadlines_of_ended_operations_do_not_pile_up() -> None:
     async def work() -> None:
         purgatory = new_purgatory()
