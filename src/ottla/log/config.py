@@ -40,6 +40,8 @@ class LogConfig:
 
     takes_plain_as_sent: bool = field(init=False, default=True)
     """Whether a valid, uncompressed batch is kept as it is, and only its offset and epoch are set."""
+    takes_any_plain: bool = field(init=False, default=True)
+    """Whether, in addition, no well-formed record is refused, and no append asks for a flush."""
     roll_ms: int = field(init=False, default=_WEEK_MS)
     """The time that a segment may span: `segment.ms`, or, for a compacted topic, `max.compaction.lag.ms` if that is
     less, because only closed segments can be compacted (KIP-354)."""
@@ -75,6 +77,8 @@ class LogConfig:
         object.__setattr__(self, "takes_plain_as_sent", is_plain)
         limits_time = min(self.timestamp_after_max_ms, self.timestamp_before_max_ms) != _MAX_LONG
         object.__setattr__(self, "limits_records", self.compacts or limits_time)
+        takes_any = is_plain and not self.limits_records and self.flush_messages == _MAX_LONG
+        object.__setattr__(self, "takes_any_plain", takes_any)
         has_lag = self.compacts and self.max_compaction_lag_ms > 0
         roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if has_lag else self.segment_ms
         object.__setattr__(self, "roll_ms", roll_ms)

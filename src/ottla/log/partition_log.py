@@ -47,6 +47,7 @@ from ottla.log.partition_metadata import PartitionMetadata
 from ottla.log.producer_replay import rebuild_producers
 from ottla.log.producer_state import ProducerStates
 from ottla.log.segment import Segment, SegmentOptions, SegmentRead
+from ottla.log.sent_batch import header_of_sent, place_batch
 from ottla.log.transaction_index import AbortedTransaction
 from ottla.log.validation import AppendInfo, PreparedBatches, analyse, assign, prepare, validate_and_assign
 from ottla.records import BatchHeader, TimestampType, TransactionMarker, read_header
@@ -212,6 +213,36 @@ class PartitionLog:
         if duplicate is not None:
             return info.of_duplicate(duplicate, self.log_start_offset)
         return self._append(data, info, now_ms)
+
+    def append_sent(self, data: Buffer, leader_epoch: int) -> int:
+        """The fast path of `append_as_leader` for a client's batch as most are: returns its base offset, or -1, with
+        nothing done, if only `append_as_leader` can tell what to do."""
+        bound, config, segment, size = self._no_roll_below, self.config, self._segments[-1], len(data)
+        if (
+            bound is None
+            or bound[0] is not segment
+            or bound[1] is not config
+            or not config.takes_any_plain
+            or segment.size + size > bound[2]
+            or leader_epoch != self.epochs.latest_epoch
+        ):
+            return -1
+        header = header_of_sent(data, config.max_message_bytes)
+        if header is None:
+            return -1
+        offset, producers = self.next_offset, self.producers
+        last_offset, newest_ms = offset + header[6], header[8]
+        if last_offset > bound[3] or newest_ms > bound[4]:
+            return -1
+        placed = (tuple.__new__(BatchHeader, (offset, header[1], leader_epoch, *header[3:])),) if header[9] >= 0 else ()
+        if placed and not producers.accepts(placed[0]):
+            return -1
+        place_batch(data, 0, offset, header[1], leader_epoch)
+        segment.append_one(data, size, last_offset, newest_ms)
+        if placed:
+            producers.update(placed, data)
+        self.next_offset = producers.map_end_offset = last_offset + 1
+        return offset
 
     def _recall_batches(self, headers: Sequence[BatchHeader]) -> bool:
         """Searches the log for batches of these producers that their snapshot left out; returns whether it found

@@ -30,6 +30,7 @@ from ottla.log.errors import (
     CorruptSnapshotError,
     InvalidRecordsError,
     InvalidTransactionStateError,
+    LogError,
     OutOfOrderSequenceError,
 )
 from ottla.log.producer_entry import ProducerEntry
@@ -223,6 +224,15 @@ class ProducerStates:
                 entry.check_data(header, origin, any_sequence=unknown)
                 entry.add_data(header)
         return None
+
+    def accepts(self, header: BatchHeader) -> bool:
+        """Whether a client may append this batch, which is no repeated one. For a quick look: `check` has the error."""
+        if header.producer_id not in self._entries:
+            return True
+        try:
+            return self.check((header,), b"", _CLIENT) is None
+        except LogError:
+            return False
 
     def check_marker(self, header: BatchHeader, marker: TransactionMarker, transaction_version: int) -> None:
         """The same as `check` for a marker of a coordinator."""

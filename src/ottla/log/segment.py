@@ -346,10 +346,7 @@ class Segment:
                 self._is_torn = False
             log.append(data)
         except OSError:
-            self._is_torn = True
-            with suppress(OSError):
-                log.truncate(position)
-                self._is_torn = False
+            self._cut_torn()
             raise
         files.change_count += 1
         self._size = end
@@ -360,6 +357,30 @@ class Segment:
             self._note(position, last_offset, max_timestamp_ms, offset_of_max_timestamp)
         else:
             self._note_each(data, position)
+
+    def append_one(self, data: Buffer, size: int, last_offset: int, newest_ms: int) -> None:
+        """The same for one batch that is known to fit (`no_roll_below`), with its newest timestamp."""
+        end, entry_due, newest = self._size + size, self._entry_due, self._newest
+        if entry_due is None or end > entry_due or newest is None or self._is_torn:
+            self.append(data, last_offset=last_offset, max_timestamp_ms=newest_ms, offset_of_max_timestamp=last_offset)
+            return
+        files = self._files
+        try:
+            files.log.append(data)
+        except OSError:
+            self._cut_torn()
+            raise
+        files.change_count += 1
+        self._size = end
+        if newest_ms > newest[0]:
+            self._newest = (newest_ms, last_offset)
+
+    def _cut_torn(self) -> None:
+        """Called when an append failed: some of it may be in the file."""
+        self._is_torn = True
+        with suppress(OSError):
+            self._files.log.truncate(self._size)
+            self._is_torn = False
 
     def _note_each(self, data: Buffer, position: int) -> None:
         """Calls `_note` for each batch for which an entry may be due."""

@@ -561,6 +561,23 @@ class Partition:
         self._appended(log)
         return info
 
+    def append_sent(self, records: Buffer) -> int:
+        """The fast path of `append` for what most producers send to a leader without followers: returns the base offset
+        of a batch that is appended and acknowledged, for any acks; -1, with nothing done, if `append` must decide."""
+        log = self.log
+        if log is None or self.leader_id != self.broker_id or self._leadership is not None or self._readers:
+            return -1
+        if log.config.min_insync_replicas > 1 and self.is_under_min_isr:
+            return -1
+        try:
+            offset = log.append_sent(records, self.leader_epoch)
+        except OSError as error:
+            raise self._failed(log, error) from error
+        if offset >= 0:
+            log.set_high_watermark(log.next_offset)
+            self._fetches.changed(self)
+        return offset
+
     def append_own(self, batch: NewBatch) -> int:
         """Appends a batch that this broker made itself, with acks=all. Returns the offset after it."""
         log = self.log

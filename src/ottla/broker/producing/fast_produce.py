@@ -32,7 +32,7 @@ from ottla.controller.topic_names import is_internal
 from ottla.log.errors import LargeBatchError, LogError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.validation import AppendInfo
-from ottla.records.layout import HEADER_SIZE, PRODUCER_ID_AT
+from ottla.records.layout import HEADER_SIZE, NO_TIMESTAMP, PRODUCER_ID_AT
 from ottla.replication.delayed import DelayedOperation
 from ottla.replication.errors import ReplicationError
 from ottla.replication.partition import AwaitedAppend, Partition
@@ -92,10 +92,8 @@ class AnswerTemplate:
         head, _, tail = written.rpartition(struct.pack(">qqq", *numbers))
         return cls(head, tail)
 
-    def fill(self, info: AppendInfo) -> EncodedResponse:
-        return self._body.pack(
-            self._head, info.first_offset, info.log_append_time_ms, info.log_start_offset, self._tail
-        )
+    def fill(self, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> EncodedResponse:
+        return self._body.pack(self._head, base_offset, log_append_time_ms, log_start_offset, self._tail)
 
 
 @dataclass(slots=True)
@@ -117,9 +115,12 @@ class ProduceTarget:
 
     def answer_to(self, info: AppendInfo) -> EncodedResponse:
         """The response to a batch that was appended."""
+        return self.answer(info.first_offset, info.log_append_time_ms, info.log_start_offset)
+
+    def answer(self, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> EncodedResponse:
         if self.template is None:
             self.template = AnswerTemplate.of(self)
-        return self.template.fill(info)
+        return self.template.fill(base_offset, log_append_time_ms, log_start_offset)
 
 
 class FastProduce(NamedTuple):
@@ -218,13 +219,14 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
         partition = target.partition = _found(broker, target)
         if partition is None or not partition.is_leader:
             return None
-    if partition.log is None or partition in broker.held_produces.queues:
+    log = partition.log
+    if log is None or partition in broker.held_produces.queues:
         return None
     transaction: VerifiedBatch | None = None
     if is_transactional(records):
         if target.transactional_id is None:
             return None
-        if not _is_open(partition.log, records):
+        if not _is_open(log, records):
             verifier = broker.transactions.verifier
             transaction = verifier.batch(partition, target.transactional_id, records, version=target.version)
         if transaction is not None and not transaction.is_settled():
@@ -233,6 +235,8 @@ def produce_fast(broker: Broker, request: FastProduce, context: RequestContext) 
     try:
         if transaction is not None:
             transaction.check()
+        elif (offset := partition.append_sent(records)) >= 0:
+            return target.answer(offset, NO_TIMESTAMP, log.log_start_offset)
         info = partition.append(records, all_replicas=all_replicas, bounded=True)
     except LargeBatchError:
         raise

@@ -111,6 +111,7 @@ def produce(
     refusal = _NONE if transactional_id is not None else _refusal(request)
     partitions = broker.replicas.partitions
     held = broker.held_produces
+    is_plain = not (bad_acks or refusal or is_large or held.queues)
     outcomes = _Outcomes(broker, acks)
     responses = []
     for topic in _once_each(request.topic_data, by_id=by_id):
@@ -122,6 +123,14 @@ def produce(
             if partition is None:  # a new partition may not have its log yet
                 partition = broker.replicas.get(name, asked.index)
             records = asked.records
+            if is_plain and partition is not None and records is not None and not is_closed:
+                try:
+                    at_once = _appended_at_once(partition, asked.index, records)
+                except ReplicationError as failure:  # of the disk
+                    at_once = outcomes.answer(partition, asked.index, failure)
+                if at_once is not None:
+                    answers.append(at_once)
+                    continue
             error = refusal
             if error:
                 pass
@@ -172,9 +181,26 @@ def produce(
 
 def _refusal(request: ProduceRequest) -> ErrorCode:
     """Kafka's error for transactional records without a transactional id; clients treat it as fatal."""
-    if any(is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data):
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    for topic in request.topic_data:
+        for asked in topic.partition_data:
+            records = asked.records
+            # The first tests are part of the last one, which costs a call for each partition.
+            if (
+                records is not None
+                and len(records) > _ATTRIBUTES_LOW
+                and records[_ATTRIBUTES_LOW] & TRANSACTIONAL_BIT
+                and is_transactional(records)
+            ):
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return _NONE
+
+
+def _appended_at_once(partition: Partition, index: int, records: Bytes) -> ProducePartitionResponse | None:
+    """The answer for a batch that needs nothing but to be appended; None, with nothing done, for any other."""
+    log = partition.log
+    if log is None or (offset := partition.append_sent(records)) < 0:
+        return None
+    return ProducePartitionResponse(index=index, base_offset=offset, log_start_offset=log.log_start_offset)
 
 
 class _Outcomes:
