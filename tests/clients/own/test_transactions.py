@@ -23,7 +23,7 @@ from ottla import (
     exactly_once,
 )
 from ottla.base.error_codes import ErrorCode
-from ottla.client.administer import Admin, NewTopic
+from ottla.client.administer import Admin, NewTopic, SomeRefusedError
 from ottla.client.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -507,6 +507,32 @@ def test_a_prepared_transaction_is_completed_by_its_producer(broker: Peer, produ
     producer.begin_transaction()
     producer.complete_transaction(producer.prepare_transaction(), commit=True)
     assert values_of(broker, three) == numbers(0, 2)
+
+
+def test_a_producer_goes_on_with_another_id_and_leaves_what_is_prepared(broker: Peer, three: str) -> None:
+    prepared = []
+    with transactional(broker, f"{three}-0") as producer:
+        for number in range(4):
+            producer.change_transactional_id(f"{three}-{number % 3}")  # an id again: its transaction is aborted
+            with pytest.raises(TransactionStateError, match=r"call init_transactions\(\) first"):
+                producer.begin_transaction()
+            producer.init_transactions()
+            producer.begin_transaction()
+            with pytest.raises(TransactionStateError, match="a transaction is open"):
+                producer.change_transactional_id(f"{three}-9")
+            send_all(producer, three, number)
+            prepared.append(producer.prepare_transaction())
+        producer.change_transactional_id(f"{three}-9")
+        with producer.transaction():
+            send_all(producer, three, 4)
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+        admin.complete_transactions(prepared[1:2], commit=False)
+        for _ in range(2):
+            admin.complete_transactions(prepared[2:], commit=True)
+        with pytest.raises(SomeRefusedError) as refused:
+            admin.complete_transactions(prepared[1:3], commit=True)
+    assert refused.value.errors.keys() == {f"{three}-1"}
+    assert values_of(broker, three) == numbers(2, 3, 4)
 
 
 def test_a_prepared_transaction_that_is_gone(broker: Peer, three: str) -> None:

@@ -93,3 +93,4 @@ class Admin:
     find_hanging_transactions = _blocking(AsyncAdmin.find_hanging_transactions)
     abort_transaction = _blocking(AsyncAdmin.abort_transaction)
     fence_producers = _blocking(AsyncAdmin.fence_producers)
+    complete_transactions = _blocking(AsyncAdmin.complete_transactions)

@@ -8,6 +8,7 @@ partitions.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -21,11 +22,13 @@ from ottla.client.administer.outcomes import SomeRefusedError, known, refusal
 from ottla.client.administer.partitions import PartitionsArea, ProducerState
 from ottla.client.administer.topics import TopicsArea
 from ottla.client.errors import ArgumentError, RefusedError, raise_if_refused
+from ottla.client.transactions.prepared import PreparedTransaction
 from ottla.wire.messages.describe_transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from ottla.wire.messages.write_txn_markers import (
@@ -40,6 +43,9 @@ DEFAULT_MAX_TRANSACTION_TIMEOUT_S: Final = 900.0
 TWO_PHASE_TIMEOUT_MS: Final = 2**31 - 1
 """The timeout of transactions with two-phase commit (KIP-939): none."""
 
+_TRANSACTION_FEATURE: Final = "transaction.version"
+_TRANSACTION_VERSION_2: Final = 2
+_END_VERSION_1: Final = 4
 _DURATION_SINCE: Final = 1
 _PATTERN_SINCE: Final = 2
 _FIRST_COORDINATOR_EPOCH: Final = 0
@@ -201,6 +207,32 @@ class TransactionsArea(PartitionsArea, TopicsArea, CoordinatedArea):
             return found
 
         return await self._settle_at_coordinators(transactional_ids, attempt, kind=CoordinatorType.TRANSACTION)
+
+    async def complete_transactions(self, prepared: Iterable[PreparedTransaction], *, commit: bool) -> None:
+        """Commits or aborts transactions that `Producer.prepare_transaction` has prepared. Can be repeated with the
+        same outcome. The error of a transaction that is not open any more is INVALID_PRODUCER_EPOCH, PRODUCER_FENCED or
+        INVALID_PRODUCER_ID_MAPPING; of one that was ended with the opposite outcome, INVALID_TXN_STATE."""
+        by_id = {one.transactional_id: one for one in prepared if not one.is_empty}
+
+        async def attempt(broker_id: int, some: list[str]) -> dict[str, RefusedError | None]:
+            connection = await self._connection(broker_id)
+            is_version_2 = connection.finalized_features.get(_TRANSACTION_FEATURE, 0) >= _TRANSACTION_VERSION_2
+            version = connection.version_for(EndTxnRequest, at_most=None if is_version_2 else _END_VERSION_1)
+
+            async def end(one: PreparedTransaction) -> RefusedError | None:
+                request = EndTxnRequest(
+                    transactional_id=one.transactional_id,
+                    producer_id=one.producer_id,
+                    producer_epoch=one.producer_epoch,
+                    committed=commit,
+                )
+                answer = await connection.send(request, EndTxnResponse, version=version)
+                return refusal(answer.error_code, f"transactional id {one.transactional_id}")
+
+            answers = await asyncio.gather(*(end(by_id[name]) for name in some))
+            return dict(zip(some, answers, strict=True))
+
+        await self._settle_at_coordinators(by_id, attempt, kind=CoordinatorType.TRANSACTION)
 
     async def find_hanging_transactions(
         self,

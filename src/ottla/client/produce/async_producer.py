@@ -263,6 +263,11 @@ class AsyncProducer(Generic[K, V]):
         it before `init_transactions`, which aborts such a transaction. Can be repeated with the same outcome."""
         await self._transactional("complete_transaction").complete(prepared, commit=commit)
 
+    async def change_transactional_id(self, transactional_id: str) -> None:
+        """Goes on with another transactional.id, and with the connections that are open; call `init_transactions` next.
+        No transaction may be open. A prepared one is left to whoever completes it."""
+        await self._transactional("change_transactional_id").change_id(transactional_id)
+
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """A context in which everything that is sent belongs to one transaction. Calls `init_transactions` if that was

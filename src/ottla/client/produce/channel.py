@@ -113,7 +113,7 @@ class Channel:
             at_most = _LAST_OF_TRANSACTION_VERSION_1
         version = connection.version_for(ProduceRequest, at_most=at_most)
         request = ProduceRequest(
-            transactional_id=self._config.transactional_id,
+            transactional_id=None if self._transactions is None else self._transactions.transactional_id,
             acks=self._config.acks,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),

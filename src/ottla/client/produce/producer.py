@@ -226,6 +226,11 @@ class Producer(SendPath[K, V, Delivery]):
         it before `init_transactions`, which aborts such a transaction. Can be repeated with the same outcome."""
         self._run(self._core.transactional("complete_transaction").complete(prepared, commit=commit))
 
+    def change_transactional_id(self, transactional_id: str) -> None:
+        """Goes on with another transactional.id, and with the connections that are open; call `init_transactions` next.
+        No transaction may be open. A prepared one is left to whoever completes it."""
+        self._run(self._core.transactional("change_transactional_id").change_id(transactional_id))
+
     @contextmanager
     def transaction(self) -> Iterator[Self]:
         """A context in which everything that is sent belongs to one transaction. Calls `init_transactions` if that was

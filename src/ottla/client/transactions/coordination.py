@@ -69,7 +69,7 @@ class Gate(Protocol):
         """They cannot."""
 
 
-@checks_arguments("send_offsets", "complete")
+@checks_arguments("send_offsets", "complete", "change_id")
 class ProducerTransactions:
     """Of one producer. Made anywhere; `start` and the coroutines belong to the loop."""
 
@@ -79,6 +79,7 @@ class ProducerTransactions:
         self._gate = gate
         self._states = TransactionStates(transactional_id)
         self._started: TransactionDialogue | None = None
+        self._cluster: Cluster | None = None
         self._look: Callable[[], None] = _nothing
         self._finish: Callable[[], Awaitable[None]] = _nothing_to_finish
         self._added: set[TopicPartition] = set()
@@ -91,6 +92,7 @@ class ProducerTransactions:
     def start(self, cluster: Cluster, look: Callable[[], None], finish: Callable[[], Awaitable[None]]) -> None:
         """`look` makes the sender look at what there is to send; `finish` waits until nothing is left."""
         self._started = TransactionDialogue(self._config, cluster, self._id)
+        self._cluster = cluster
         self._look, self._finish = look, finish
 
     @property
@@ -117,6 +119,10 @@ class ProducerTransactions:
     def raise_error(self) -> None:
         """Raises what the open transaction failed for."""
         self._states.raise_error()
+
+    @property
+    def transactional_id(self) -> str:
+        return self._id
 
     @property
     def is_initialized(self) -> bool:
@@ -314,6 +320,19 @@ class ProducerTransactions:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:  # Kafka 4.3 answers that to keepPreparedTxn
                 raise _gone(prepared) from error
             raise error_of(error, self._id) from error
+
+    async def change_id(self, transactional_id: str) -> None:
+        """Goes on as a producer that was just made with this id; what is prepared is left as it is."""
+        async with self._call("change_transactional_id"):
+            if self._cluster is None:
+                raise ClientError("the producer was not started")
+            with self._gate.lock:
+                self._states.check_changing_id()
+                self._gate.disable()
+                self._id = transactional_id
+                self._states = TransactionStates(transactional_id)
+                self._started = TransactionDialogue(self._config, self._cluster, transactional_id)
+                self._added = set()
 
     async def close(self) -> None:
         """Ends the open transaction: what may be committed already is committed, what is prepared is left as it is, and

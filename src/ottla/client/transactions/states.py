@@ -157,6 +157,10 @@ class TransactionStates:
                 "the open transaction of this transactional.id"
             )
 
+    def check_changing_id(self) -> None:
+        """Raises unless no transaction is open that this producer is to end."""
+        self._allow("change_transactional_id", State.UNINITIALIZED, State.READY, State.PREPARED)
+
     def raise_unless(self, state: State) -> None:
         """Raises what happened while a call waited in that state."""
         if self.state is not state:
